@@ -1,0 +1,33 @@
+"""The command line `echelon`: a composition root without a database.
+
+Results go to stdout, progress and notes to stderr. Command groups are imported only when they
+are called, so `echelon --help` stays quick.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from theatre.cli.exits import ExitCode, run_guarded
+from theatre.cli.lazy_group import LazyGroup
+
+COMMANDS = {
+    "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
+    "demo": ("theatre.cli.demo_command:demo", "Certify a real construct and catch a forgery."),
+    "gate": ("theatre.cli.gate_command:gate", "Show which review a construct's tier earns it."),
+    "theatre": ("theatre.cli.theatre_group:theatre", "Validate, commit, run and show theatres."),
+}
+"""Command → where it lives, and the line that `--help` shows without importing it."""
+
+cli = LazyGroup(
+    "echelon",
+    commands_by_name=COMMANDS,
+    entry_point_group="echelon.commands",
+    help="Certificates for what an AI construct can do, which anybody can recompute offline.",
+)
+
+
+def main() -> None:
+    """Run the command line and exit with the documented code."""
+    code: ExitCode = run_guarded(cli, sys.argv[1:])
+    sys.exit(code)

@@ -1,0 +1,110 @@
+"""From a template file to a committed theatre in the store."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from uuid import uuid4
+
+from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.clock import Clock
+from theatre.engine.commitment import CommitmentProtocol
+from theatre.engine.errors import DatasetError, InvalidTemplateError, NotFoundError
+from theatre.engine.models import read_episodes, read_gold_labels
+from theatre.engine.scoring import TheatreScoringProvider
+from theatre.engine.template_validator import TemplateValidator, ValidationReport
+from theatre.engine.templates import ProductTheatreTemplate, product_template
+from theatre.engine.theatre import Theatre
+from theatre.files.datasets import DatasetRoots
+from theatre.scorers import load_scorers
+
+
+def utc_now() -> datetime:
+    """Return the time; the one clock that the command line hands to the engine."""
+    return datetime.now(UTC)
+
+
+def read_template(path: Path) -> JsonObject:
+    """Parse a template file strictly; NotFoundError where there is none."""
+    try:
+        return parse_object(path.read_bytes())
+    except FileNotFoundError as error:
+        raise NotFoundError(f"expected a template file at {path}, got no such file") from error
+
+
+def validate_template(document: JsonObject) -> ValidationReport:
+    """Return every error and warning of a template; data files are not opened."""
+    return TemplateValidator(load_scorers()).validate(document)
+
+
+def require_valid(document: JsonObject) -> None:
+    """Raise InvalidTemplateError listing every violation."""
+    report = validate_template(document)
+    if report.errors:
+        listed = "\n".join(f"  {e.pointer or '/'} [{e.rule}] {e.detail}" for e in report.errors)
+        raise InvalidTemplateError(
+            f"the template breaks {len(report.errors)} rule(s):\n{listed}", violations=report.errors
+        )
+
+
+async def commit_template(
+    document: JsonObject, *, template_folder: Path, workspace: Workspace, clock: Clock = utc_now
+) -> Theatre:
+    """Validate, verify the datasets, create the theatre and commit it.
+
+    Raises InvalidTemplateError, and DatasetError for ground truth that is missing, changed or
+    not in the episode format. Nothing is created unless the commitment can be made.
+    """
+    require_valid(document)
+    view = product_template(document)
+    verify_datasets(view, workspace.datasets_for(template_folder))
+    scorer_pins = TheatreScoringProvider(document, load_scorers()).scorer_pins
+    theatre, created = Theatre.create(str(uuid4()), document, at=clock())
+    receipt = CommitmentProtocol.commit(
+        theatre.theatre_id, document, scorer_pins=scorer_pins, committed_at=clock()
+    )
+    store = workspace.store
+    store.create_folder(theatre.theatre_id, document, template_folder=template_folder)
+    with store.hold(theatre.theatre_id) as held:
+        await held.journal.note(created)
+        store.write_receipt(receipt)
+        committed, event = theatre.commit(receipt)
+        await held.journal.note(event)
+    return committed
+
+
+def verify_datasets(view: ProductTheatreTemplate, roots: DatasetRoots) -> None:
+    """Hash and parse every dataset that the template names; DatasetError for the first defect."""
+    config, hashes = view.product_theatre_config, view.dataset_hashes
+    with ExitStack() as stack:
+        opened = {}
+        for name, path in config.data_paths().items():
+            opened[name] = roots.open(path, sha256=hashes[name])
+            stack.callback(opened[name].close)
+        ids = {e.episode_id for e in read_episodes(opened[config.replay_dataset_id].lines())}
+        if not ids:
+            raise DatasetError(f"expected episodes in {config.replay_data_path}, got none")
+        if config.gold_label_set is not None:
+            labels = read_gold_labels(opened[config.gold_label_dataset_id].lines())
+            strangers = sorted(set(labels) - ids)
+            if strangers:
+                raise DatasetError(
+                    f"expected gold labels for episodes of the dataset, got {strangers[:5]}"
+                )
+
+
+def missing_data_warnings(document: JsonObject, roots: DatasetRoots) -> list[JsonObject]:
+    """Return a warning for each dataset file of a valid replay template that is not there."""
+    if document["execution_path"] != "replay":
+        return []
+    warnings: list[JsonObject] = []
+    for name, path in product_template(document).product_theatre_config.data_paths().items():
+        try:
+            roots.find(path)
+        except DatasetError as error:
+            warnings.append(
+                {"pointer": f"/dataset_hashes/{name}", "rule": "dataset-file", "detail": str(error)}
+            )
+    return warnings

@@ -1,0 +1,119 @@
+"""How a command ends: one table from error to exit code, one document on stdout with `--json`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import NamedTuple
+
+import click
+
+from theatre.engine import errors
+from theatre.oracles.errors import ConstructFilesError, ConstructRegistryError
+
+
+class ExitCode(IntEnum):
+    """The exit codes that scripts may rely on."""
+
+    OK = 0
+    FAILURE = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    INVALID = 5
+    WRONG_STATE = 6
+    INCOMPLETE = 8
+    CHECK_FAILED = 10
+
+
+class CommandEndedError(Exception):
+    """A command that has already said everything ends with `code`."""
+
+    def __init__(self, code: ExitCode) -> None:
+        """Keep the exit code."""
+        super().__init__(code)
+        self.code = code
+
+
+class InterruptedRunError(errors.TheatreError):
+    """A run was stopped from outside; what was answered is kept."""
+
+    code = "interrupted"
+
+    def __init__(self, theatre_id: str, recorded: int) -> None:
+        """Say how to go on."""
+        super().__init__(
+            f"stopped with {recorded} episodes recorded; go on with: "
+            f"echelon theatre run {theatre_id}"
+        )
+
+
+EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
+    (errors.NotFoundError, ExitCode.NOT_FOUND),
+    (errors.InvalidTransitionError, ExitCode.WRONG_STATE),
+    (errors.StateConflictError, ExitCode.WRONG_STATE),
+    (errors.ParseError, ExitCode.INVALID),
+    (errors.CanonicalisationError, ExitCode.INVALID),
+    (errors.InvalidTemplateError, ExitCode.INVALID),
+    (errors.DatasetError, ExitCode.INVALID),
+    (errors.CommitmentError, ExitCode.INVALID),
+    (errors.PinMismatchError, ExitCode.INVALID),
+    (errors.RehearsalAdapterError, ExitCode.INVALID),
+    (errors.UnknownScorerError, ExitCode.INVALID),
+    (errors.ProgrammeError, ExitCode.INVALID),
+    (errors.BundleError, ExitCode.INVALID),
+    (errors.ExpertiseError, ExitCode.INVALID),
+    (ConstructFilesError, ExitCode.INVALID),
+    (ConstructRegistryError, ExitCode.INVALID),
+    (InterruptedRunError, ExitCode.INCOMPLETE),
+    (errors.TheatreError, ExitCode.FAILURE),
+)
+"""First match wins; a subclass stands before its base."""
+
+
+def exit_code_of(error: errors.TheatreError) -> ExitCode:
+    """Return the exit code for an error that a command let through."""
+    return next(code for kind, code in EXIT_BY_ERROR if isinstance(error, kind))
+
+
+def run_guarded(command: click.Command, arguments: Sequence[str]) -> ExitCode:
+    """Run `command`; whatever happens, say it once and return the exit code."""
+    try:
+        command.main(list(arguments), prog_name="echelon", standalone_mode=False)
+    except CommandEndedError as ended:
+        return ended.code
+    except click.exceptions.Exit as ended:
+        return ExitCode(ended.exit_code)
+    except (*_EXPECTED, click.ClickException, click.Abort, KeyboardInterrupt) as error:
+        failure = _failure(error)
+        _report(failure, as_json="--json" in arguments)
+        return failure.exit_code
+    return ExitCode.OK
+
+
+class _Failure(NamedTuple):
+    message: str
+    code: str
+    exit_code: ExitCode
+
+
+_EXPECTED = (errors.TheatreError, OSError)
+
+
+def _failure(error: BaseException) -> _Failure:
+    if isinstance(error, errors.TheatreError):
+        return _Failure(str(error), error.code, exit_code_of(error))
+    if isinstance(error, click.ClickException):
+        return _Failure(error.format_message(), "usage", ExitCode.USAGE)
+    if isinstance(error, OSError):
+        message = f"expected the system to let this through, got: {error}"
+        return _Failure(message, "system", ExitCode.FAILURE)
+    return _Failure("interrupted", "interrupted", ExitCode.INCOMPLETE)
+
+
+def _report(failure: _Failure, *, as_json: bool) -> None:
+    if as_json:
+        document = {"error": {"code": failure.code, "message": failure.message}}
+        click.echo(json.dumps(document, ensure_ascii=False))
+    else:
+        click.echo(f"error ({failure.code}): {failure.message}", err=True)

@@ -1,0 +1,134 @@
+"""How results look: one report as data, shown as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from theatre.cli.tables import print_table
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.evidence_bundle import bundle_name
+from theatre.files.theatre_store import TheatreView
+
+_FROM_CERTIFICATE = (
+    "certificate_id",
+    "verification_tier",
+    "scores",
+    "composite_score",
+    "results_hash",
+    "episode_counts",
+    "caps",
+)
+
+
+def run_report(view: TheatreView) -> JsonObject:
+    """Return what `run` and `show` print with `--json`; null for what is not there yet."""
+    resolution = view.resolution or {}
+    certified = resolution.get("outcome") == "certified"
+    bundle = view.folder / bundle_name(view.theatre_id) if certified else None
+    certificate = {} if bundle is None else _document(bundle / "certificate.json")
+    return {
+        "theatre_id": view.theatre_id,
+        "state": view.state.value,
+        "commitment_hash": view.commitment_hash,
+        "episodes_recorded": view.recorded,
+        "outcome": resolution.get("outcome"),
+        "outcome_reason": resolution.get("outcome_reason"),
+        **{name: certificate.get(name) for name in _FROM_CERTIFICATE},
+        "bundle_path": None if bundle is None else str(bundle.resolve()),
+    }
+
+
+def print_run(report: JsonObject) -> None:
+    """Print the report of a run for a person."""
+    bundle = report["bundle_path"]
+    if isinstance(bundle, str):
+        print_certificate(Path(bundle))
+        return
+    click.echo(f"theatre   {report['theatre_id']}")
+    click.echo(f"state     {report['state']}")
+    click.echo(f"recorded  {report['episodes_recorded']} episodes")
+    if report["outcome"] is not None:
+        click.echo(f"outcome   {report['outcome']} ({report['outcome_reason']})")
+
+
+def print_certificate(bundle: Path) -> None:
+    """Print the certificate in `bundle`: scores with intervals, counts, tier, what is missing."""
+    certificate: dict[str, Any] = _document(bundle / "certificate.json")
+    tier: dict[str, Any] = _document(bundle / "tier.json")
+    click.echo(f"certificate  {certificate['certificate_id']}")
+    click.echo(
+        f"construct    {certificate['construct_id']} "
+        f"@ {certificate['construct_version'][:12]} ({certificate['version_source']})"
+    )
+    click.echo(f"template     {certificate['template_id']}")
+    click.echo(f"commitment   {certificate['commitment_hash']}")
+    click.echo()
+    print_table(
+        ("criterion", "score", "95 % interval", "scored", "failed"), _score_rows(certificate)
+    )
+    click.echo()
+    click.echo(_episode_line(certificate["episode_counts"]))
+    click.echo(f"tier         {certificate['verification_tier']}")
+    _print_missing(tier["assessment"], certificate["caps"])
+    click.echo(f"results      {certificate['results_hash']}")
+    click.echo(f"bundle       {bundle}")
+
+
+def print_violations(kind: str, violations: Sequence[Mapping[str, object]]) -> None:
+    """Print errors or warnings, one a line."""
+    for violation in violations:
+        pointer = violation["pointer"] or "/"
+        click.echo(f"{kind}: {pointer} [{violation['rule']}] {violation['detail']}")
+
+
+def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    rows: list[tuple[str, ...]] = []
+    for criterion in certificate["criteria"]["criteria_ids"]:
+        counts = certificate["score_counts"][criterion]
+        rows.append(
+            (
+                criterion,
+                _number(certificate["scores"][criterion]),
+                _interval(certificate["score_intervals"][criterion]),
+                str(counts["scored"]),
+                str(counts["missing"]),
+            )
+        )
+    composite = certificate["score_intervals"]["composite_score"]
+    rows.append(
+        ("composite", _number(certificate["composite_score"]), _interval(composite), "", "")
+    )
+    return rows
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
+
+
+def _interval(interval: Mapping[str, Any]) -> str:
+    if interval["low"] is None:
+        return f"- ({interval['method']})"
+    return f"{interval['low']:.3f} … {interval['high']:.3f} ({interval['method']})"
+
+
+def _episode_line(counts: Mapping[str, int]) -> str:
+    parts = ", ".join(f"{name} {n}" for name, n in counts.items() if name != "total" and n)
+    return f"episodes     {counts['total']}: {parts}"
+
+
+def _print_missing(assessment: Mapping[str, Any], caps: Sequence[str]) -> None:
+    """Print what stands between this tier and the next, with what was seen."""
+    for requirement in assessment["unmet"]:
+        if requirement["code"] in caps:
+            click.echo(
+                f"  missing for {requirement['tier']}: {requirement['code']} "
+                f"(seen: {requirement['seen']})"
+            )
+
+
+def _document(path: Path) -> JsonObject:
+    return parse_object(path.read_bytes())

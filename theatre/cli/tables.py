@@ -1,0 +1,34 @@
+"""Tables: drawn by rich on a terminal, aligned plain text everywhere else."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print `rows` under `header` on stdout."""
+    if sys.stdout.isatty():
+        _print_rich(header, rows)
+    else:
+        _print_plain(header, rows)
+
+
+def _print_plain(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(len(row[i]) for row in (header, *rows)) for i in range(len(header))]
+    for row in (header, ["-" * width for width in widths], *rows):
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        click.echo("  ".join(cells).rstrip())
+
+
+def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    # Imported here: rich costs start-up time that a pipe need not pay.
+    from rich.console import Console  # noqa: PLC0415  # see above
+    from rich.table import Table  # noqa: PLC0415  # see above
+
+    table = Table(*header)
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

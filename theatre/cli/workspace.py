@@ -1,0 +1,68 @@
+"""Where the command line keeps and finds things; the only reader of its environment variables."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from theatre.engine.schema_registry import resource_root
+from theatre.files.datasets import DatasetRoots
+from theatre.files.theatre_store import FileTheatreStore
+from theatre.oracles.construct_registry import ConstructRegistry, RegisteredConstruct
+from theatre.oracles.errors import UnknownConstructError
+
+CONSTRUCTS_FILE = "constructs.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workspace:
+    """The settings of one invocation.
+
+    - `home` (ECHELON_HOME, default `.echelon`): theatres, journals, bundles.
+    - `issuer` (ECHELON_ISSUER, default `local`): the name that goes on certificates.
+    - `dataset_roots` (ECHELON_DATASET_ROOTS, separated like PATH): folders with ground truth.
+    - `constructs` (ECHELON_CONSTRUCTS): the user's `constructs.toml`.
+    """
+
+    home: Path
+    issuer: str
+    dataset_roots: tuple[Path, ...]
+    constructs: Path | None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace:
+        """Read the settings."""
+        roots = environment.get("ECHELON_DATASET_ROOTS", "").split(os.pathsep)
+        constructs = environment.get("ECHELON_CONSTRUCTS")
+        return cls(
+            home=Path(environment.get("ECHELON_HOME", ".echelon")),
+            issuer=environment.get("ECHELON_ISSUER", "local"),
+            dataset_roots=tuple(Path(root) for root in roots if root),
+            constructs=Path(constructs) if constructs else None,
+        )
+
+    @property
+    def store(self) -> FileTheatreStore:
+        """Return the store of theatres below `home`."""
+        return FileTheatreStore(self.home)
+
+    def datasets_for(self, template_folder: Path) -> DatasetRoots:
+        """Return the roots in order: the template's folder, the user's, the shipped ones."""
+        return DatasetRoots([template_folder, *self.dataset_roots, resource_root() / "fixtures"])
+
+    def find_construct(self, construct_id: str, template_folder: Path) -> RegisteredConstruct:
+        """Return a registered construct: beside the template, the user's, the shipped one.
+
+        Raises UnknownConstructError naming the files that were looked into.
+        """
+        shipped = resource_root() / "fixtures" / "constructs" / CONSTRUCTS_FILE
+        candidates = [template_folder / CONSTRUCTS_FILE, self.constructs, shipped]
+        files = [path for path in candidates if path is not None and path.is_file()]
+        for path in files:
+            with contextlib.suppress(UnknownConstructError):
+                return ConstructRegistry.load(path).find(construct_id)
+        looked_in = ", ".join(str(path) for path in files)
+        raise UnknownConstructError(f"expected construct {construct_id} in {looked_in}; got none")

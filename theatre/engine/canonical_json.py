@@ -1,0 +1,226 @@
+"""Canonical JSON (RFC 8785) and the strict parser: the only ways out of and into a hash.
+
+Source: contract/evidence.md §1. `rfc8785` does the serialising; this module adds the refusals
+that the contract asks for and one error class.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn, TypeAlias
+
+import rfc8785
+
+from theatre.engine.errors import CanonicalisationError, ParseError
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonObject: TypeAlias = dict[str, JsonValue]
+
+MAX_SAFE_INTEGER = 2**53 - 1
+MAX_DEPTH = 64
+DEFAULT_MAX_BYTES = 16 * 1024 * 1024
+
+# One mark a match, and no repeated group: its stack would take 60 bytes a byte of a long string.
+_STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
+_FIRST_WITH_EXPONENT = 1e21
+"""ECMAScript writes whole numbers from here on as 1e+21, below as plain digits."""
+
+_UTF8_BOM = b"\xef\xbb\xbf"
+
+
+def canonical_bytes(value: object) -> bytes:
+    """Return the RFC 8785 form of `value` as UTF-8.
+
+    Dicts count as objects, lists and tuples as arrays. Raises CanonicalisationError for
+    NaN, infinities, integers beyond ±(2^53-1), lone surrogates, keys that are not strings,
+    nesting beyond what the interpreter can walk, and types that are not JSON.
+    """
+    try:
+        return rfc8785.dumps(value)  # type: ignore[arg-type]  # refusing other types is its job
+    except rfc8785.CanonicalizationError as error:
+        raise CanonicalisationError(
+            f"expected a JSON value with an RFC 8785 form: {error}"
+        ) from error
+    except UnicodeEncodeError as error:
+        raise CanonicalisationError("expected Unicode text, got a lone surrogate") from error
+    except ValueError as error:
+        # rfc8785 prints the integer it refuses; Python prints none of more than 4,300 digits.
+        raise CanonicalisationError("expected integers within ±(2^53-1), got a huge one") from error
+    except RecursionError as error:
+        raise CanonicalisationError("expected a value of modest depth, got one too deep") from error
+
+
+def canonical_json(value: object) -> str:
+    """Return the RFC 8785 form of `value` as text; errors as `canonical_bytes`."""
+    return canonical_bytes(value).decode("utf-8")
+
+
+def canonical_line(value: object) -> bytes:
+    """Return the canonical bytes of `value` and one LF: how evidence files end each document."""
+    return canonical_bytes(value) + b"\n"
+
+
+def sha256_hex(data: bytes) -> str:
+    """Return the SHA-256 of `data`, 64 lower-case hex digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def canonical_sha256(value: object) -> str:
+    """Return the SHA-256 of the canonical bytes of `value`."""
+    return sha256_hex(canonical_bytes(value))
+
+
+def parse_json(
+    data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES, max_depth: int = MAX_DEPTH
+) -> JsonValue:
+    """Parse a document that will be hashed or verified.
+
+    `max_bytes` and `max_depth` bound size and nesting. Raises ParseError, with a stable
+    `reason`, for: more bytes or levels than allowed, a BOM, invalid UTF-8, bad syntax,
+    duplicate keys, NaN or Infinity, numbers that overflow a double, integers beyond
+    ±(2^53-1) however spelt (1e17 too, but not 1e21 and above: RFC 8785 writes those with an
+    exponent), and lone surrogates. So whatever it accepts, it accepts again in canonical form.
+    """
+    if len(data) > max_bytes:
+        raise ParseError(f"expected at most {max_bytes} bytes, got {len(data)}", reason="too-large")
+    if data.startswith(_UTF8_BOM):
+        raise ParseError("expected plain UTF-8, got a byte order mark", reason="byte-order-mark")
+    text = _decode(data)
+    _refuse_deep_nesting(text, max_depth)
+    try:
+        value: JsonValue = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise ParseError(
+            f"expected JSON, got something else at line {error.lineno} column {error.colno}: "
+            f"{error.msg}"
+        ) from error
+    _refuse_surrogates(value)
+    return value
+
+
+def parse_object(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> JsonObject:
+    """Parse like `parse_json` and require the document to be an object (reason `not-object`)."""
+    value = parse_json(data, max_bytes=max_bytes)
+    if not isinstance(value, dict):
+        raise ParseError(f"expected a JSON object, got {json_type(value)}", reason="not-object")
+    return value
+
+
+def json_type(value: object) -> str:
+    """Name the JSON type of `value`, for error messages."""
+    names: list[tuple[type | tuple[type, ...], str]] = [
+        (type(None), "null"),
+        (bool, "boolean"),
+        (int, "integer"),
+        (float, "number"),
+        (str, "string"),
+        (Mapping, "object"),
+        ((list, tuple), "array"),
+    ]
+    return next((name for kind, name in names if isinstance(value, kind)), type(value).__name__)
+
+
+def _decode(data: bytes) -> str:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ParseError(
+            f"expected UTF-8, got an invalid byte at offset {error.start}", reason="not-utf8"
+        ) from error
+
+
+def _refuse_deep_nesting(text: str, max_depth: int) -> None:
+    """Count brackets outside strings before the recursive parser sees them.
+
+    Raises ParseError (`too-deep`). Runs only where there are enough brackets to matter.
+    """
+    if text.count("[") + text.count("{") <= max_depth:
+        return
+    depth = 0
+    in_string = False
+    for match in _STRUCTURE.finditer(text):
+        mark = match.group()
+        if mark == '"':
+            in_string = not in_string
+        elif not in_string:
+            depth += (mark in "[{") - (mark in "]}")
+        if depth > max_depth:
+            raise ParseError(
+                f"expected at most {max_depth} levels of nesting, got more", reason="too-deep"
+            )
+
+
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        counts = Counter(key for key, _ in pairs)
+        duplicate = counts.most_common(1)[0][0]
+        raise ParseError(
+            f"expected unique keys, got {duplicate[:60]!r} twice", reason="duplicate-key"
+        )
+    return result
+
+
+def _safe_integer(literal: str) -> int | float:
+    # 18 characters always exceed 2^53; int() of a huge literal would also cost quadratic time.
+    value = int(literal) if len(literal) <= len("-9007199254740991") else None
+    if value is None or abs(value) > MAX_SAFE_INTEGER:
+        raise ParseError(
+            f"expected integers within ±(2^53-1), got {literal[:24]}", reason="unsafe-integer"
+        )
+    return value
+
+
+def _safe_float(literal: str) -> float:
+    value = float(literal)
+    if MAX_SAFE_INTEGER < abs(value) < _FIRST_WITH_EXPONENT:
+        # Its canonical form is an integer literal, which `_safe_integer` refuses to read back.
+        raise ParseError(
+            f"expected integers within ±(2^53-1), got {literal[:24]}", reason="unsafe-integer"
+        )
+    if math.isinf(value):
+        raise ParseError(
+            f"expected numbers that a double holds, got {literal[:24]}", reason="number-overflow"
+        )
+    return value
+
+
+def _refuse_constant(literal: str) -> NoReturn:
+    raise ParseError(f"expected finite numbers, got {literal}", reason="non-finite")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique_object,
+    parse_int=_safe_integer,
+    parse_float=_safe_float,
+    parse_constant=_refuse_constant,
+)
+
+
+def _refuse_surrogates(value: JsonValue) -> None:
+    """Walk every string (keys too); raise ParseError (`lone-surrogate`) for half a pair."""
+    stack: list[object] = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, str):
+            if not item.isascii():
+                _refuse_surrogate_text(item)
+        elif isinstance(item, Mapping):
+            stack.extend(item.keys())
+            stack.extend(item.values())
+        elif isinstance(item, Sequence):
+            stack.extend(item)
+
+
+def _refuse_surrogate_text(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ParseError(
+            "expected Unicode text, got a lone surrogate", reason="lone-surrogate"
+        ) from error

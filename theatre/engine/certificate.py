@@ -1,0 +1,175 @@
+"""The calibration certificate: what was measured, on what, and how far to trust it.
+
+Source: spec/theatre-context.md, "Unified Calibration Certificate Schema", with the additions of
+contract/evidence.md §5. Two values here are equal only if their canonical bytes are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+from uuid import UUID, uuid5
+
+from pydantic import BaseModel, ConfigDict
+
+from theatre.engine.canonical_json import JsonObject, canonical_sha256
+from theatre.engine.commitment import CommitmentReceipt
+from theatre.engine.errors import CertificateError
+from theatre.engine.models import ExecutionPath, TheatreCriteria
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.templates import ProductTheatreTemplate
+
+CERTIFICATE_SCHEMA = "echelon_certificate_schema.json"
+
+_FROM_AGGREGATE = (
+    "scores",
+    "composite_score",
+    "score_intervals",
+    "score_counts",
+    "holdout_scores",
+    "episode_counts",
+    "coverage",
+    "refusal_rate",
+    "results_hash",
+)
+_CRITERIA_METRICS = ("precision", "recall", "reply_accuracy")
+"""Metrics that are the score of the criterion of that name, where a template has one."""
+
+
+class TheatreCalibrationCertificate(BaseModel):
+    """One certificate of either execution path. Field meanings: docs/certificate.md."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal["1.1.0"] = "1.1.0"
+
+    certificate_id: str
+    theatre_id: str
+    template_id: str
+    construct_id: str
+
+    criteria: TheatreCriteria
+    scores: dict[str, float | None]
+    composite_score: float | None
+    score_intervals: dict[str, Any]
+    score_counts: dict[str, dict[str, int]]
+    holdout_scores: dict[str, Any] | None
+
+    precision: float | None = None
+    recall: float | None = None
+    reply_accuracy: float | None = None
+    brier_score: float | None = None
+    ece: float | None = None
+
+    replay_count: int
+    episode_counts: dict[str, int]
+    coverage: float | None
+    refusal_rate: float | None
+    results_hash: str | None
+    evidence_bundle_hash: str
+    audit_head: str
+    ground_truth_hash: str
+
+    construct_version: str
+    version_source: Literal["computed", "claimed"]
+    construct_chain_versions: dict[str, str] | None
+    scorer_version: str
+    methodology_version: str
+    dataset_hash: str | None
+
+    verification_tier: Literal["UNVERIFIED", "BACKTESTED", "PROVEN"]
+    caps: tuple[str, ...]
+    commitment_hash: str
+    issuer: str
+
+    issued_at: str
+    expires_at: str | None
+    theatre_committed_at: str
+    theatre_resolved_at: str
+
+    ground_truth_source: str
+    execution_path: ExecutionPath
+
+    def as_document(self) -> JsonObject:
+        """Return the JSON document; its canonical bytes are the certificate."""
+        return self.model_dump(mode="json")
+
+
+def certificate_id(theatre_id: str, commitment_hash: str) -> str:
+    """Return UUID5(theatre, "certificate:" + commitment): one theatre can have only one."""
+    return str(uuid5(UUID(theatre_id), f"certificate:{commitment_hash}"))
+
+
+def ground_truth_hash(dataset_hashes: JsonObject) -> str:
+    """Return the SHA-256 over the canonical `dataset_hashes`: all ground truth in one value."""
+    return canonical_sha256(dataset_hashes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CertifiedEvidence:
+    """What sealing established, beside the commitment: results, tier, anchors, moment.
+
+    `moment` (RFC 3339) is the time of the sealing entry: the theatre is resolved and the
+    certificate issued by that one act.
+    """
+
+    aggregate: JsonObject
+    tier: str
+    caps: tuple[str, ...]
+    expires_at: str | None
+    bundle_hash: str
+    audit_head: str
+    version_source: str
+    issuer: str
+    moment: str
+
+
+def issue_certificate(
+    template: ProductTheatreTemplate, receipt: CommitmentReceipt, evidence: CertifiedEvidence
+) -> JsonObject:
+    """Return the certificate document of a replay theatre."""
+    config, pins = template.product_theatre_config, template.version_pins
+    aggregate = evidence.aggregate
+    scores = cast("dict[str, float | None]", aggregate["scores"])
+    counts = cast("dict[str, int]", aggregate["episode_counts"])
+    chain = {construct: pins.constructs[construct] for construct in config.construct_chain}
+    certificate = TheatreCalibrationCertificate.model_validate(
+        {
+            **{name: aggregate[name] for name in _FROM_AGGREGATE},
+            "certificate_id": certificate_id(receipt.theatre_id, receipt.commitment_hash),
+            "theatre_id": receipt.theatre_id,
+            "template_id": template.theatre_id,
+            "construct_id": config.construct_under_test,
+            "criteria": template.criteria,
+            **{metric: scores.get(metric) for metric in _CRITERIA_METRICS},
+            "replay_count": counts["scored"],
+            "evidence_bundle_hash": evidence.bundle_hash,
+            "audit_head": evidence.audit_head,
+            "ground_truth_hash": ground_truth_hash(receipt.dataset_hashes),
+            "construct_version": pins.constructs[config.construct_under_test],
+            "version_source": evidence.version_source,
+            "construct_chain_versions": chain or None,
+            "scorer_version": pins.scorer_version,
+            "methodology_version": pins.methodology_version,
+            "dataset_hash": template.replay_dataset_hash,
+            "verification_tier": evidence.tier,
+            "caps": evidence.caps,
+            "commitment_hash": receipt.commitment_hash,
+            "issuer": evidence.issuer,
+            "issued_at": evidence.moment,
+            "expires_at": evidence.expires_at,
+            "theatre_committed_at": receipt.committed_at,
+            "theatre_resolved_at": evidence.moment,
+            "ground_truth_source": config.ground_truth_source,
+            "execution_path": template.execution_path,
+        }
+    )
+    return certificate.as_document()
+
+
+def validate_certificate(document: JsonObject, registry: SchemaRegistry) -> None:
+    """Raise CertificateError, with every violation, unless `document` fits the schema."""
+    violations = registry.validate(CERTIFICATE_SCHEMA, document)
+    if violations:
+        listed = "; ".join(f"{violation.pointer}: {violation.detail}" for violation in violations)
+        raise CertificateError(f"expected a certificate that fits its schema, got: {listed[:1500]}")

@@ -1,0 +1,44 @@
+"""Times as the documents write them: RFC 3339, UTC, with a `Z`.
+
+The engine never reads a clock of its own: whoever needs the time gets a `Clock` as an
+argument (design rule 1).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+from theatre.engine.errors import ClockError
+
+Clock = Callable[[], datetime]
+"""Returns the current time, timezone-aware, in UTC."""
+
+Sleep = Callable[[float], Awaitable[None]]
+"""Waits for a number of seconds."""
+
+_RFC3339_UTC = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?Z", re.ASCII)
+
+
+def format_rfc3339(moment: datetime) -> str:
+    """Return `moment` in UTC with microseconds, as ``2026-11-21T02:07:00.000000Z``.
+
+    Raises ClockError for a naive datetime: it names no moment.
+    """
+    if moment.tzinfo is None:
+        raise ClockError(f"expected a timezone-aware time, got the naive {moment.isoformat()}")
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """Return the moment that `text` names.
+
+    Raises ClockError unless `text` is a real calendar time in UTC, spelt with a `Z`.
+    """
+    if not _RFC3339_UTC.fullmatch(text):
+        raise ClockError(f"expected an RFC 3339 time in UTC with Z, got {text[:40]!r}")
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ClockError(f"expected a time that the calendar has, got {text[:40]!r}") from error

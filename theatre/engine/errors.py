@@ -1,0 +1,156 @@
+"""The errors of the engine: one class for each decision that a caller can take."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TheatreError(Exception):
+    """Base of every error the package raises on purpose.
+
+    `code` is stable and meant for machines; the message says what was expected, what was
+    seen and, where it helps, what to do.
+    """
+
+    code: ClassVar[str] = "theatre-error"
+
+
+class CanonicalisationError(TheatreError):
+    """A value has no RFC 8785 form (contract/evidence.md §1)."""
+
+    code = "not-canonicalisable"
+
+
+class ParseError(TheatreError):
+    """Bytes are not the strict JSON that may be hashed or verified."""
+
+    code = "not-strict-json"
+
+    def __init__(self, message: str, *, reason: str = "not-json") -> None:
+        """Keep the stable `reason` (for example ``duplicate-key``) beside the message."""
+        super().__init__(message)
+        self.reason = reason
+
+
+class ClockError(TheatreError):
+    """A text is not an RFC 3339 time in UTC."""
+
+    code = "not-a-time"
+
+
+class ResourceMissingError(TheatreError):
+    """A file that ships with the package is not where it belongs."""
+
+    code = "resource-missing"
+
+
+class ChainBrokenError(TheatreError):
+    """An audit chain does not verify; `line` is the first line (from 1) that breaks it."""
+
+    code = "chain-broken"
+
+    def __init__(self, message: str, *, line: int) -> None:
+        """Keep the number of the line at which the chain breaks."""
+        super().__init__(message)
+        self.line = line
+
+
+class InvalidTemplateError(TheatreError):
+    """A template breaks the schema or a runtime rule; `violations` lists all of them."""
+
+    code = "template-invalid"
+
+    def __init__(self, message: str, *, violations: tuple[object, ...] = ()) -> None:
+        """Keep every violation, not only the first."""
+        super().__init__(message)
+        self.violations = violations
+
+
+class DatasetError(TheatreError):
+    """Ground truth is missing, changed, or not in the episode format."""
+
+    code = "dataset-invalid"
+
+
+class DatasetMismatchError(DatasetError):
+    """A dataset's SHA-256 is not the committed one."""
+
+    code = "dataset-mismatch"
+
+
+class InvalidTransitionError(TheatreError):
+    """The lifecycle has no such step; the state is left as it was."""
+
+    code = "invalid-transition"
+
+
+class StateConflictError(TheatreError):
+    """Somebody else moved the theatre, or holds it, at the same time."""
+
+    code = "state-conflict"
+
+
+class CommitmentError(TheatreError):
+    """A commitment cannot be made, or does not recompute."""
+
+    code = "commitment-refused"
+
+
+class PinMismatchError(TheatreError):
+    """A construct, adapter or scorer is not the one that was committed."""
+
+    code = "pin-mismatch"
+
+
+class RehearsalAdapterError(TheatreError):
+    """Canned answers were about to become evidence for a certificate."""
+
+    code = "mock-adapter"
+
+
+class UnknownScorerError(TheatreError):
+    """A committed scorer is not installed."""
+
+    code = "scorer-unknown"
+
+
+class ProgrammeError(TheatreError):
+    """A resolution programme holds a step that cannot be executed."""
+
+    code = "programme-refused"
+
+
+class JournalError(TheatreError):
+    """A run journal contradicts its theatre or itself."""
+
+    code = "journal-corrupt"
+
+
+class BundleError(TheatreError):
+    """A folder is not an evidence bundle, or one cannot be written."""
+
+    code = "bundle-invalid"
+
+
+class CertificateError(TheatreError):
+    """No certificate may be issued on this evidence."""
+
+    code = "certificate-refused"
+
+
+class NotFoundError(TheatreError):
+    """No such theatre, file or construct."""
+
+    code = "not-found"
+
+
+class TierRecordError(TheatreError):
+    """A document is not the tier fact or history record that it claims to be."""
+
+    code = "tier-record-invalid"
+
+
+class ExpertiseError(TheatreError):
+    """An `expertise.yaml` does not have the shape the constraint gate reads."""
+
+    code = "expertise-invalid"

@@ -1,0 +1,265 @@
+"""The evidence bundle: everything a stranger needs to recompute a certificate, in one folder.
+
+Source: contract/evidence.md §4. Written in a temporary folder beside its final name, made
+durable, renamed once: a half-written bundle is never visible.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+from uuid import UUID, uuid5
+
+from theatre.engine.canonical_json import JsonObject, canonical_line
+from theatre.engine.errors import BundleError
+
+PART_SIZE = 1000
+"""Up to so many episodes each has a file of its own; past that, parts of this many lines."""
+
+UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", "certificate.json"})
+"""Files that SHA256SUMS leaves out, so that the certificate can name the bundle it lies in."""
+
+REQUIRED = (
+    "template.json",
+    "commitment_receipt.json",
+    "ground_truth/dataset.jsonl",
+    "scores/per_episode.jsonl",
+    "scores/aggregate.json",
+    "resolution.json",
+    "tier.json",
+    "audit_trail.jsonl",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FileEntry:
+    """One line of the inventory; `path` is POSIX, relative to the bundle."""
+
+    path: str
+    size_bytes: int
+    sha256: str
+
+    def as_document(self) -> JsonObject:
+        """Return the inventory's form."""
+        return {"path": self.path, "size_bytes": self.size_bytes, "sha256": self.sha256}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ManifestFacts:
+    """What the manifest says besides the inventory; all of it derivable from the bundle."""
+
+    theatre_id: str
+    commitment_hash: str
+    bundle_hash: str
+    created_at: str
+    construct_version: str
+    scorer_version: str
+    methodology_version: str
+
+
+def bundle_name(theatre_id: str) -> str:
+    """Return the folder name of a theatre's bundle."""
+    return f"evidence_bundle_{theatre_id}"
+
+
+def bundle_id(theatre_id: str, bundle_hash: str) -> str:
+    """Return UUID5(theatre, bundle hash)."""
+    return str(uuid5(UUID(theatre_id), bundle_hash))
+
+
+class EvidenceBundleBuilder:
+    """Writes one bundle; as a context manager it leaves nothing behind unless sealed.
+
+    Raises BundleError for what the disk refuses, naming the file.
+    """
+
+    def __init__(self, theatre_id: str, output_dir: Path) -> None:
+        self._theatre_id = theatre_id
+        self._final = output_dir / bundle_name(theatre_id)
+        self._draft = output_dir / f".{bundle_name(theatre_id)}.partial"
+        self._entries: dict[str, FileEntry] = {}
+
+    @property
+    def final_path(self) -> Path:
+        """Return where the bundle will be once it is sealed."""
+        return self._final
+
+    def __enter__(self) -> Self:
+        """Start in an empty draft folder; what an earlier crash left there goes."""
+        with _disk("make room for the bundle"):
+            shutil.rmtree(self._draft, ignore_errors=True)
+            self._draft.mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Remove the draft; after `seal` there is none."""
+        shutil.rmtree(self._draft, ignore_errors=True)
+
+    def write_document(self, path: str, document: JsonObject) -> None:
+        """Write canonical bytes and a final LF to `path`."""
+        self.write_lines(path, [canonical_line(document)])
+
+    def write_lines(self, path: str, lines: Iterable[bytes]) -> None:
+        """Write byte strings that already end as they should, streaming."""
+        with self.open_file(path) as target:
+            for line in lines:
+                target.write(line)
+
+    @contextlib.contextmanager
+    def open_file(self, path: str) -> Iterator[_SummedFile]:
+        """Open `path` for writing; on leaving, it is durable and in the inventory."""
+        if path in self._entries:
+            raise BundleError(f"expected to write {path} once, got a second write")
+        with _disk(f"write {path}"):
+            target = self._draft / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as handle:
+                summed = _SummedFile(handle)
+                yield summed
+                handle.flush()
+                os.fsync(handle.fileno())
+            self._entries[path] = FileEntry(
+                path=path, size_bytes=summed.size, sha256=summed.hexdigest()
+            )
+
+    def invocation_writer(self, total: int) -> InvocationWriter:
+        """Return the writer of `invocations/` for a dataset of `total` episodes."""
+        return InvocationWriter(self, in_parts=total > PART_SIZE)
+
+    def validate_minimum_files(self) -> list[str]:
+        """Return the required files that are not written yet; empty means complete."""
+        missing = [path for path in REQUIRED if path not in self._entries]
+        if not any(path.startswith("invocations/") for path in self._entries):
+            missing.append("invocations/*")
+        return missing
+
+    def write_sums(self) -> str:
+        """Write SHA256SUMS over all files so far and return its SHA-256, the bundle hash."""
+        lines = [
+            f"{entry.sha256}  {path}\n".encode()
+            for path, entry in sorted(self._entries.items(), key=lambda item: item[0].encode())
+            if path not in UNSUMMED
+        ]
+        self.write_lines("SHA256SUMS", lines)
+        return self._entries["SHA256SUMS"].sha256
+
+    def write_manifest(self, facts: ManifestFacts) -> None:
+        """Write `manifest.json`, last of all: its inventory lists every other file."""
+        inventory = [
+            entry.as_document()
+            for _, entry in sorted(self._entries.items(), key=lambda item: item[0].encode())
+        ]
+        self.write_document(
+            "manifest.json",
+            {
+                "bundle_id": bundle_id(facts.theatre_id, facts.bundle_hash),
+                "theatre_id": facts.theatre_id,
+                "commitment_hash": facts.commitment_hash,
+                "bundle_hash": facts.bundle_hash,
+                "file_inventory": list(inventory),
+                "created_at": facts.created_at,
+                "methodology_version": facts.methodology_version,
+                "construct_version": facts.construct_version,
+                "scorer_version": facts.scorer_version,
+            },
+        )
+
+    def seal(self) -> Path:
+        """Make the draft durable and give it its final name in one step; return that path."""
+        with _disk("seal the bundle"):
+            for folder in {(self._draft / path).parent for path in self._entries}:
+                _sync_folder(folder)
+            _sync_folder(self._draft)
+            self._draft.rename(self._final)
+            _sync_folder(self._final.parent)
+        return self._final
+
+
+class InvocationWriter:
+    """Writes invocation records in dataset order: a file each, or parts of 1,000 lines."""
+
+    def __init__(self, builder: EvidenceBundleBuilder, *, in_parts: bool) -> None:
+        self._builder = builder
+        self._in_parts = in_parts
+        self._stack = contextlib.ExitStack()
+        self._part: _SummedFile | None = None
+        self._written = 0
+
+    def __enter__(self) -> Self:
+        """Start without an open part."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the part that is open."""
+        self._stack.__exit__(exc_type, exc, traceback)
+
+    def write(self, seq: int, record: JsonObject) -> None:
+        """Write the record of episode `seq`."""
+        line = canonical_line(record)
+        if not self._in_parts:
+            self._builder.write_lines(f"invocations/episode_{seq:06d}.json", [line])
+            return
+        if self._written % PART_SIZE == 0:
+            self._open_part(self._written // PART_SIZE + 1)
+        if self._part is not None:
+            self._part.write(line)
+        self._written += 1
+
+    def _open_part(self, number: int) -> None:
+        self._stack.close()
+        self._part = self._stack.enter_context(
+            self._builder.open_file(f"invocations/part-{number:05d}.jsonl")
+        )
+
+
+class _SummedFile:
+    """A file that hashes and counts what is written to it."""
+
+    def __init__(self, handle: BinaryIO) -> None:
+        self._handle = handle
+        self._hasher = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> None:
+        self._handle.write(data)
+        self._hasher.update(data)
+        self.size += len(data)
+
+    def hexdigest(self) -> str:
+        return self._hasher.hexdigest()
+
+
+@contextlib.contextmanager
+def _disk(action: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise BundleError(
+            f"expected to {action}, got {error.strerror or error}: "
+            "free or mend the disk and run again; nothing half-written is visible"
+        ) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,267 @@
+"""The replay loop: from a committed theatre to a resolved one, and on from wherever it stopped.
+
+Source: spec/theatre-context.md, "Replay Theatres"; design §3. Every step is repeatable: a run
+that died is run again with the same journal and does only what is not recorded yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import Clock, Sleep, format_rfc3339
+from theatre.engine.errors import DatasetMismatchError, InvalidTransitionError
+from theatre.engine.models import (
+    EpisodeResult,
+    InvocationStatus,
+    Scorer,
+    read_episodes,
+    read_gold_labels,
+)
+from theatre.engine.oracle_contract import Invoker, OracleAdapter
+from theatre.engine.replay.batching import BatchWriter
+from theatre.engine.replay.calls import EpisodeCaller
+from theatre.engine.replay.events import batch_events, covered_sequences, last_latency
+from theatre.engine.replay.journal import DatasetSource, RunJournal
+from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
+from theatre.engine.replay.recovery import sealed_run
+from theatre.engine.replay.settlement import OpenDatasets, SealedRun, Settlement, failure_stop
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import TheatreScoringProvider
+from theatre.engine.state_machine import TheatreState
+from theatre.engine.templates import product_template
+from theatre.engine.theatre import Theatre
+from theatre.engine.tier_assigner import TierHistory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """Where a run is. `status` and `latency_ms` are those of the newest answer, if any."""
+
+    done: int
+    total: int
+    status: InvocationStatus | None = None
+    latency_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunSettings:
+    """How a run is carried out; none of it shows in a result."""
+
+    output_dir: Path
+    issuer: str = "local"
+    certificate_run: bool = True
+    batch_size: int = 100
+    batch_seconds: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Surroundings:
+    """What a run reaches through its caller: constructs, data, scorers, time."""
+
+    adapters: Mapping[str, OracleAdapter]
+    invoke: Invoker
+    datasets: DatasetSource
+    scorers: Mapping[str, Scorer]
+    registry: SchemaRegistry
+    clock: Clock
+    sleep: Sleep
+    history: TierHistory = field(default_factory=TierHistory)
+    on_progress: Callable[[Progress], None] = lambda _: None
+
+
+class ReplayEngine:
+    """Runs one committed theatre over its journal."""
+
+    def __init__(
+        self,
+        theatre: Theatre,
+        journal: RunJournal,
+        surroundings: Surroundings,
+        settings: RunSettings,
+    ) -> None:
+        """Check all that can be checked before a call.
+
+        Raises InvalidTransitionError for a theatre that is not committed or already resolved,
+        ProgrammeError, PinMismatchError, UnknownScorerError and RehearsalAdapterError for what
+        cannot be run as committed.
+        """
+        self._theatre = theatre
+        self._journal = journal
+        self._around = surroundings
+        self._settings = settings
+        self._receipt = theatre.commitment
+        if theatre.state in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
+            raise InvalidTransitionError(
+                f"expected a theatre that is still to run, got one in {theatre.state}"
+            )
+        self._template = product_template(self._receipt.template_snapshot)
+        refuse_unsupported(self._template)
+        check_adapters(
+            self._template, surroundings.adapters, certificate_run=settings.certificate_run
+        )
+        self._provider = TheatreScoringProvider(
+            self._receipt.template_snapshot, surroundings.scorers
+        )
+
+    async def run(self) -> Theatre:
+        """Run to the end and return the RESOLVED theatre; the outcome is in its last event.
+
+        A dataset that is missing or changed before the first call raises DatasetError and
+        leaves the state COMMITTED; one that changed in the middle resolves the theatre as
+        failed.
+        """
+        try:
+            with self._open_datasets() as datasets:
+                if self._theatre.state is TheatreState.COMMITTED:
+                    await self._activate(datasets)
+                if self._theatre.state is TheatreState.ACTIVE:
+                    await self._invoke_all(datasets)
+                    await self._move(self._theatre.settle(at=self._now(), detail={}))
+                await self._settle(datasets)
+        except DatasetMismatchError as error:
+            if self._theatre.state is TheatreState.COMMITTED:
+                raise
+            await self._fail(error)
+        return self._theatre
+
+    @contextlib.contextmanager
+    def _open_datasets(self) -> Iterator[OpenDatasets]:
+        config, hashes = self._template.product_theatre_config, self._template.dataset_hashes
+        with contextlib.ExitStack() as stack:
+            readers = {}
+            for name, path in config.data_paths().items():
+                readers[name] = self._around.datasets.open(path, sha256=hashes[name])
+                stack.callback(readers[name].close)
+            replay = readers.pop(config.replay_dataset_id)
+            yield OpenDatasets(replay=replay, others=readers)
+
+    async def _activate(self, datasets: OpenDatasets) -> None:
+        detail: JsonObject = {
+            "episodes": datasets.replay.lines_total,
+            "adapters": {name: adapter.pin for name, adapter in self._around.adapters.items()},
+            "scorers": dict(self._provider.scorer_pins),
+        }
+        await self._move(self._theatre.activate(at=self._now(), detail=detail))
+
+    async def _invoke_all(self, datasets: OpenDatasets) -> None:
+        """Call the construct for every episode that is not recorded, in dataset order."""
+        await self._cover_recorded()
+        caller = self._caller()
+        gold = self._gold_labels(datasets)
+        total = datasets.replay.lines_total
+        stop = failure_stop(self._template, total)
+        recorded = aiter(self._journal.results())
+        async with self._writer() as writer:
+            done = await self._journal.recorded()
+            self._around.on_progress(Progress(done=len(done), total=total))
+            for episode in read_episodes(datasets.replay.lines()):
+                if episode.seq in done:
+                    stop.count((await anext(recorded)).outcome)
+                elif not stop.stopped:
+                    result = await caller.call(episode, self._provider, gold)
+                    await writer.put(result)
+                    stop.count(result.outcome)
+                    self._report(result, episode.seq, total)
+                if stop.stopped:
+                    break
+
+    def _writer(self) -> BatchWriter:
+        return BatchWriter(
+            self._flush,
+            size=self._settings.batch_size,
+            max_age=self._settings.batch_seconds,
+            sleep=self._around.sleep,
+        )
+
+    async def _flush(self, results: Sequence[EpisodeResult]) -> None:
+        await self._journal.append(results, batch_events(results, at=self._timestamp()))
+
+    async def _cover_recorded(self) -> None:
+        """Write the audit events that a crash kept back: records are durable before events."""
+        covered: set[int] = set()
+        async for entry in self._journal.trail():
+            covered.update(covered_sequences(entry))
+        orphans = [r async for r in self._journal.results() if r.seq not in covered]
+        if orphans:
+            await self._journal.append([], batch_events(orphans, at=self._timestamp()))
+
+    def _caller(self) -> EpisodeCaller:
+        step = next(s for s in self._template.programme if s.type == "construct_invocation")
+        construct_id = step.construct_id or ""
+        return EpisodeCaller(
+            theatre_id=self._theatre.theatre_id,
+            template=self._template,
+            step=step,
+            adapter=self._around.adapters[construct_id],
+            invoke=self._around.invoke,
+            clock=self._around.clock,
+        )
+
+    def _gold_labels(self, datasets: OpenDatasets) -> Mapping[str, JsonObject]:
+        name = self._template.product_theatre_config.gold_label_dataset_id
+        reader = datasets.others.get(name)
+        return {} if reader is None else read_gold_labels(reader.lines())
+
+    def _report(self, result: EpisodeResult, done: int, total: int) -> None:
+        self._around.on_progress(
+            Progress(done=done, total=total, status=result.status, latency_ms=last_latency(result))
+        )
+
+    async def _settle(self, datasets: OpenDatasets) -> None:
+        """Seal and resolve; a bundle that an earlier process sealed is taken as it is."""
+        earlier = await sealed_run(self._settings.output_dir, self._receipt, self._journal)
+        run = earlier or await self._seal(datasets)
+        await self._resolve(run)
+
+    async def _seal(self, datasets: OpenDatasets) -> SealedRun:
+        settlement = Settlement(
+            template=self._template,
+            receipt=self._receipt,
+            provider=self._provider,
+            registry=self._around.registry,
+            history=self._around.history,
+            issuer=self._settings.issuer,
+            output_dir=self._settings.output_dir,
+        )
+        if self._settings.certificate_run:
+            for adapter in self._around.adapters.values():
+                refuse_rehearsal(adapter)
+        return await settlement.seal(
+            self._journal,
+            datasets,
+            resolved_at=self._now(),
+            certificate_run=self._settings.certificate_run,
+        )
+
+    async def _resolve(self, run: SealedRun) -> None:
+        if run.sealed_event is not None and not run.already_noted:
+            await self._journal.note(run.sealed_event)
+        await self._move(self._theatre.resolve(at=self._now(), detail=run.outcome()))
+
+    async def _fail(self, error: DatasetMismatchError) -> None:
+        if self._theatre.state is TheatreState.ACTIVE:
+            await self._move(self._theatre.settle(at=self._now(), detail={"reason": error.code}))
+        detail: JsonObject = {
+            "outcome": "failed",
+            "outcome_reason": error.code,
+            "error_detail": str(error),
+        }
+        await self._move(self._theatre.resolve(at=self._now(), detail=detail))
+
+    async def _move(self, step: tuple[Theatre, AuditEvent]) -> None:
+        """Make a transition durable first, then believe it."""
+        theatre, event = step
+        await self._journal.note(event)
+        self._theatre = theatre
+
+    def _now(self) -> datetime:
+        return self._around.clock()
+
+    def _timestamp(self) -> str:
+        return format_rfc3339(self._around.clock())

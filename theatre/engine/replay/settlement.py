@@ -1,0 +1,357 @@
+"""From a finished journal to a sealed bundle with its certificate; nothing here calls anybody.
+
+Source: contract/evidence.md §4-§5; design §3: seal the bundle, then move the state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
+from theatre.engine.canonical_json import JsonObject, canonical_line
+from theatre.engine.certificate import (
+    CertifiedEvidence,
+    certificate_id,
+    issue_certificate,
+    validate_certificate,
+)
+from theatre.engine.clock import format_rfc3339
+from theatre.engine.commitment import CommitmentReceipt
+from theatre.engine.errors import BundleError, CertificateError, JournalError
+from theatre.engine.evidence_bundle import EvidenceBundleBuilder, ManifestFacts
+from theatre.engine.models import (
+    EpisodeOutcome,
+    EpisodeResult,
+    GroundTruthEpisode,
+    Verdict,
+    read_episodes,
+)
+from theatre.engine.replay.journal import DatasetReader, RunJournal
+from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
+from theatre.engine.resolution import (
+    EPISODE_STEPS,
+    ResolutionStateMachine,
+    resolution_document,
+)
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import (
+    Aggregator,
+    FailureStop,
+    ScoredEpisode,
+    TheatreScoringProvider,
+    exact,
+)
+from theatre.engine.templates import GOLD_LABELS, ProductTheatreTemplate
+from theatre.engine.tier_assigner import TierAssessment, TierAssigner, TierHistory
+
+SEALED = "sealed"
+STEP_COMPLETED = "step_completed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDatasets:
+    """The verified ground truth of one run: the replay dataset, and the others by name."""
+
+    replay: DatasetReader
+    others: dict[str, DatasetReader]
+
+    def by_file_name(self, gold_name: str) -> dict[str, DatasetReader]:
+        """Return the path in the bundle → the dataset."""
+        named = {
+            GOLD_LABELS if name == gold_name else name: reader
+            for name, reader in self.others.items()
+        }
+        return {
+            "ground_truth/dataset.jsonl": self.replay,
+            **{f"ground_truth/{name}.jsonl": reader for name, reader in named.items()},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedRun:
+    """What settling brought: a certificate in its bundle, or the reason why there is none.
+
+    `already_noted` is true where the store's chain holds the sealing entry from before a crash.
+    """
+
+    aggregate: JsonObject
+    certificate: JsonObject | None = None
+    sealed_event: AuditEvent | None = None
+    bundle_path: Path | None = None
+    reason: str | None = None
+    already_noted: bool = False
+
+    def outcome(self) -> JsonObject:
+        """Return the detail of the `resolved` event."""
+        if self.certificate is None:
+            return {
+                "outcome": "no_certificate",
+                "outcome_reason": self.reason,
+                "results_hash": self.aggregate["results_hash"],
+            }
+        return {
+            "outcome": "certified",
+            "certificate_id": self.certificate["certificate_id"],
+            "verification_tier": self.certificate["verification_tier"],
+            "results_hash": self.certificate["results_hash"],
+        }
+
+
+class Settlement:
+    """Settles one theatre: scores in dataset order, tier, bundle, certificate."""
+
+    def __init__(
+        self,
+        *,
+        template: ProductTheatreTemplate,
+        receipt: CommitmentReceipt,
+        provider: TheatreScoringProvider,
+        registry: SchemaRegistry,
+        history: TierHistory,
+        issuer: str,
+        output_dir: Path,
+    ) -> None:
+        self._template = template
+        self._receipt = receipt
+        self._provider = provider
+        self._registry = registry
+        self._history = history
+        self._issuer = issuer
+        self._output_dir = output_dir
+
+    async def seal(
+        self,
+        journal: RunJournal,
+        datasets: OpenDatasets,
+        *,
+        resolved_at: datetime,
+        certificate_run: bool,
+    ) -> SealedRun:
+        """Write the bundle of a theatre whose calls are done and return what it proves.
+
+        A rehearsal, and a run in which nothing was scored, leave no bundle. Raises BundleError
+        where the disk fails (nothing half-written stays visible) and CertificateError where
+        the evidence may back no certificate.
+        """
+        with EvidenceBundleBuilder(self._receipt.theatre_id, self._output_dir) as builder:
+            self._write_commitment(builder, datasets)
+            facts = CallFacts()
+            aggregate = await self._write_scores(builder, journal, datasets.replay, facts)
+            reason = _no_certificate_reason(aggregate, certificate_run=certificate_run)
+            if reason is not None:
+                return SealedRun(aggregate=aggregate, reason=reason)
+            if facts.rehearsed:
+                raise CertificateError("expected answers of a real construct, got a mock's")
+            await self._complete_programme(builder, journal, facts, aggregate, resolved_at)
+            return await self._finish(builder, journal, aggregate, facts, resolved_at)
+
+    def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
+        builder.write_document("template.json", self._receipt.template_snapshot)
+        builder.write_document("commitment_receipt.json", self._receipt.as_document())
+        gold_name = self._template.product_theatre_config.gold_label_dataset_id
+        for path, reader in datasets.by_file_name(gold_name).items():
+            builder.write_lines(path, reader.chunks())
+
+    async def _write_scores(
+        self,
+        builder: EvidenceBundleBuilder,
+        journal: RunJournal,
+        dataset: DatasetReader,
+        facts: CallFacts,
+    ) -> JsonObject:
+        aggregator = Aggregator(self._provider, self._receipt.commitment_hash)
+        total = dataset.lines_total
+        with (
+            builder.open_file("scores/per_episode.jsonl") as lines,
+            builder.invocation_writer(total) as records,
+        ):
+            paired = _pair_in_order(read_episodes(dataset.lines()), journal.results())
+            async for episode, result in self._until_stop(paired, total):
+                if result is not None:
+                    records.write(result.seq, result.invocation)
+                    facts.note(result.invocation)
+                lines.write(aggregator.add(self._scored(episode, result)))
+        aggregate = aggregator.finish()
+        builder.write_document("scores/aggregate.json", aggregate)
+        return aggregate
+
+    async def _until_stop(
+        self,
+        paired: AsyncIterator[tuple[GroundTruthEpisode, EpisodeResult | None]],
+        total: int,
+    ) -> AsyncIterator[tuple[GroundTruthEpisode, EpisodeResult | None]]:
+        """Yield the pairs; behind the failure stop every result counts as not run."""
+        stop = failure_stop(self._template, total)
+        async for episode, result in paired:
+            if stop.stopped:
+                yield episode, None
+                continue
+            if result is None:
+                raise JournalError(
+                    f"expected episode {episode.seq} in the journal before settling, got none"
+                )
+            stop.count(result.outcome)
+            yield episode, result
+
+    def _scored(self, episode: GroundTruthEpisode, result: EpisodeResult | None) -> ScoredEpisode:
+        not_run = dict.fromkeys(self._provider.criterion_ids, Verdict.NOT_RUN)
+        return ScoredEpisode(
+            seq=episode.seq,
+            episode_id=episode.episode_id,
+            status=None if result is None else result.status,
+            outcome=EpisodeOutcome.NOT_RUN if result is None else result.outcome,
+            scores=not_run if result is None else result.scores,
+            cluster_key=episode.cluster_key,
+        )
+
+    async def _complete_programme(
+        self,
+        builder: EvidenceBundleBuilder,
+        journal: RunJournal,
+        facts: CallFacts,
+        aggregate: JsonObject,
+        at: datetime,
+    ) -> None:
+        """Execute the steps that belong to SETTLING; each is noted once, also over a crash."""
+        programme = ResolutionStateMachine(self._template.programme)
+        results = programme.settle(
+            recorded=facts.recorded, results_hash=cast("str", aggregate["results_hash"])
+        )
+        noted = {
+            cast("JsonObject", entry["detail"])["step_id"]
+            async for entry in journal.trail()
+            if entry["event_type"] == STEP_COMPLETED
+        }
+        for result in results:
+            if result.type not in EPISODE_STEPS and result.step_id not in noted:
+                detail = result.as_document()
+                await journal.note(
+                    AuditEvent(event_type=STEP_COMPLETED, at=format_rfc3339(at), detail=detail)
+                )
+        builder.write_document("resolution.json", resolution_document(results))
+
+    async def _finish(
+        self,
+        builder: EvidenceBundleBuilder,
+        journal: RunJournal,
+        aggregate: JsonObject,
+        facts: CallFacts,
+        resolved_at: datetime,
+    ) -> SealedRun:
+        assessment = self._write_tier(builder, aggregate, facts, resolved_at)
+        event = self._sealed_event(resolved_at)
+        audit_head = await self._write_trail(builder, journal, event)
+        missing = builder.validate_minimum_files()
+        if missing:
+            raise BundleError(f"expected a complete bundle, got one without {', '.join(missing)}")
+        bundle_hash = builder.write_sums()
+        certificate = issue_certificate(
+            self._template,
+            self._receipt,
+            CertifiedEvidence(
+                aggregate=aggregate,
+                tier=assessment.tier,
+                caps=assessment.caps,
+                expires_at=_moment_or_none(assessment.expires_at),
+                bundle_hash=bundle_hash,
+                audit_head=audit_head,
+                version_source=facts.version_source,
+                issuer=self._issuer,
+                moment=event.at,
+            ),
+        )
+        validate_certificate(certificate, self._registry)
+        builder.write_document("certificate.json", certificate)
+        builder.write_manifest(self._manifest_facts(bundle_hash, event.at))
+        return SealedRun(
+            aggregate=aggregate,
+            certificate=certificate,
+            sealed_event=event,
+            bundle_path=builder.seal(),
+        )
+
+    def _write_tier(
+        self,
+        builder: EvidenceBundleBuilder,
+        aggregate: JsonObject,
+        facts: CallFacts,
+        resolved_at: datetime,
+    ) -> TierAssessment:
+        tier_facts = tier_facts_of(self._template, aggregate, facts)
+        assessment = TierAssigner.assign(tier_facts, self._history, resolved_at=resolved_at)
+        builder.write_document("tier.json", tier_document(tier_facts, self._history, assessment))
+        return assessment
+
+    def _sealed_event(self, resolved_at: datetime) -> AuditEvent:
+        moment = format_rfc3339(resolved_at)
+        receipt = self._receipt
+        return AuditEvent(
+            event_type=SEALED,
+            at=moment,
+            detail={
+                "certificate_id": certificate_id(receipt.theatre_id, receipt.commitment_hash),
+                "issuer": self._issuer,
+                "issued_at": moment,
+                "theatre_resolved_at": moment,
+            },
+        )
+
+    async def _write_trail(
+        self, builder: EvidenceBundleBuilder, journal: RunJournal, event: AuditEvent
+    ) -> str:
+        """Write the chain so far and the sealing entry behind it; return the new head."""
+        head = ChainHead()
+        with builder.open_file("audit_trail.jsonl") as lines:
+            async for entry in journal.trail():
+                lines.write(canonical_line(entry))
+                head = head_after(entry)
+            sealed = next_entry(head, self._receipt.theatre_id, event)
+            lines.write(canonical_line(sealed))
+        return head_after(sealed).entry_hash
+
+    def _manifest_facts(self, bundle_hash: str, created_at: str) -> ManifestFacts:
+        pins, config = self._template.version_pins, self._template.product_theatre_config
+        return ManifestFacts(
+            theatre_id=self._receipt.theatre_id,
+            commitment_hash=self._receipt.commitment_hash,
+            bundle_hash=bundle_hash,
+            created_at=created_at,
+            construct_version=pins.constructs[config.construct_under_test],
+            scorer_version=pins.scorer_version,
+            methodology_version=pins.methodology_version,
+        )
+
+
+def _moment_or_none(moment: datetime | None) -> str | None:
+    return None if moment is None else format_rfc3339(moment)
+
+
+def _no_certificate_reason(aggregate: JsonObject, *, certificate_run: bool) -> str | None:
+    if not certificate_run:
+        return "rehearsal"
+    counts = cast("dict[str, int]", aggregate["episode_counts"])
+    return None if counts["scored"] else "nothing-scored"
+
+
+def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
+    """Return the committed stop rule for a dataset of `total` episodes."""
+    policy = template.execution_policy
+    threshold = exact(policy.failure_threshold) if policy.on_threshold == "settle" else None
+    return FailureStop(total=total, threshold=threshold)
+
+
+async def _pair_in_order(
+    episodes: Iterator[GroundTruthEpisode], results: AsyncIterator[EpisodeResult]
+) -> AsyncIterator[tuple[GroundTruthEpisode, EpisodeResult | None]]:
+    """Yield every episode of the dataset with its recorded result, or None."""
+    result = await anext(results, None)
+    for episode in episodes:
+        if result is None or result.seq != episode.seq:
+            yield episode, None
+            continue
+        yield episode, result
+        result = await anext(results, None)

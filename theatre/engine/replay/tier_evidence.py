@@ -1,0 +1,84 @@
+"""The facts that the tier assigner reads, taken from the stored evidence of one run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, cast
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.scoring import exact
+from theatre.engine.templates import ProductTheatreTemplate
+from theatre.engine.tier_assigner import (
+    CriterionCounts,
+    TierAssessment,
+    TierFacts,
+    TierHistory,
+)
+
+MOCK_PIN = "mock@"
+
+
+@dataclass(slots=True)
+class CallFacts:
+    """Facts about the calls, gathered while their records stream past."""
+
+    recorded: int = 0
+    version_mismatches: int = 0
+    rehearsed: bool = False
+    version_source: Literal["computed", "claimed"] = "computed"
+    adapter_pin: str = ""
+
+    def note(self, record: JsonObject) -> None:
+        """Take the invocation record of the next episode."""
+        self.recorded += 1
+        for call in cast("list[JsonObject]", record["calls"]):
+            attempts = cast("list[JsonObject]", call["attempts"])
+            self.version_mismatches += any(a["reason"] == "version-mismatch" for a in attempts)
+            self.adapter_pin = cast("str", call["adapter"])
+            self.rehearsed |= self.adapter_pin.startswith(MOCK_PIN)
+            if call["version_source"] == "claimed":
+                self.version_source = "claimed"
+
+
+def tier_facts_of(
+    template: ProductTheatreTemplate, aggregate: JsonObject, calls: CallFacts
+) -> TierFacts:
+    """Return every fact about this run that a tier requirement reads."""
+    counts = cast("dict[str, int]", aggregate["episode_counts"])
+    construct_id = template.product_theatre_config.construct_under_test
+    pins = {
+        "construct_version": template.version_pins.constructs.get(construct_id),
+        "dataset_hash": template.replay_dataset_hash,
+        "scorer_version": template.version_pins.scorer_version,
+    }
+    return TierFacts(
+        construct_id=construct_id,
+        construct_version=pins["construct_version"],
+        adapter_pin=calls.adapter_pin,
+        rehearsal=calls.rehearsed,
+        replay_count=counts["scored"],
+        failures=counts["timeout"] + counts["error"],
+        refusals=counts["refused"],
+        run=counts["total"] - counts["not_run"],
+        total=counts["total"],
+        max_refusal_rate=exact(template.execution_policy.max_refusal_rate),
+        criterion_counts={
+            criterion: CriterionCounts.from_document(by_kind)
+            for criterion, by_kind in cast("JsonObject", aggregate["score_counts"]).items()
+        },
+        missing_pins=tuple(name for name, pin in pins.items() if not pin),
+        version_mismatches=calls.version_mismatches,
+        determinism_differences=0,
+        scorers_committed=True,
+        bundle_complete=True,
+        commitment_verifiable=True,
+    )
+
+
+def tier_document(facts: TierFacts, history: TierHistory, assessment: TierAssessment) -> JsonObject:
+    """Return `tier.json`: what the assigner read, and what it concluded."""
+    return {
+        "facts": facts.as_document(),
+        "history": history.as_document(),
+        "assessment": assessment.as_document(),
+    }

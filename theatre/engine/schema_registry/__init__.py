@@ -1,0 +1,11 @@
+"""JSON Schema 2020-12 as this project means it: shipped schemas, whole matches, no network.
+
+`SchemaRegistry` validates documents; `resource_root` is the one function that finds what ships
+beside the code.
+"""
+
+from theatre.engine.schema_registry.registry import SchemaRegistry
+from theatre.engine.schema_registry.resources import resource_root
+from theatre.engine.schema_registry.violations import SchemaViolation, json_pointer, shown
+
+__all__ = ["SchemaRegistry", "SchemaViolation", "json_pointer", "resource_root", "shown"]

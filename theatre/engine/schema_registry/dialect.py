@@ -1,0 +1,180 @@
+r"""The validator class: draft 2020-12, with patterns and formats as the standards mean them.
+
+Patterns are ECMA-262, where `$` is the end of the text; in Python it also accepts a newline
+before it, so `^a$` would let "a\n" through. Formats are checked, not merely noted.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from datetime import date
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import ValidationError
+from jsonschema.validators import extend
+
+from theatre.engine.clock import parse_rfc3339
+from theatre.engine.errors import ClockError
+from theatre.engine.schema_registry.violations import shown
+
+_ESCAPE_CLASS_OR_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", re.DOTALL)
+_ESCAPE_OR_SET_SIGN = re.compile(r"\\.|[\[&~|]", re.DOTALL)
+_PYTHON_TOKENS = {"$": r"\Z", "[]": "(?!)", "[^]": r"[\s\S]"}
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_UUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_URI = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*:(?:[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=-]|%[0-9a-fA-F]{2})*"
+)
+
+
+class _Validator(Protocol):
+    """What a keyword needs of the validator that runs it."""
+
+    def descend(
+        self, instance: object, schema: object, path: object = None, schema_path: object = None
+    ) -> Iterator[ValidationError]:
+        """Validate a part of the document."""
+
+
+@lru_cache(maxsize=512)
+def ecma_pattern(pattern: str) -> re.Pattern[str]:
+    r"""Compile an ECMA-262 pattern: `$` is the end of the text, `\d` and `\w` are ASCII.
+
+    Raises re.error for what Python cannot compile.
+    """
+
+    return re.compile(_ESCAPE_CLASS_OR_END.sub(_python_token, pattern), re.ASCII)
+
+
+def _python_token(token: re.Match[str]) -> str:
+    text = token.group()
+    if text.startswith("[") and text not in _PYTHON_TOKENS:
+        # Inside a class ECMA takes these as they are; Python keeps them for set operations.
+        return "[" + _ESCAPE_OR_SET_SIGN.sub(_escaped, text[1:-1]) + "]"
+    return _PYTHON_TOKENS.get(text, text)
+
+
+def _escaped(sign: re.Match[str]) -> str:
+    return sign.group() if sign.group().startswith("\\") else f"\\{sign.group()}"
+
+
+def _pattern(
+    _validator: _Validator, pattern: str, instance: object, _schema: object
+) -> Iterator[ValidationError]:
+    if isinstance(instance, str) and not ecma_pattern(pattern).search(instance):
+        yield ValidationError(f"expected text like {pattern}, got {shown(instance)}")
+
+
+def _pattern_properties(
+    validator: _Validator, patterns: Mapping[str, object], instance: object, _schema: object
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
+        return
+    for pattern, subschema in patterns.items():
+        for name, value in instance.items():
+            if ecma_pattern(pattern).search(name):
+                yield from validator.descend(value, subschema, path=name, schema_path=pattern)
+
+
+def _additional_properties(
+    validator: _Validator, subschema: object, instance: object, schema: Mapping[str, Any]
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
+        return
+    known: Mapping[str, object] = schema.get("properties", {})
+    patterns = [ecma_pattern(pattern) for pattern in schema.get("patternProperties", {})]
+    for name, value in instance.items():
+        if name in known or any(pattern.search(name) for pattern in patterns):
+            continue
+        if subschema is False:
+            expected = f"only {', '.join(known)};" if known else "no members,"
+            yield ValidationError(f"expected {expected} got {shown(name)}", path=[name])
+        else:
+            yield from validator.descend(value, subschema, path=name)
+
+
+def _required(
+    _validator: _Validator, names: list[str], instance: object, _schema: object
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
+        return
+    for name in names:
+        if name not in instance:
+            yield ValidationError(f"expected member {name}, got an object without it")
+
+
+def _dependent_required(
+    _validator: _Validator,
+    dependents: Mapping[str, list[str]],
+    instance: object,
+    _schema: object,
+) -> Iterator[ValidationError]:
+    if not isinstance(instance, dict):
+        return
+    for trigger, names in dependents.items():
+        for name in names:
+            if trigger in instance and name not in instance:
+                yield ValidationError(f"expected member {name} beside {trigger}, got none")
+
+
+def _multiple_of(
+    _validator: _Validator, divisor: float, instance: object, _schema: object
+) -> Iterator[ValidationError]:
+    # In binary 0.3 is no multiple of 0.1, and infinity has no remainder at all.
+    if isinstance(instance, bool) or not isinstance(instance, int | float):
+        return
+    endless = isinstance(instance, float) and not math.isfinite(instance)
+    if endless or Fraction(repr(instance)) % Fraction(repr(divisor)):
+        yield ValidationError(f"expected a multiple of {divisor!r}, got {shown(instance)}")
+
+
+DialectValidator = extend(  # type: ignore[no-untyped-call]  # jsonschema leaves it untyped
+    Draft202012Validator,
+    {
+        "pattern": _pattern,
+        "patternProperties": _pattern_properties,
+        "additionalProperties": _additional_properties,
+        "required": _required,
+        "dependentRequired": _dependent_required,
+        "multipleOf": _multiple_of,
+    },
+)
+"""Draft 2020-12 with this module's keywords. A bool is no number here, as in the draft."""
+
+FORMATS = FormatChecker(formats=())
+"""The formats that are checked: date-time (UTC, `Z`), date, uuid, uri, regex."""
+
+
+@FORMATS.checks("date-time", raises=ClockError)
+def _is_time(value: object) -> bool:
+    return not isinstance(value, str) or bool(parse_rfc3339(value))
+
+
+@FORMATS.checks("date", raises=ValueError)
+def _is_date(value: object) -> bool:
+    if not isinstance(value, str):
+        return True
+    return bool(_DATE.fullmatch(value) and date.fromisoformat(value))
+
+
+@FORMATS.checks("uuid")
+def _is_uuid(value: object) -> bool:
+    return not isinstance(value, str) or _UUID.fullmatch(value) is not None
+
+
+@FORMATS.checks("uri", raises=ValueError)
+def _is_uri(value: object) -> bool:
+    if not isinstance(value, str):
+        return True
+    return bool(_URI.fullmatch(value) and urlsplit(value).scheme)
+
+
+@FORMATS.checks("regex", raises=re.error)
+def _is_regex(value: object) -> bool:
+    return not isinstance(value, str) or bool(ecma_pattern(value))

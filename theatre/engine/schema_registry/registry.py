@@ -1,0 +1,137 @@
+"""`SchemaRegistry`: validate a document against a shipped or an inline schema; never raise.
+
+Design §5: `jsonschema` fetches remote references by default, so it gets an empty registry.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, cast
+
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from theatre.engine.canonical_json import MAX_DEPTH, canonical_json, json_type
+from theatre.engine.errors import CanonicalisationError, ResourceMissingError
+from theatre.engine.schema_registry.dialect import FORMATS, DialectValidator
+from theatre.engine.schema_registry.inline import UNUSABLE, schema_faults
+from theatre.engine.schema_registry.resources import resource_root
+from theatre.engine.schema_registry.violations import SchemaViolation, shown, violation_of
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+    from theatre.engine.canonical_json import JsonObject, JsonValue
+
+_MAX_INTEGER_BITS = 1024
+_NO_REMOTE: Registry[object] = Registry()
+
+
+class SchemaRegistry:
+    """The schemas in `docs/schemas`, and the way any schema is applied. Compiled ones are kept."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[str, Validator] = {}
+
+    def validate(self, schema_name: str, document: object) -> list[SchemaViolation]:
+        """Return every violation of the shipped schema (file name) by `document`, by pointer.
+
+        Raises ResourceMissingError for a schema that does not ship; nothing for any document.
+        """
+        return _violations(self._shipped(schema_name), document)
+
+    def validate_inline(
+        self, schema: Mapping[str, object], document: object
+    ) -> list[SchemaViolation]:
+        """Return every violation of `schema` by `document`, by pointer; never raises.
+
+        A schema that cannot be used itself gives one violation `schema:unusable` at "".
+        """
+        try:
+            compiled = _inline(canonical_json(schema))
+        except CanonicalisationError as error:
+            return [SchemaViolation("", UNUSABLE, f"expected a JSON Schema: {error}"[:200])]
+        if isinstance(compiled, SchemaViolation):
+            return [compiled]
+        return _violations(compiled, document)
+
+    def inline_faults(self, schema: Mapping[str, object]) -> list[SchemaViolation]:
+        """Return why `schema` cannot be used, with pointers into it; empty where it can."""
+        fault = _not_json(schema)
+        return schema_faults(schema) if fault is None else [fault]
+
+    def _shipped(self, name: str) -> Validator:
+        if name not in self._compiled:
+            path = resource_root() / "docs" / "schemas" / name
+            try:
+                text = path.read_text(encoding="utf-8")
+            except OSError as error:
+                raise ResourceMissingError(
+                    f"expected the schema {name} in docs/schemas, got no readable file"
+                ) from error
+            self._compiled[name] = _compiled(json.loads(text))
+        return self._compiled[name]
+
+
+@lru_cache(maxsize=256)
+def _inline(schema_text: str) -> Validator | SchemaViolation:
+    """Compile an inline schema, or say why not. Keyed by text: equal schemas compile once."""
+    schema = json.loads(schema_text)
+    fault = _not_json(schema)
+    if fault is not None:
+        return SchemaViolation("", UNUSABLE, fault.detail)
+    for found in schema_faults(schema):
+        return SchemaViolation("", UNUSABLE, f"at {found.pointer or 'the root'}: {found.detail}")
+    # Without its $id, so that local references stay local under every base URI.
+    return _compiled({key: value for key, value in schema.items() if key != "$id"})
+
+
+def _compiled(schema: JsonObject) -> Validator:
+    validator: Validator = DialectValidator(schema, registry=_NO_REMOTE, format_checker=FORMATS)
+    return validator
+
+
+def _violations(validator: Validator, document: object) -> list[SchemaViolation]:
+    fault = _not_json(document)
+    if fault is not None:
+        return [fault]
+    checked = cast("JsonValue", document)
+    try:
+        return sorted({violation_of(error) for error in validator.iter_errors(checked)})
+    except Unresolvable as error:
+        detail = f"expected references within the schema, got {shown(error.ref)}"
+    except RecursionError:
+        detail = "expected a schema that ends, got one that refers to itself without end"
+    return [SchemaViolation("", UNUSABLE, detail)]
+
+
+def _not_json(document: object) -> SchemaViolation | None:
+    """Return what keeps `document` from being looked at at all.
+
+    The parser refuses all of this in bytes; a document that was built in Python may still be
+    endless, hold keys that are no text, or integers that Python will not even print.
+    """
+    stack = [(document, 0)]
+    while stack:
+        value, depth = stack.pop()
+        if depth > MAX_DEPTH:
+            detail = f"expected at most {MAX_DEPTH} levels of nesting, got more"
+            return SchemaViolation("", "schema:depth", detail)
+        if isinstance(value, dict):
+            if not all(isinstance(key, str) for key in value):
+                return SchemaViolation("", "schema:json", "expected keys of text, got another type")
+            stack.extend((item, depth + 1) for item in value.values())
+        elif isinstance(value, list):
+            stack.extend((item, depth + 1) for item in value)
+        elif not _is_scalar(value):
+            detail = f"expected JSON, got a value of type {json_type(value)}"
+            return SchemaViolation("", "schema:json", detail)
+    return None
+
+
+def _is_scalar(value: object) -> bool:
+    if isinstance(value, int):
+        return value.bit_length() <= _MAX_INTEGER_BITS
+    return value is None or isinstance(value, str | float)

@@ -1,0 +1,36 @@
+"""Scoring: outcomes, exact arithmetic, intervals, aggregate. Pure; no clock, no order, no I/O."""
+
+from theatre.engine.scoring.aggregate import (
+    COMPOSITE,
+    Aggregator,
+    ScoredEpisode,
+    per_episode_line,
+)
+from theatre.engine.scoring.arithmetic import exact, nano_to_number, ratio, to_nano
+from theatre.engine.scoring.holdout import is_held_out
+from theatre.engine.scoring.intervals import wilson_interval
+from theatre.engine.scoring.provider import (
+    CriterionPlan,
+    EpisodeAnswer,
+    EpisodeScores,
+    TheatreScoringProvider,
+)
+from theatre.engine.scoring.threshold import FailureStop
+
+__all__ = [
+    "COMPOSITE",
+    "Aggregator",
+    "CriterionPlan",
+    "EpisodeAnswer",
+    "EpisodeScores",
+    "FailureStop",
+    "ScoredEpisode",
+    "TheatreScoringProvider",
+    "exact",
+    "is_held_out",
+    "nano_to_number",
+    "per_episode_line",
+    "ratio",
+    "to_nano",
+    "wilson_interval",
+]

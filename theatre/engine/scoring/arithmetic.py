@@ -1,0 +1,57 @@
+"""Exact arithmetic on scores: billionths in, rationals inside, one rounding at the end.
+
+Source: contract/scoring.md, "Arithmetic". Nothing here depends on the order of episodes, the
+platform or the Python version.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
+
+NANO = 1_000_000_000
+"""Billionths in one: the resolution of a score."""
+
+_NINE_PLACES = Decimal("1e-9")
+
+
+def to_nano(value: float) -> int | None:
+    """Return a scorer's number as billionths, rounded half-even once.
+
+    None for what is not a finite number in [0, 1]: the scorer or its data is at fault.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    if not math.isfinite(value) or not 0 <= value <= 1:
+        return None
+    rounded = Decimal(repr(value)).quantize(_NINE_PLACES, rounding=ROUND_HALF_EVEN)
+    return int(rounded.scaleb(9))
+
+
+def nano_to_number(nano: int) -> float:
+    """Return the double nearest to `nano` billionths (int division rounds correctly)."""
+    return nano / NANO
+
+
+def exact(number: float) -> Fraction:
+    """Return the decimal that `number` is written as, exactly: 0.1 is one tenth."""
+    return Fraction(Decimal(repr(number)))
+
+
+def rounded_number(value: Fraction) -> float:
+    """Return `value` rounded half-even to nine places, as the nearest double."""
+    return nano_to_number(round(value * NANO))
+
+
+def ratio(numerator: int, denominator: int) -> float | None:
+    """Return numerator / denominator to nine places; None where there is nothing to divide."""
+    return rounded_number(Fraction(numerator, denominator)) if denominator else None
+
+
+def normalised_weights(weights: Sequence[float]) -> tuple[Fraction, ...]:
+    """Return `weights` scaled exactly to a sum of 1. Their sum must be positive."""
+    exact_weights = [exact(weight) for weight in weights]
+    total = sum(exact_weights, Fraction(0))
+    return tuple(weight / total for weight in exact_weights)

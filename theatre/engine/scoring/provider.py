@@ -1,0 +1,204 @@
+"""From a committed template to the scores of one episode, criterion by criterion.
+
+Source: contract/scoring.md, "Outcomes of an episode" and "Criteria and scorers".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import cast
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.errors import PinMismatchError, UnknownScorerError
+from theatre.engine.models import (
+    CriterionResult,
+    EpisodeOutcome,
+    GroundTruthEpisode,
+    InvocationStatus,
+    Scored,
+    Scorer,
+    ScoringCase,
+    Verdict,
+)
+from theatre.engine.scoring.arithmetic import exact, normalised_weights, to_nano
+from theatre.engine.scoring.paths import ABSENT, Absent, at_path
+
+DEFAULT_HOLDOUT_SPLIT = 0.2
+_GOLD_PREFIX = "gold:"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriterionPlan:
+    """How one committed criterion is scored: its scorer, parameters and exact weight."""
+
+    criterion_id: str
+    scorer: Scorer
+    params: JsonObject
+    weight: Fraction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeAnswer:
+    """A construct's answer to one episode: its status and, on success, the output of each hop.
+
+    `hops` is in call order; the last one's output is what `field` points into by default.
+    """
+
+    status: InvocationStatus
+    hops: Mapping[str, JsonObject]
+
+
+@dataclass(frozen=True, slots=True)
+class EpisodeScores:
+    """What an episode counts as, and the result for each criterion."""
+
+    outcome: EpisodeOutcome
+    by_criterion: Mapping[str, CriterionResult]
+
+
+class TheatreScoringProvider:
+    """Scores episodes by the criteria of one committed template; holds no state of a run."""
+
+    def __init__(self, document: JsonObject, scorers: Mapping[str, Scorer]) -> None:
+        """Read the plan out of a validated template.
+
+        Raises UnknownScorerError for a scorer that is not installed and PinMismatchError for
+        one whose version is not the pinned one.
+        """
+        self.criteria = _criterion_plans(document, scorers)
+        scoring = cast("JsonObject", document.get("scoring", {}))
+        self.holdout_split = exact(
+            cast("float", scoring.get("holdout_split", DEFAULT_HOLDOUT_SPLIT))
+        )
+
+    @property
+    def criterion_ids(self) -> tuple[str, ...]:
+        """Return the criteria in committed order."""
+        return tuple(plan.criterion_id for plan in self.criteria)
+
+    @property
+    def scorer_pins(self) -> dict[str, str]:
+        """Return scorer → version for every scorer the plan uses."""
+        return {plan.scorer.name: plan.scorer.version for plan in self.criteria}
+
+    def score_episode(
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None = None
+    ) -> EpisodeScores:
+        """Return outcome and results of `episode`; `gold` is its gold label, if it has one."""
+        results = {
+            plan.criterion_id: _score_criterion(plan, episode, answer, gold)
+            for plan in self.criteria
+        }
+        return EpisodeScores(_outcome(answer.status, results), results)
+
+
+def _criterion_plans(
+    document: JsonObject, scorers: Mapping[str, Scorer]
+) -> tuple[CriterionPlan, ...]:
+    criteria = cast("JsonObject", document["criteria"])
+    ids = cast("list[str]", criteria["criteria_ids"])
+    scoring = cast("JsonObject", document.get("scoring", {}))
+    chosen = cast("dict[str, JsonObject]", scoring.get("criteria_scorers", {}))
+    pins = cast("dict[str, str]", document.get("scorer_pins", {}))
+    weights = cast("dict[str, float]", criteria.get("weights") or dict.fromkeys(ids, 1))
+    exact_weights = normalised_weights([weights[criterion] for criterion in ids])
+    return tuple(
+        CriterionPlan(
+            criterion_id=criterion,
+            scorer=_pinned_scorer(cast("str", chosen[criterion]["scorer"]), scorers, pins),
+            params=cast("JsonObject", chosen[criterion].get("params", {})),
+            weight=weight,
+        )
+        for criterion, weight in zip(ids, exact_weights, strict=True)
+    )
+
+
+def _pinned_scorer(name: str, scorers: Mapping[str, Scorer], pins: Mapping[str, str]) -> Scorer:
+    scorer = scorers.get(name)
+    if scorer is None:
+        installed = ", ".join(sorted(scorers)) or "none"
+        raise UnknownScorerError(f"expected scorer {name} to be installed; there are: {installed}")
+    pinned = pins.get(name, scorer.version)
+    if pinned != scorer.version:
+        raise PinMismatchError(
+            f"expected scorer {name} in version {pinned} (pinned), got {scorer.version} (installed)"
+        )
+    return scorer
+
+
+def _score_criterion(
+    plan: CriterionPlan,
+    episode: GroundTruthEpisode,
+    answer: EpisodeAnswer,
+    gold: JsonObject | None,
+) -> CriterionResult:
+    expected = _expectation(plan, episode, gold)
+    if isinstance(expected, Absent):
+        return Verdict.NOT_APPLICABLE
+    if answer.status is InvocationStatus.REFUSED:
+        return Verdict.EXCLUDED
+    if answer.status is not InvocationStatus.SUCCESS:
+        return Verdict.MISSING
+    value = _answer_value(plan, answer.hops)
+    if isinstance(value, Absent):
+        return Scored(0)
+    case = ScoringCase(
+        input_data=episode.input_data,
+        expected=expected,
+        answer=value,
+        params=plan.params,
+        hops=answer.hops,
+    )
+    return _ask_scorer(plan.scorer, case)
+
+
+def _ask_scorer(scorer: Scorer, case: ScoringCase) -> CriterionResult:
+    try:
+        number = scorer.score(case)
+    except Exception:  # noqa: BLE001  # a plug-in may raise anything: that is a value, not a crash
+        return Verdict.UNSCORED
+    if number is None:
+        return Verdict.DECLINED
+    nano = to_nano(number)
+    return Verdict.UNSCORED if nano is None else Scored(nano)
+
+
+def _expectation(
+    plan: CriterionPlan, episode: GroundTruthEpisode, gold: JsonObject | None
+) -> JsonValue | Absent:
+    """Return what the answer is held against; ABSENT where the criterion does not apply."""
+    path = plan.params.get("expected")
+    if not isinstance(path, str):
+        if episode.expected_output is None and plan.scorer.needs_expectation:
+            return ABSENT
+        return episode.expected_output
+    if path.startswith(_GOLD_PREFIX):
+        return ABSENT if gold is None else at_path(gold, path.removeprefix(_GOLD_PREFIX))
+    return ABSENT if episode.expected_output is None else at_path(episode.expected_output, path)
+
+
+def _answer_value(plan: CriterionPlan, hops: Mapping[str, JsonObject]) -> JsonValue | Absent:
+    path = plan.params.get("field")
+    if not isinstance(path, str):
+        return _last_output(hops)
+    construct_id, separator, inner = path.partition(":")
+    if separator:
+        return at_path(hops[construct_id], inner) if construct_id in hops else ABSENT
+    output = _last_output(hops)
+    return output if isinstance(output, Absent) else at_path(output, path)
+
+
+def _last_output(hops: Mapping[str, JsonObject]) -> JsonObject | Absent:
+    return list(hops.values())[-1] if hops else ABSENT
+
+
+def _outcome(status: InvocationStatus, results: Mapping[str, CriterionResult]) -> EpisodeOutcome:
+    if status is InvocationStatus.REFUSED:
+        return EpisodeOutcome.EXCLUDED
+    if status is not InvocationStatus.SUCCESS:
+        return EpisodeOutcome.MISSING
+    if any(isinstance(result, Scored) for result in results.values()):
+        return EpisodeOutcome.SCORED
+    return EpisodeOutcome.UNSCORED

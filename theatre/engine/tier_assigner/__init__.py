@@ -1,0 +1,67 @@
+"""Verification tiers (policy v0): how well a construct's claim is evidenced.
+
+`TierAssigner.assign` judges a run when it is issued, `TierAssigner.effective` its certificate
+when it is read. Source: contract/scoring.md, "Tiers (v0)".
+"""
+
+from theatre.engine.tier_assigner.assigner import (
+    CertificateStatus,
+    EffectiveTier,
+    TierAssessment,
+    TierAssigner,
+)
+from theatre.engine.tier_assigner.facts import (
+    CriterionCounts,
+    IssuedCertificateFacts,
+    TierFacts,
+)
+from theatre.engine.tier_assigner.history import (
+    Attestation,
+    BehaviouralSignal,
+    Dispute,
+    DisputeStatus,
+    RunRecord,
+    TelemetryWindow,
+    TierHistory,
+)
+from theatre.engine.tier_assigner.policy import (
+    BACKTESTED_LIFETIME,
+    MAX_FAILURE_RATE,
+    MAX_RUN_GAP,
+    MIN_CRITERION_N,
+    MIN_REPLAYS,
+    MIN_RUNS,
+    MIN_RUNS_SPAN,
+    PROVEN_LIFETIME,
+    TIER_POLICY_VERSION,
+    VerificationTier,
+)
+from theatre.engine.tier_assigner.requirements import Unmet
+
+__all__ = [
+    "BACKTESTED_LIFETIME",
+    "MAX_FAILURE_RATE",
+    "MAX_RUN_GAP",
+    "MIN_CRITERION_N",
+    "MIN_REPLAYS",
+    "MIN_RUNS",
+    "MIN_RUNS_SPAN",
+    "PROVEN_LIFETIME",
+    "TIER_POLICY_VERSION",
+    "Attestation",
+    "BehaviouralSignal",
+    "CertificateStatus",
+    "CriterionCounts",
+    "Dispute",
+    "DisputeStatus",
+    "EffectiveTier",
+    "IssuedCertificateFacts",
+    "RunRecord",
+    "TelemetryWindow",
+    "TierAssessment",
+    "TierAssigner",
+    "TierFacts",
+    "TierHistory",
+    "Unmet",
+    "VerificationTier",
+]

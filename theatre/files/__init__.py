@@ -1,0 +1,1 @@
+"""The CLI's file journal and theatre store."""

@@ -1,0 +1,110 @@
+"""Ground truth on disk: found inside the dataset roots, hashed, and read from the same open file.
+
+Source: contract/evidence.md §2 (no second open between hashing and parsing) and
+contract/template.md (dataset roots; `..`, links out of a root and absolute paths).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from theatre.engine.errors import DatasetError, DatasetMismatchError
+
+_CHUNK = 256 * 1024
+MAX_LINE_BYTES = 8 * 1024 * 1024
+
+
+class DatasetFile:
+    """One open dataset; reads by position, so several readers can share it."""
+
+    def __init__(self, path: Path) -> None:
+        """Open and hash `path`; DatasetError where it cannot be read."""
+        try:
+            self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise DatasetError(
+                f"expected a readable dataset at {path}, got: {error.strerror}"
+            ) from error
+        self._hash_and_count()
+
+    @property
+    def sha256(self) -> str:
+        """Return the SHA-256 over the raw bytes, as read when the file was opened."""
+        return self._sha256
+
+    @property
+    def lines_total(self) -> int:
+        """Return the number of lines; a last line without a line feed counts."""
+        return self._lines
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line without its line feed, streaming."""
+        rest = b""
+        for chunk in self.chunks():
+            *complete, rest = (rest + chunk).split(b"\n")
+            yield from complete
+            if len(rest) > MAX_LINE_BYTES:
+                raise DatasetError(f"expected lines of at most {MAX_LINE_BYTES} bytes, got more")
+        if rest:
+            yield rest
+
+    def chunks(self) -> Iterator[bytes]:
+        """Yield the raw bytes in pieces."""
+        position = 0
+        while chunk := os.pread(self._handle, _CHUNK, position):
+            position += len(chunk)
+            yield chunk
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._handle)
+
+    def _hash_and_count(self) -> None:
+        hasher = hashlib.sha256()
+        lines, last = 0, b""
+        for chunk in self.chunks():
+            hasher.update(chunk)
+            lines += chunk.count(b"\n")
+            last = chunk
+        self._sha256 = hasher.hexdigest()
+        self._lines = lines + (last != b"" and not last.endswith(b"\n"))
+
+
+class DatasetRoots:
+    """The folders in which relative dataset paths are looked up, in order."""
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self._roots = tuple(root.resolve() for root in roots)
+
+    def find(self, path: str) -> Path:
+        """Return the file at `path` in the first root that has it.
+
+        Raises DatasetError for an absolute path, a path or link that leaves its root, and a
+        file that no root has.
+        """
+        relative = Path(path)
+        if relative.is_absolute() or ".." in relative.parts:
+            raise DatasetError(f"expected a path inside a dataset root, got {path}")
+        for root in self._roots:
+            found = (root / relative).resolve()
+            if found.is_file():
+                if not found.is_relative_to(root):
+                    raise DatasetError(f"expected {path} inside its dataset root, got a link out")
+                return found
+        looked_in = ", ".join(str(root) for root in self._roots)
+        raise DatasetError(f"expected dataset {path} in {looked_in}; got no such file")
+
+    def open(self, path: str, *, sha256: str) -> DatasetFile:
+        """Open the dataset at `path`; DatasetMismatchError unless it hashes to `sha256`."""
+        dataset = DatasetFile(self.find(path))
+        if dataset.sha256 != sha256:
+            dataset.close()
+            raise DatasetMismatchError(
+                f"expected dataset {path} with SHA-256 {sha256} (committed), got "
+                f"{dataset.sha256}: restore the committed file, or commit the new one as a new "
+                "theatre"
+            )
+        return dataset

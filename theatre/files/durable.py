@@ -1,0 +1,50 @@
+"""Durable writes: after these return, a power cut loses nothing."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def append_durably(path: Path, data: bytes) -> int:
+    """Append `data` to `path`, wait until the disk has it, return the offset it begins at.
+
+    Where the disk refuses (it is full, say), what was written of `data` is taken back.
+    """
+    with path.open("ab") as handle:
+        begin = handle.tell()
+        try:
+            handle.write(data)
+            handle.flush()
+            os.fsync(handle.fileno())
+        except OSError:
+            os.ftruncate(handle.fileno(), begin)
+            raise
+    return begin
+
+
+def truncate_durably(path: Path, size: int) -> None:
+    """Cut `path` to `size` bytes and wait until the disk has it."""
+    with path.open("r+b") as handle:
+        handle.truncate(size)
+        os.fsync(handle.fileno())
+
+
+def replace_durably(path: Path, data: bytes) -> None:
+    """Put `data` at `path` in one step: a reader sees the old file or the new one."""
+    draft = path.with_name(f".{path.name}.partial")
+    with draft.open("wb") as handle:
+        handle.write(data)
+        handle.flush()
+        os.fsync(handle.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in `folder` durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

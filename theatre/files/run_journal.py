@@ -1,0 +1,218 @@
+"""The file journal: episodes and audit entries as JSON lines, made durable batch by batch.
+
+A line that a crash cut short is removed when the journal is opened, and its episode called
+again under the same invocation id (contract/evidence.md §4).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
+from typing import cast
+
+from theatre.engine.audit_chain import (
+    AuditEvent,
+    ChainHead,
+    head_after,
+    next_entry,
+    verified_entries,
+)
+from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.errors import JournalError, ParseError, StateConflictError
+from theatre.engine.models import EpisodeResult
+from theatre.files.durable import append_durably, truncate_durably
+
+EPISODES = "journal.jsonl"
+TRAIL = "audit_trail.jsonl"
+_ABSENT = -1
+
+
+class FileRunJournal:
+    """Implements `theatre.engine.replay.RunJournal` in one theatre's folder.
+
+    The caller holds the theatre's lock: there is one writer.
+    """
+
+    def __init__(self, folder: Path, theatre_id: str) -> None:
+        """Open the journal, cut torn last lines, verify the chain.
+
+        Raises ChainBrokenError and JournalError for what a crash cannot explain. `torn` names
+        the files that lost an unfinished last line.
+        """
+        self._theatre_id = theatre_id
+        self._episodes = folder / EPISODES
+        self._trail = folder / TRAIL
+        self.torn = tuple(p.name for p in (self._episodes, self._trail) if _cut_torn_line(p))
+        self._index = _EpisodeIndex()
+        for offset, document in _documents(self._episodes):
+            self._index.put(cast("int", document["seq"]), offset)
+        self._head = ChainHead()
+        self._state: str | None = None
+        for entry in verified_entries(self._entries(), theatre_id=theatre_id):
+            self._advance(entry)
+
+    @property
+    def state(self) -> str | None:
+        """Return the state that the last transition led to; None for an empty chain."""
+        return self._state
+
+    async def recorded(self) -> _EpisodeIndex:
+        """Return which episodes are recorded."""
+        return self._index
+
+    async def append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
+        """Make `results` durable, then `events`; JournalError for an episode recorded before."""
+        await asyncio.to_thread(self._append, results, events)
+
+    async def results(self) -> AsyncIterator[EpisodeResult]:
+        """Yield what was recorded when the iteration began, in dataset order."""
+        offsets = self._index.offsets()
+        if not offsets:
+            return
+        with self._episodes.open("rb") as handle:
+            for offset in offsets:
+                handle.seek(offset)
+                yield EpisodeResult.from_document(parse_object(handle.readline()))
+
+    async def note(self, event: AuditEvent) -> JsonObject:
+        """Append one event durably; a transition only from the state that it names."""
+        return await asyncio.to_thread(self._note, event)
+
+    async def trail(self) -> AsyncIterator[JsonObject]:
+        """Yield the audit entries in order."""
+        for entry in self._entries():
+            yield entry
+
+    def _append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
+        again = [result.seq for result in results if result.seq in self._index]
+        if again:
+            raise JournalError(f"expected each episode once, got again: {again[:10]}")
+        lines = [canonical_line(result.as_document()) for result in results]
+        if lines:
+            offset = append_durably(self._episodes, b"".join(lines))
+            for result, line in zip(results, lines, strict=True):
+                self._index.put(result.seq, offset)
+                offset += len(line)
+        self._append_events(events)
+
+    def _note(self, event: AuditEvent) -> JsonObject:
+        if event.from_state is not None and event.from_state != self._state:
+            raise StateConflictError(
+                f"expected theatre {self._theatre_id} in {event.from_state}, got {self._state}"
+            )
+        return self._append_events([event])[-1]
+
+    def _append_events(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
+        head, entries = self._head, []
+        for event in events:
+            entry = next_entry(head, self._theatre_id, event)
+            head = head_after(entry)
+            entries.append(entry)
+        if entries:
+            append_durably(self._trail, b"".join(canonical_line(entry) for entry in entries))
+        for entry in entries:
+            self._advance(entry)
+        return entries
+
+    def _advance(self, entry: JsonObject) -> None:
+        self._head = head_after(entry)
+        if entry["to_state"] is not None:
+            self._state = cast("str", entry["to_state"])
+
+    def _entries(self) -> Iterator[JsonObject]:
+        for _, entry in _documents(self._trail):
+            yield entry
+
+
+def read_trail(folder: Path) -> Iterator[JsonObject]:
+    """Yield a theatre's audit entries for a reader: a line still being written is left out."""
+    path = folder / TRAIL
+    if path.exists():
+        with path.open("rb") as handle:
+            for line in handle:
+                if line.endswith(b"\n"):
+                    yield parse_object(line)
+
+
+def count_episodes(folder: Path) -> int:
+    """Return how many episodes are recorded durably, for a reader."""
+    path = folder / EPISODES
+    if not path.exists():
+        return 0
+    with path.open("rb") as handle:
+        return sum(line.endswith(b"\n") for line in handle)
+
+
+class _EpisodeIndex:
+    """Where each recorded episode begins in the file: eight bytes an episode."""
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._count = 0
+
+    def __contains__(self, seq: object) -> bool:
+        return (
+            isinstance(seq, int)
+            and 0 < seq <= len(self._offsets)
+            and self._offsets[seq - 1] != _ABSENT
+        )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def put(self, seq: int, offset: int) -> None:
+        """Enter episode `seq`; JournalError if it is there already."""
+        if seq in self:
+            raise JournalError(f"expected episode {seq} once in the journal, got it twice")
+        missing = seq - len(self._offsets)
+        if missing > 0:
+            self._offsets.extend([_ABSENT] * missing)
+        self._offsets[seq - 1] = offset
+        self._count += 1
+
+    def offsets(self) -> array[int]:
+        """Return the offsets in dataset order, as they are now."""
+        return array("q", (offset for offset in self._offsets if offset != _ABSENT))
+
+
+def _documents(path: Path) -> Iterator[tuple[int, JsonObject]]:
+    """Yield each line's offset and document; JournalError for a line that is no document."""
+    if not path.exists():
+        return
+    offset = 0
+    with path.open("rb") as handle:
+        for number, line in enumerate(handle, start=1):
+            try:
+                document = parse_object(line)
+            except ParseError as error:
+                raise JournalError(f"{path.name}, line {number}: {error}") from error
+            yield offset, document
+            offset += len(line)
+
+
+def _cut_torn_line(path: Path) -> bool:
+    """Remove what follows the last line feed; tell whether there was anything."""
+    if not path.exists():
+        return False
+    size = path.stat().st_size
+    end = _end_of_last_line(path, size)
+    if end == size:
+        return False
+    truncate_durably(path, end)
+    return True
+
+
+def _end_of_last_line(path: Path, size: int) -> int:
+    block = 64 * 1024
+    with path.open("rb") as handle:
+        position = size
+        while position > 0:
+            start = max(0, position - block)
+            handle.seek(start)
+            found = handle.read(position - start).rfind(b"\n")
+            if found >= 0:
+                return start + found + 1
+            position = start
+    return 0

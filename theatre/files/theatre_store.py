@@ -1,0 +1,157 @@
+"""The file store: one folder a theatre, whose audit trail says in which state it is.
+
+The trail is the only place where a state is written, so a transition is one durable line and a
+theatre can never claim a state that its chain does not show.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+from uuid import UUID
+
+from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.commitment import CommitmentReceipt
+from theatre.engine.errors import NotFoundError, StateConflictError
+from theatre.engine.models import freeze_object
+from theatre.engine.state_machine import TheatreState
+from theatre.engine.theatre import Theatre
+from theatre.files.durable import replace_durably, sync_folder
+from theatre.files.run_journal import FileRunJournal, count_episodes, read_trail
+
+_TEMPLATE = "template.json"
+_RECEIPT = "commitment_receipt.json"
+_ORIGIN = "origin.json"
+_LOCK = "lock"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TheatreView:
+    """What a reader sees of a theatre without holding it: it may be running meanwhile.
+
+    `resolution` is the detail of the `resolved` event, None before it.
+    """
+
+    theatre_id: str
+    template: JsonObject
+    state: TheatreState
+    commitment_hash: str | None
+    recorded: int
+    resolution: JsonObject | None
+    folder: Path
+    template_folder: Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldTheatre:
+    """A theatre that this process holds the lock of, with its journal."""
+
+    theatre: Theatre
+    journal: FileRunJournal
+    folder: Path
+    template_folder: Path
+
+
+class FileTheatreStore:
+    """The theatres below `home/theatres`, each in a folder named by its id."""
+
+    def __init__(self, home: Path) -> None:
+        self._root = home / "theatres"
+
+    def folder(self, theatre_id: str) -> Path:
+        """Return the folder of a theatre; NotFoundError for an unknown or malformed id."""
+        with contextlib.suppress(ValueError):
+            folder = self._root / str(UUID(theatre_id))
+            if (folder / _TEMPLATE).is_file():
+                return folder
+        raise NotFoundError(f"expected the id of a theatre in {self._root}, got {theatre_id[:80]}")
+
+    def create_folder(
+        self, theatre_id: str, template: JsonObject, *, template_folder: Path
+    ) -> Path:
+        """Make a new theatre's folder; `template_folder` is where its data paths begin."""
+        folder = self._root / theatre_id
+        folder.mkdir(parents=True)
+        origin: JsonObject = {"template_folder": str(template_folder.resolve())}
+        replace_durably(folder / _ORIGIN, canonical_line(origin))
+        replace_durably(folder / _TEMPLATE, canonical_line(template))
+        sync_folder(self._root)
+        return folder
+
+    def write_receipt(self, receipt: CommitmentReceipt) -> None:
+        """Make a receipt durable; the transition that makes it count is noted after it."""
+        target = self.folder(receipt.theatre_id) / _RECEIPT
+        replace_durably(target, canonical_line(receipt.as_document()))
+
+    @contextlib.contextmanager
+    def hold(self, theatre_id: str) -> Iterator[HeldTheatre]:
+        """Lock and load a theatre for writing.
+
+        Raises NotFoundError, and StateConflictError where another process holds it.
+        """
+        folder = self.folder(theatre_id)
+        with (folder / _LOCK).open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise StateConflictError(
+                    f"expected theatre {theatre_id} to be free, got it held by another process: "
+                    "wait for that run to end, or stop it"
+                ) from error
+            journal = FileRunJournal(folder, theatre_id)
+            yield HeldTheatre(
+                theatre=_load(folder, theatre_id, journal.state),
+                journal=journal,
+                folder=folder,
+                template_folder=_template_folder(folder),
+            )
+
+    def view(self, theatre_id: str) -> TheatreView:
+        """Return what is durable of a theatre now; takes no lock and changes nothing."""
+        folder = self.folder(theatre_id)
+        state, commitment_hash, resolution = TheatreState.DRAFT, None, None
+        for entry in read_trail(folder):
+            detail = cast("JsonObject", entry["detail"])
+            if entry["to_state"] is not None:
+                state = TheatreState(cast("str", entry["to_state"]))
+            if entry["event_type"] == "committed":
+                commitment_hash = cast("str", detail["commitment_hash"])
+            if entry["event_type"] == "resolved":
+                resolution = detail
+        return TheatreView(
+            theatre_id=folder.name,
+            template=parse_object((folder / _TEMPLATE).read_bytes()),
+            state=state,
+            commitment_hash=commitment_hash,
+            recorded=count_episodes(folder),
+            resolution=resolution,
+            folder=folder,
+            template_folder=_template_folder(folder),
+        )
+
+    def theatre_ids(self) -> list[str]:
+        """Return the ids of all theatres, oldest first."""
+        if not self._root.is_dir():
+            return []
+        folders = [f for f in self._root.iterdir() if (f / _TEMPLATE).is_file()]
+        return [f.name for f in sorted(folders, key=lambda f: (f / _ORIGIN).stat().st_mtime_ns)]
+
+
+def _load(folder: Path, theatre_id: str, state: str | None) -> Theatre:
+    current = TheatreState(state) if state is not None else TheatreState.DRAFT
+    template = freeze_object(parse_object((folder / _TEMPLATE).read_bytes()))
+    if current is TheatreState.DRAFT:
+        return Theatre(theatre_id=theatre_id, template=template, state=current)
+    receipt = CommitmentReceipt.from_document(parse_object((folder / _RECEIPT).read_bytes()))
+    return Theatre(
+        theatre_id=theatre_id, template=receipt.template_snapshot, state=current, receipt=receipt
+    )
+
+
+def _template_folder(folder: Path) -> Path:
+    origin = parse_object((folder / _ORIGIN).read_bytes())
+    return Path(cast("str", origin["template_folder"]))

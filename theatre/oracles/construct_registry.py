@@ -1,0 +1,223 @@
+"""The constructs that an operator registered (`constructs.toml`), and those named by an argv.
+
+Only here does a construct's id become a command. A template can never name one over HTTP
+(contract/construct.md, "Who may name what").
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from theatre.engine.clock import Clock
+from theatre.oracles.construct_files import content_hash, listed_files
+from theatre.oracles.errors import ConstructRegistryError, UnknownConstructError
+from theatre.oracles.limited_process import ProcessLimits
+from theatre.oracles.local import LocalOracleAdapter
+
+_ARGV = TypeAdapter(Annotated[list[str], Field(min_length=1)])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisteredConstruct:
+    """A construct that may be run: what to execute, and which files make its version.
+
+    `argv` is ready to execute; `folder` is absolute and `files` are globs below it.
+    """
+
+    construct_id: str
+    argv: tuple[str, ...]
+    folder: Path
+    files: tuple[str, ...]
+    author: str | None = None
+    limits: ProcessLimits = field(default_factory=ProcessLimits)
+
+
+class ConstructRegistry:
+    """The constructs of one `constructs.toml`, by id."""
+
+    def __init__(self, constructs: Mapping[str, RegisteredConstruct]) -> None:
+        self._constructs = dict(constructs)
+
+    @classmethod
+    def load(cls, path: Path) -> ConstructRegistry:
+        """Read a registry; folders in it are relative to the file.
+
+        Raises ConstructRegistryError where the file is missing, is not TOML, or an entry has
+        unknown, missing or mistyped keys or no folder, and ConstructFilesError where its files
+        are not there.
+        """
+        entries = _read_document(path).constructs
+        base = path.parent.resolve()
+        return cls(
+            {
+                construct_id: entry.located(construct_id, base)
+                for construct_id, entry in entries.items()
+            }
+        )
+
+    def find(self, construct_id: str) -> RegisteredConstruct:
+        """Return a construct. Raises UnknownConstructError where none has that id."""
+        try:
+            return self._constructs[construct_id]
+        except KeyError as error:
+            known = ", ".join(sorted(self._constructs)) or "none"
+            raise UnknownConstructError(
+                f"expected a registered construct ({known}), got {construct_id!r:.100}"
+            ) from error
+
+
+def construct_version(construct: RegisteredConstruct) -> str:
+    """Return the content hash of a construct's files as they are now, 64 hex digits.
+
+    Raises ConstructFilesError where they are not as `listed_files` demands.
+    """
+    return content_hash(construct.folder, listed_files(construct.folder, construct.files))
+
+
+def construct_from_argv(construct_id: str, argv_json: str, folder: Path) -> RegisteredConstruct:
+    """Return the construct that the CLI's `adapter_endpoint` names: a JSON array, an argv.
+
+    `{python}` and `{folder}` are replaced as in a registry, and paths may be relative to
+    `folder`. Its version hashes the files that argv itself names, under their paths below the
+    deepest folder that holds all of them, wherever that lies; not the program (argv[0]) if it
+    belongs to the machine, that is, lies outside `folder` or is the running Python. What those
+    files import is not covered: register the construct to pin that as well.
+
+    Raises ConstructRegistryError where it is no such array, or names no file.
+    """
+    base = folder.resolve()
+    program, *arguments = (_fill_in(argument, base) for argument in _read_argv(argv_json))
+    program = _program_of(program, base)
+    named = [_named_file(argument, base) for argument in arguments]
+    files = {path for path in (_own_program(program, base), *named) if path is not None}
+    if not files:
+        raise ConstructRegistryError(
+            f"expected an argv that names a file of the construct, got {argv_json:.200}; "
+            "its version is the hash of such files: name one, or register the construct"
+        )
+    home = Path(os.path.commonpath([path.parent for path in files]))
+    return RegisteredConstruct(
+        construct_id=construct_id,
+        argv=(program, *(str(path or text) for path, text in zip(named, arguments, strict=True))),
+        folder=home,
+        files=tuple(sorted(glob.escape(path.relative_to(home).as_posix()) for path in files)),
+    )
+
+
+def local_adapter_for(
+    construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
+) -> LocalOracleAdapter:
+    """Return the adapter that runs `construct`, its version computed at each start."""
+    return LocalOracleAdapter(
+        construct.argv,
+        version=lambda: construct_version(construct),
+        limits=construct.limits,
+        clock=clock,
+        monotonic=monotonic,
+    )
+
+
+class _Entry(BaseModel):
+    """One table of `constructs.toml`, as written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    argv: list[str] = Field(min_length=1)
+    folder: str
+    files: list[str] = Field(min_length=1)
+    author: str | None = None
+    memory_mb: int = Field(default=ProcessLimits().memory_mb, ge=1)
+    cpu_seconds: int | None = Field(default=None, ge=1)
+    open_files: int | None = Field(default=None, ge=1)
+
+    def located(self, construct_id: str, base: Path) -> RegisteredConstruct:
+        folder = (base / self.folder).resolve()
+        if not folder.is_dir():
+            raise ConstructRegistryError(
+                f"constructs.{construct_id}.folder: expected a folder, got {folder}"
+            )
+        listed_files(folder, self.files)
+        return RegisteredConstruct(
+            construct_id=construct_id,
+            argv=tuple(_fill_in(argument, folder) for argument in self.argv),
+            folder=folder,
+            files=tuple(self.files),
+            author=self.author,
+            limits=ProcessLimits(
+                memory_mb=self.memory_mb,
+                cpu_seconds=self.cpu_seconds,
+                open_files=self.open_files,
+            ),
+        )
+
+
+class _Document(BaseModel):
+    """A whole `constructs.toml`, as written."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    constructs: dict[str, _Entry]
+
+
+def _read_document(path: Path) -> _Document:
+    try:
+        return _Document.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except OSError as error:
+        raise ConstructRegistryError(
+            f"expected a construct registry at {path}, got: {error.strerror}"
+        ) from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ConstructRegistryError(f"{path}: expected TOML, got: {error}") from error
+    except ValidationError as error:
+        raise ConstructRegistryError(f"{path}: {_describe(error)}") from error
+
+
+def _describe(error: ValidationError) -> str:
+    """Say for each mistake where it is, what was expected and what was there."""
+    return "; ".join(
+        f"{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}, "
+        f"got {mistake['input']!r:.60}"
+        for mistake in error.errors()
+    )
+
+
+def _read_argv(argv_json: str) -> list[str]:
+    try:
+        return _ARGV.validate_json(argv_json, strict=True)
+    except ValidationError as error:
+        raise ConstructRegistryError(
+            f"expected an argv as a JSON array of strings, got {argv_json:.200}"
+        ) from error
+
+
+def _fill_in(argument: str, folder: Path) -> str:
+    return argument.replace("{python}", sys.executable).replace("{folder}", str(folder))
+
+
+def _program_of(argument: str, base: Path) -> str:
+    """Return argv[0] so that it means the same from any working folder."""
+    return str(base / argument) if "/" in argument else argument
+
+
+def _own_program(program: str, base: Path) -> Path | None:
+    """Return argv[0] as a file of the construct, unless it is a program of the machine."""
+    path = _named_file(program, base) if "/" in program and program != sys.executable else None
+    return path if path is not None and path.is_relative_to(base) else None
+
+
+def _named_file(argument: str, base: Path) -> Path | None:
+    """Return the real path of the file that an argument names, if it names one."""
+    try:
+        path = (base / argument).resolve(strict=True)
+    except (OSError, ValueError):
+        return None
+    return path if path.is_file() else None

@@ -1,0 +1,239 @@
+"""`local@1`: a construct as a child process, one JSON envelope a line (contract/construct.md).
+
+A process boundary keeps a construct's faults away from the run and its settings out of the
+construct's reach; it is no sandbox: the process has the rights of the user who runs it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from theatre.engine.clock import Clock
+from theatre.engine.errors import TheatreError
+from theatre.engine.models import InvocationStatus
+from theatre.engine.oracle_contract import (
+    MAX_ANSWER_BYTES,
+    MAX_ERROR_DETAIL,
+    Attempt,
+    OracleInvocationRequest,
+    clean_detail,
+    failed_attempt,
+    read_answer,
+)
+from theatre.oracles.child_process import ChildProcess, Reply
+from theatre.oracles.errors import AdapterClosedError
+from theatre.oracles.limited_process import ProcessLimits, construct_environment
+
+_MILLISECONDS = 1000
+_MAX_COMPLAINT_BYTES = MAX_ERROR_DETAIL - 400
+# After these the construct still stands where the protocol expects it: one answer to one call.
+_IN_STEP = frozenset({None, "wrong-construct-id", "version-mismatch"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Breakdown:
+    """Why a call brought no answer that could be read."""
+
+    reason: str
+    detail: str
+    status: InvocationStatus = InvocationStatus.ERROR
+    raw: bytes | None = None
+    computed_version: str | None = None
+
+
+class LocalOracleAdapter:
+    """Runs a construct's program and asks it one question at a time.
+
+    `argv` is executed as it stands, never by a shell, in an empty folder of its own; programs
+    and files in it are absolute or on PATH. `version` computes the construct's version; it is
+    asked at every start of the process, so that an edit between two starts shows as a
+    `version-mismatch`. `monotonic` returns seconds and measures latency.
+
+    Reasons beside those of `read_answer`: `timeout`, `crashed` (ended before an answer),
+    `unreachable` (could not be started).
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        version: Callable[[], str],
+        limits: ProcessLimits,
+        clock: Clock,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._argv = tuple(argv)
+        self._version = version
+        self._limits = limits
+        self._clock = clock
+        self._monotonic = monotonic
+        self._one_at_a_time = asyncio.Lock()
+        self._process: ChildProcess | None = None
+        self._process_version = ""
+        self._remarks: list[str] = []
+        self._closed = False
+
+    @property
+    def pin(self) -> str:
+        """Return `local@1`."""
+        return "local@1"
+
+    async def invoke(self, request: OracleInvocationRequest) -> Attempt:
+        """Make one try; calls made at the same time wait for each other, each its full time.
+
+        Raises AdapterClosedError after `aclose`; nothing for what the construct does.
+        """
+        async with self._one_at_a_time:
+            if self._closed:
+                raise AdapterClosedError("expected an adapter in use, got one after aclose()")
+            try:
+                return await self._attempt(request)
+            except asyncio.CancelledError:
+                await self._stop()
+                raise
+
+    async def aclose(self) -> None:
+        """End the process with all that it started, and remove its folder."""
+        async with self._one_at_a_time:
+            self._closed = True
+            if self._process is not None:
+                await self._process.dismiss()
+            await self._stop()
+
+    async def _attempt(self, request: OracleInvocationRequest) -> Attempt:
+        started = self._monotonic()
+        outcome = await self._exchange_in_time(request)
+        latency_ms = round((self._monotonic() - started) * _MILLISECONDS)
+        attempt = self._judge(outcome, request, latency_ms)
+        if attempt.reason in _IN_STEP and self._took_whole_question():
+            self._keep_complaints()
+        else:
+            await self._stop()
+        remarks = "".join(self._remarks)
+        self._remarks.clear()
+        return replace(attempt, stderr=clean_detail(remarks) or None)
+
+    async def _exchange_in_time(self, request: OracleInvocationRequest) -> Reply | _Breakdown:
+        seconds = request.metadata.timeout_seconds
+        deadline = asyncio.timeout(seconds)
+        try:
+            async with deadline:
+                return await self._exchange(request)
+        except TheatreError as error:
+            return _Breakdown(reason="unreachable", detail=str(error))
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return _Breakdown(
+                reason="timeout",
+                detail=f"expected an answer within {seconds:g} s, got none",
+                status=InvocationStatus.TIMEOUT,
+            )
+
+    async def _exchange(self, request: OracleInvocationRequest) -> Reply | _Breakdown:
+        await self._leave_unusable_process()
+        # ASCII, so that no line-reading library finds a line break inside the envelope.
+        line = json.dumps(request.as_document(), allow_nan=False).encode("ascii") + b"\n"
+        outcome = await self._ask(line, request)
+        if isinstance(outcome, Reply) and outcome.between_calls:
+            await self._stop()
+            outcome = await self._ask(line, request)
+        return outcome
+
+    async def _ask(self, line: bytes, request: OracleInvocationRequest) -> Reply | _Breakdown:
+        process = self._process or await self._start()
+        if self._process_version != request.construct_version:
+            return _Breakdown(
+                reason="version-mismatch",
+                detail=f"expected construct_version {request.construct_version} (pinned), "
+                f"got {self._process_version} (computed)",
+                computed_version=self._process_version,
+            )
+        return await process.exchange(line)
+
+    def _judge(
+        self, outcome: Reply | _Breakdown, request: OracleInvocationRequest, latency_ms: int
+    ) -> Attempt:
+        responded_at = self._clock()
+        if isinstance(outcome, Reply):
+            attempt = read_answer(
+                outcome.data, request, latency_ms=latency_ms, responded_at=responded_at
+            )
+            if attempt.reason is None or not outcome.ended:
+                return attempt
+            outcome = _crash(outcome, self._limits)
+        attempt = failed_attempt(
+            request,
+            outcome.status,
+            reason=outcome.reason,
+            detail=outcome.detail,
+            latency_ms=latency_ms,
+            responded_at=responded_at,
+            raw=outcome.raw,
+        )
+        reported = {"construct_version": outcome.computed_version}
+        return replace(attempt, response=attempt.response.model_copy(update=reported))
+
+    async def _start(self) -> ChildProcess:
+        self._process_version = self._version()
+        self._process = ChildProcess(
+            self._argv,
+            environment=construct_environment(self._process_version),
+            limits=self._limits,
+            line_limit=MAX_ANSWER_BYTES,
+            complaint_limit=_MAX_COMPLAINT_BYTES,
+        )
+        await self._process.launched()
+        return self._process
+
+    async def _leave_unusable_process(self) -> None:
+        """Stop a process that ended, or that said something nobody had asked for."""
+        if self._process is None:
+            return
+        unsolicited = self._process.unsolicited()
+        if unsolicited:
+            self._remarks.append(
+                f"[restarted before this call: {len(unsolicited)} bytes or more of output "
+                f"answered no call; they begin {unsolicited[:40]!r}]\n"
+            )
+        if unsolicited or self._process.has_ended():
+            await self._stop()
+
+    async def _stop(self) -> None:
+        """End the process, if there is one, and keep what it complained of to the last."""
+        if self._process is not None:
+            await self._process.end()
+            self._keep_complaints()
+            self._process.close()
+            self._process = None
+
+    def _took_whole_question(self) -> bool:
+        return self._process is None or self._process.took_all()
+
+    def _keep_complaints(self) -> None:
+        if self._process is not None:
+            self._remarks.append(self._process.complaints())
+
+
+def _crash(last_words: Reply, limits: ProcessLimits) -> _Breakdown:
+    ending = _describe_exit(last_words.exit_code, limits)
+    return _Breakdown(
+        reason="crashed",
+        detail=f"expected an answer line, got the end of the process: {ending}",
+        raw=last_words.data or None,
+    )
+
+
+def _describe_exit(exit_code: int | None, limits: ProcessLimits) -> str:
+    if exit_code is None:
+        return "exit code unknown"
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    name = signal.Signals(-exit_code).name
+    if -exit_code == signal.SIGXCPU:
+        return f"{name} (it used more than {limits.cpu_seconds} s of CPU time in one call)"
+    return name

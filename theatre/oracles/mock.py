@@ -1,0 +1,67 @@
+"""`mock@1`: canned answers, for tests and rehearsals only (contract/construct.md, "Adapters")."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.clock import Clock
+from theatre.engine.models import InvocationStatus
+from theatre.engine.oracle_contract import (
+    Attempt,
+    OracleInvocationRequest,
+    RehearsalAdapter,
+    failed_attempt,
+    read_answer,
+)
+
+
+class MockOracleAdapter(RehearsalAdapter):
+    """Answers from a table: `answers` by episode id, else `default`.
+
+    A canned answer holds members of an answer envelope, at least `output_data` for a success;
+    the ids and `status` success are filled in where it leaves them out. It goes through the
+    same reader as a real one. Without any, the attempt is an error, reason `no-canned-answer`.
+    """
+
+    def __init__(
+        self,
+        answers: Mapping[str, JsonObject],
+        *,
+        clock: Clock,
+        default: JsonObject | None = None,
+    ) -> None:
+        self._answers = dict(answers)
+        self._default = default
+        self._clock = clock
+
+    @property
+    def pin(self) -> str:
+        """Return `mock@1`."""
+        return "mock@1"
+
+    async def invoke(self, request: OracleInvocationRequest) -> Attempt:
+        """Return the canned answer, as if it had come at once."""
+        canned = self._answers.get(request.episode_id, self._default)
+        if canned is None:
+            return failed_attempt(
+                request,
+                InvocationStatus.ERROR,
+                reason="no-canned-answer",
+                detail=f"expected a canned answer for {request.episode_id}, got none",
+                latency_ms=0,
+                responded_at=self._clock(),
+            )
+        envelope: JsonObject = {
+            "invocation_id": request.invocation_id,
+            "construct_id": request.construct_id,
+            "construct_version": request.construct_version,
+            "status": InvocationStatus.SUCCESS.value,
+            **canned,
+        }
+        return read_answer(
+            canonical_bytes(envelope), request, latency_ms=0, responded_at=self._clock()
+        )
+
+    async def aclose(self) -> None:
+        """Hold nothing, so let go of nothing."""

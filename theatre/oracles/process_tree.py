@@ -1,0 +1,163 @@
+"""Who belongs to a construct's process, and how the whole family is ended (Linux).
+
+A construct's process adopts the orphans below it while it lives; when it has died they come
+to the runner, which is a child subreaper for that (contract/construct.md, "Adapters"). The
+runner then knows them by the mark that the launcher set. Elsewhere than on Linux only the
+process group is ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from theatre.oracles.pipes import ready
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PATIENCE_SECONDS = 2.0
+_PROC = Path("/proc")
+
+# One set for one operating-system process, because adoption and children are a matter of the
+# whole process, whichever adapter or thread started them.
+_leaders: set[int] = set()
+_registration = threading.Lock()
+
+
+def start_leader(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
+    """Call `start` and register its process as a construct's own, so that no sweep ends it."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    with _registration:
+        leader = start()
+        _leaders.add(leader.pid)
+    return leader
+
+
+def forget_leader(pid: int) -> None:
+    """Take `pid` off the register. Call it when the process has been reaped."""
+    with _registration:
+        _leaders.discard(pid)
+
+
+def kill_family(leader: int) -> None:
+    """Kill the leader, its process group and every descendant, whatever their session.
+
+    The leader must not have been reaped yet: until then nobody else can hold its id.
+    """
+    family = _descendants(leader) if sys.platform == "linux" else []
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, signal.SIGKILL)
+    for pid in family:
+        _kill(pid)
+
+
+async def end_strays() -> None:
+    """Kill and reap what dead constructs left to the runner; gives up after two seconds."""
+    if sys.platform != "linux":
+        return
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while strays := [pid for pid in _strays() if _kill(pid)]:
+                for pid in strays:
+                    await _reap(pid)
+
+
+def open_pidfd(pid: int) -> int | None:
+    """Return a descriptor that is readable once `pid` has ended; None where there is none."""
+    if sys.platform != "linux" or not hasattr(os, "pidfd_open"):
+        return None
+    try:
+        return os.pidfd_open(pid)
+    except OSError:
+        return None
+
+
+def cpu_seconds_used(pid: int) -> float:
+    """Return the CPU time of a process so far, in seconds.
+
+    Raises ProcessLookupError where it is gone.
+    """
+    fields = _stat_fields(pid)
+    if fields is None:
+        raise ProcessLookupError(f"expected process {pid}, got none")
+    user, system = int(fields[11]), int(fields[12])
+    return (user + system) / os.sysconf("SC_CLK_TCK")
+
+
+def _strays() -> list[int]:
+    """Return children of the runner that descend from a construct whose process is dead."""
+    with _registration:
+        children = [pid for pid, parent in _parents().items() if parent == os.getpid()]
+        return [pid for pid in children if pid not in _leaders and _bears_mark(pid)]
+
+
+def _bears_mark(pid: int) -> bool:
+    _, own = resource.getrlimit(resource.RLIMIT_CPU)
+    try:
+        _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return hard != resource.RLIM_INFINITY and (own == resource.RLIM_INFINITY or hard < own)
+
+
+def _descendants(ancestor: int) -> list[int]:
+    parents = _parents()
+    family: list[int] = []
+    generation = {ancestor}
+    while generation:
+        generation = {pid for pid, parent in parents.items() if parent in generation}
+        family += generation
+    return family
+
+
+def _parents() -> dict[int, int]:
+    """Return the parent of every process of this machine, by process id."""
+    pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
+    stats = {pid: _stat_fields(pid) for pid in pids}
+    return {pid: int(fields[1]) for pid, fields in stats.items() if fields is not None}
+
+
+def _stat_fields(pid: int) -> list[str] | None:
+    """Return the fields of /proc/PID/stat from the state on; None where the process is gone."""
+    try:
+        stat = (_PROC / str(pid) / "stat").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    # The name, in brackets, may itself hold spaces and brackets.
+    return stat.rpartition(b")")[2].decode("ascii").split()
+
+
+def _kill(pid: int) -> bool:
+    """Kill `pid`; say whether it was there to be killed (a zombie is) and ours to kill."""
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+async def _reap(pid: int) -> None:
+    """Wait until a child of the runner is dead, and take its exit code off the system."""
+    pidfd = open_pidfd(pid)
+    if pidfd is None:
+        await asyncio.sleep(0)
+    else:
+        try:
+            await ready(readers=[pidfd])
+        finally:
+            os.close(pidfd)
+    _take_exit_code(pid)
+
+
+def _take_exit_code(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(pid, os.WNOHANG)

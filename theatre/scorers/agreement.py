@@ -1,0 +1,66 @@
+"""What the shipped scorers share: when JSON values agree, numbers as written, common params.
+
+A change of meaning here is a new `version` of every scorer that uses it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Final
+
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
+from theatre.engine.errors import CanonicalisationError
+from theatre.engine.scoring.arithmetic import exact
+
+UNMEASURABLE: Final = math.nan
+"""A scorer's result where the expectation, never the answer, is at fault.
+
+The engine counts the episode as `unscored` (contract/scoring.md, "Outcomes of an episode"):
+the construct does not pay for faulty ground truth, and the tier is capped.
+"""
+
+
+def canonical_key(value: JsonValue) -> bytes | None:
+    """Return the RFC 8785 form of `value`: 1 and 1.0 share it, 1 and true do not.
+
+    None where there is no such form (NaN, say); such a value agrees with nothing, not even
+    with itself. The strict parser lets none in.
+    """
+    try:
+        return canonical_bytes(value)
+    except CanonicalisationError:
+        return None
+
+
+def agree(one: JsonValue, other: JsonValue) -> bool:
+    """Tell whether two values are the same JSON value, whatever the order of members."""
+    key = canonical_key(one)
+    return key is not None and key == canonical_key(other)
+
+
+def exact_number(value: JsonValue) -> Fraction | None:
+    """Return a finite number as the decimal it is written as: 0.1 is one tenth, exactly.
+
+    None for everything else; a boolean is no number.
+    """
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, int):
+        return Fraction(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return exact(value)
+    return None
+
+
+def params_schema(own: JsonObject, *, required: Sequence[str] = ()) -> JsonObject:
+    """Return a closed JSON Schema for `params`: `field`, `expected`, and the scorer's `own`."""
+    path: JsonObject = {"type": "string", "minLength": 1}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(required),
+        "properties": {"field": path, "expected": path, **own},
+    }
