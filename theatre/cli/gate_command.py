@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 import yaml
@@ -29,9 +31,25 @@ def gate(expertise: Path, *, as_json: bool) -> None:
     )
 
 
+class _StrictLoader(yaml.SafeLoader):
+    """Refuses a key that comes twice: a second `tier: PROVEN` must not win quietly."""
+
+    def construct_mapping(
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,  # noqa: FBT001, FBT002  # yaml's signature
+    ) -> dict[Hashable, Any]:
+        """Return the mapping; ExpertiseError for a repeated key."""
+        mapping = super().construct_mapping(node, deep=deep)
+        if len(mapping) != len(node.value):
+            line = node.start_mark.line + 1
+            raise ExpertiseError(f"expected each key once in the mapping at line {line}")
+        return mapping
+
+
 def _read_yaml(path: Path) -> object:
     try:
-        return yaml.safe_load(path.read_bytes())
+        return yaml.load(path.read_bytes(), _StrictLoader)  # noqa: S506  # a SafeLoader
     except FileNotFoundError as error:
         raise NotFoundError(f"expected an expertise file at {path}, got no such file") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:

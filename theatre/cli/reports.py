@@ -74,8 +74,10 @@ def print_certificate(bundle: Path) -> None:
     click.echo(_episode_line(certificate["episode_counts"]))
     click.echo(f"tier         {certificate['verification_tier']}")
     _print_missing(tier["assessment"], certificate["caps"])
+    click.echo(f"issued       {certificate['issued_at']} by {certificate['issuer']}")
+    click.echo(f"expires      {certificate['expires_at'] or 'never held a tier that expires'}")
     click.echo(f"results      {certificate['results_hash']}")
-    click.echo(f"bundle       {bundle}")
+    click.echo(f"bundle       {_shortest(bundle)}")
 
 
 def print_violations(kind: str, violations: Sequence[Mapping[str, object]]) -> None:
@@ -103,6 +105,12 @@ def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
         ("composite", _number(certificate["composite_score"]), _interval(composite), "", "")
     )
     return rows
+
+
+def _shortest(path: Path) -> Path:
+    """Return `path` relative to the working folder where it lies inside it."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _number(value: float | None) -> str:

@@ -9,11 +9,17 @@ import click
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print `rows` under `header` on stdout."""
+    """Print `rows` under `header` on stdout, without what could steer a terminal."""
+    rows = [[printable(cell) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(header, rows)
     else:
         _print_plain(header, rows)
+
+
+def printable(text: str) -> str:
+    """Return `text` with every control or invisible character replaced by `?`."""
+    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _print_plain(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

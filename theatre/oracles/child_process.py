@@ -63,6 +63,7 @@ class ChildProcess:
 
         Raises ConstructUnreachableError where the system starts no process.
         """
+        self._argv = argv
         self._limits = limits
         self._line_limit = line_limit
         # What an ended construct made unremovable must not fail the run.
@@ -100,7 +101,7 @@ class ChildProcess:
         problem = os.read(self._status, CHUNK_BYTES)
         if problem:
             raise ConstructUnreachableError(
-                f"expected to start {self._popen.args!r:.300}, "
+                f"expected to start {list(self._argv)!r:.300}, "
                 f"got: {problem.decode('utf-8', 'replace')}"
             )
 

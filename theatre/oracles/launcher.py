@@ -33,8 +33,9 @@ def main(arguments: list[str]) -> None:
             _lower(resource.RLIMIT_AS, memory_bytes)
         _lower(resource.RLIMIT_NOFILE, open_files)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        # Python ignores it, and an ignored signal stays ignored in the program.
-        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+        # Python ignores these two, and what is ignored stays ignored in the program.
+        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(ignored, signal.SIG_DFL)
         os.execvp(argv[0], argv)  # noqa: S606 - an argv on purpose: never a shell
     except (OSError, ValueError) as error:
         os.write(status_fd, str(error).encode("utf-8", "replace"))

@@ -36,13 +36,13 @@ _IN_STEP = frozenset({None, "wrong-construct-id", "version-mismatch"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Breakdown:
-    """Why a call brought no answer that could be read."""
+    """Why a call brought no answer that could be read; the version stands in for a reported one."""
 
     reason: str
     detail: str
     status: InvocationStatus = InvocationStatus.ERROR
     raw: bytes | None = None
-    computed_version: str | None = None
+    reported_version: str | None = None
 
 
 class LocalOracleAdapter:
@@ -73,7 +73,7 @@ class LocalOracleAdapter:
         self._monotonic = monotonic
         self._one_at_a_time = asyncio.Lock()
         self._process: ChildProcess | None = None
-        self._process_version = ""
+        self._process_version: str | None = None
         self._remarks: list[str] = []
         self._closed = False
 
@@ -81,6 +81,16 @@ class LocalOracleAdapter:
     def pin(self) -> str:
         """Return `local@1`."""
         return "local@1"
+
+    @property
+    def computed_version(self) -> str:
+        """Return the version of the process, or before its first start that of the files now.
+
+        Raises ConstructFilesError where the files cannot be read.
+        """
+        if self._process_version is None:
+            return self._version()
+        return self._process_version
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; calls made at the same time wait for each other, each its full time.
@@ -151,7 +161,7 @@ class LocalOracleAdapter:
                 reason="version-mismatch",
                 detail=f"expected construct_version {request.construct_version} (pinned), "
                 f"got {self._process_version} (computed)",
-                computed_version=self._process_version,
+                reported_version=self._process_version,
             )
         return await process.exchange(line)
 
@@ -175,7 +185,7 @@ class LocalOracleAdapter:
             responded_at=responded_at,
             raw=outcome.raw,
         )
-        reported = {"construct_version": outcome.computed_version}
+        reported = {"construct_version": outcome.reported_version}
         return replace(attempt, response=attempt.response.model_copy(update=reported))
 
     async def _start(self) -> ChildProcess:

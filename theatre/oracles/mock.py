@@ -40,6 +40,10 @@ class MockOracleAdapter(RehearsalAdapter):
         """Return `mock@1`."""
         return "mock@1"
 
+    @property
+    def computed_version(self) -> None:
+        """Return None: there is no program whose files could be hashed."""
+
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Return the canned answer, as if it had come at once."""
         canned = self._answers.get(request.episode_id, self._default)

@@ -40,7 +40,7 @@ def edit_distance(pattern: Sequence[str | bytes | None], text: Sequence[str | by
     """
     if not pattern:
         return len(text)
-    places: dict[str | bytes, int] = {}
+    places: dict[str | bytes | None, int] = {}
     for index, item in enumerate(pattern):
         if item is not None:
             places[item] = places.get(item, 0) | 1 << index
@@ -48,7 +48,7 @@ def edit_distance(pattern: Sequence[str | bytes | None], text: Sequence[str | by
     # One bit a row of the table's column: does the value rise (plus) or fall (minus) there?
     plus, minus, distance = everywhere, 0, len(pattern)
     for item in text:
-        equal = 0 if item is None else places.get(item, 0)
+        equal = places.get(item, 0)
         diagonal = (((equal & plus) + plus) ^ plus) | equal
         rises = (minus | ~(diagonal | plus)) & everywhere
         falls = plus & diagonal

@@ -27,7 +27,7 @@ VERSION = "c0ffee" + "0" * 58
 NOW = datetime(2026, 11, 21, 2, 7, tzinfo=UTC)
 PLENTY_OF_SECONDS = 30.0
 
-PRELUDE = '''
+PRELUDE = """
 import json, os, select, signal, subprocess, sys, time
 
 def requests():
@@ -55,7 +55,7 @@ def hang():
     while True:
         signal.pause()
 
-'''
+"""
 
 
 @pytest.fixture(autouse=True)

@@ -192,7 +192,7 @@ CRASHES = {
     "silent exit": ("sys.exit(0)", "exit code 0", None),
     "exit code": ("sys.exit(3)", "exit code 3", None),
     "signal": ("os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV", None),
-    "mid-answer": ("say('{\"status\": \"succ'); os._exit(1)", "exit code 1", '{"status": "succ'),
+    "mid-answer": ('say(\'{"status": "succ\'); os._exit(1)', "exit code 1", '{"status": "succ'),
     "stdout closed": ("os.close(1); hang()", "SIGKILL", None),
 }
 

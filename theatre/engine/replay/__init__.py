@@ -1,6 +1,6 @@
 """Replay: call the real construct for every episode, record, settle, seal, resolve."""
 
-from theatre.engine.replay.engine import Progress, ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay.engine import ReplayEngine
 from theatre.engine.replay.journal import (
     DatasetReader,
     DatasetSource,
@@ -8,6 +8,7 @@ from theatre.engine.replay.journal import (
     RunJournal,
 )
 from theatre.engine.replay.preflight import refuse_unsupported
+from theatre.engine.replay.surroundings import Progress, RunSettings, Surroundings
 
 __all__ = [
     "DatasetReader",

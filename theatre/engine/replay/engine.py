@@ -7,72 +7,32 @@ that died is run again with the same journal and does only what is not recorded 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.clock import Clock, Sleep, format_rfc3339
+from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import DatasetMismatchError, InvalidTransitionError
 from theatre.engine.models import (
     EpisodeResult,
-    InvocationStatus,
-    Scorer,
     read_episodes,
     read_gold_labels,
 )
-from theatre.engine.oracle_contract import Invoker, OracleAdapter
 from theatre.engine.replay.batching import BatchWriter
 from theatre.engine.replay.calls import EpisodeCaller
 from theatre.engine.replay.events import batch_events, covered_sequences, last_latency
-from theatre.engine.replay.journal import DatasetSource, RunJournal
+from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
 from theatre.engine.replay.recovery import sealed_run
-from theatre.engine.replay.settlement import OpenDatasets, SealedRun, Settlement, failure_stop
-from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.replay.scoring_pass import failure_stop
+from theatre.engine.replay.sealed_run import SealedRun
+from theatre.engine.replay.settlement import Settlement
+from theatre.engine.replay.surroundings import Progress, RunSettings, Surroundings
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
 from theatre.engine.theatre import Theatre
-from theatre.engine.tier_assigner import TierHistory
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """Where a run is. `status` and `latency_ms` are those of the newest answer, if any."""
-
-    done: int
-    total: int
-    status: InvocationStatus | None = None
-    latency_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunSettings:
-    """How a run is carried out; none of it shows in a result."""
-
-    output_dir: Path
-    issuer: str = "local"
-    certificate_run: bool = True
-    batch_size: int = 100
-    batch_seconds: float = 1.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
-    """What a run reaches through its caller: constructs, data, scorers, time."""
-
-    adapters: Mapping[str, OracleAdapter]
-    invoke: Invoker
-    datasets: DatasetSource
-    scorers: Mapping[str, Scorer]
-    registry: SchemaRegistry
-    clock: Clock
-    sleep: Sleep
-    history: TierHistory = field(default_factory=TierHistory)
-    on_progress: Callable[[Progress], None] = lambda _: None
 
 
 class ReplayEngine:

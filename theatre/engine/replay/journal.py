@@ -7,11 +7,13 @@ same conformance test (design §1, §4.8).
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Container, Iterator, Sequence, Sized
+from dataclasses import dataclass
 from typing import Protocol
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import EpisodeResult
+from theatre.engine.templates import GOLD_LABELS
 
 
 class RecordedSequences(Container[int], Sized, Protocol):
@@ -70,3 +72,22 @@ class DatasetSource(Protocol):
         Raises DatasetError where there is none at `path` and DatasetMismatchError where its
         SHA-256 is another one.
         """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenDatasets:
+    """The verified ground truth of one run: the replay dataset, and the others by name."""
+
+    replay: DatasetReader
+    others: dict[str, DatasetReader]
+
+    def by_file_name(self, gold_name: str) -> dict[str, DatasetReader]:
+        """Return the path in the bundle → the dataset."""
+        named = {
+            GOLD_LABELS if name == gold_name else name: reader
+            for name, reader in self.others.items()
+        }
+        return {
+            "ground_truth/dataset.jsonl": self.replay,
+            **{f"ground_truth/{name}.jsonl": reader for name, reader in named.items()},
+        }

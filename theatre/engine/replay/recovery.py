@@ -15,7 +15,7 @@ from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import JournalError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.replay.journal import RunJournal
-from theatre.engine.replay.settlement import SealedRun
+from theatre.engine.replay.sealed_run import SealedRun
 
 
 async def sealed_run(

@@ -5,8 +5,6 @@ Source: contract/evidence.md §4-§5; design §3: seal the bundle, then move the
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import cast
@@ -21,16 +19,11 @@ from theatre.engine.certificate import (
 )
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.commitment import CommitmentReceipt
-from theatre.engine.errors import BundleError, CertificateError, JournalError
+from theatre.engine.errors import BundleError, CertificateError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder, ManifestFacts
-from theatre.engine.models import (
-    EpisodeOutcome,
-    EpisodeResult,
-    GroundTruthEpisode,
-    Verdict,
-    read_episodes,
-)
-from theatre.engine.replay.journal import DatasetReader, RunJournal
+from theatre.engine.replay.journal import OpenDatasets, RunJournal
+from theatre.engine.replay.scoring_pass import ScoringPass
+from theatre.engine.replay.sealed_run import SealedRun
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
 from theatre.engine.resolution import (
     EPISODE_STEPS,
@@ -39,66 +32,14 @@ from theatre.engine.resolution import (
 )
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import (
-    Aggregator,
-    FailureStop,
-    ScoredEpisode,
     TheatreScoringProvider,
-    exact,
 )
-from theatre.engine.templates import GOLD_LABELS, ProductTheatreTemplate
+from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierAssigner, TierHistory
 
 SEALED = "sealed"
 STEP_COMPLETED = "step_completed"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenDatasets:
-    """The verified ground truth of one run: the replay dataset, and the others by name."""
-
-    replay: DatasetReader
-    others: dict[str, DatasetReader]
-
-    def by_file_name(self, gold_name: str) -> dict[str, DatasetReader]:
-        """Return the path in the bundle → the dataset."""
-        named = {
-            GOLD_LABELS if name == gold_name else name: reader
-            for name, reader in self.others.items()
-        }
-        return {
-            "ground_truth/dataset.jsonl": self.replay,
-            **{f"ground_truth/{name}.jsonl": reader for name, reader in named.items()},
-        }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SealedRun:
-    """What settling brought: a certificate in its bundle, or the reason why there is none.
-
-    `already_noted` is true where the store's chain holds the sealing entry from before a crash.
-    """
-
-    aggregate: JsonObject
-    certificate: JsonObject | None = None
-    sealed_event: AuditEvent | None = None
-    bundle_path: Path | None = None
-    reason: str | None = None
-    already_noted: bool = False
-
-    def outcome(self) -> JsonObject:
-        """Return the detail of the `resolved` event."""
-        if self.certificate is None:
-            return {
-                "outcome": "no_certificate",
-                "outcome_reason": self.reason,
-                "results_hash": self.aggregate["results_hash"],
-            }
-        return {
-            "outcome": "certified",
-            "certificate_id": self.certificate["certificate_id"],
-            "verification_tier": self.certificate["verification_tier"],
-            "results_hash": self.certificate["results_hash"],
-        }
+WRITTEN_AFTER_TIER = frozenset({"tier.json", "audit_trail.jsonl"})
 
 
 class Settlement:
@@ -139,8 +80,8 @@ class Settlement:
         """
         with EvidenceBundleBuilder(self._receipt.theatre_id, self._output_dir) as builder:
             self._write_commitment(builder, datasets)
-            facts = CallFacts()
-            aggregate = await self._write_scores(builder, journal, datasets.replay, facts)
+            scoring = ScoringPass(self._template, self._provider, self._receipt.commitment_hash)
+            aggregate, facts = await scoring.write(builder, journal, datasets.replay)
             reason = _no_certificate_reason(aggregate, certificate_run=certificate_run)
             if reason is not None:
                 return SealedRun(aggregate=aggregate, reason=reason)
@@ -155,58 +96,6 @@ class Settlement:
         gold_name = self._template.product_theatre_config.gold_label_dataset_id
         for path, reader in datasets.by_file_name(gold_name).items():
             builder.write_lines(path, reader.chunks())
-
-    async def _write_scores(
-        self,
-        builder: EvidenceBundleBuilder,
-        journal: RunJournal,
-        dataset: DatasetReader,
-        facts: CallFacts,
-    ) -> JsonObject:
-        aggregator = Aggregator(self._provider, self._receipt.commitment_hash)
-        total = dataset.lines_total
-        with (
-            builder.open_file("scores/per_episode.jsonl") as lines,
-            builder.invocation_writer(total) as records,
-        ):
-            paired = _pair_in_order(read_episodes(dataset.lines()), journal.results())
-            async for episode, result in self._until_stop(paired, total):
-                if result is not None:
-                    records.write(result.seq, result.invocation)
-                    facts.note(result.invocation)
-                lines.write(aggregator.add(self._scored(episode, result)))
-        aggregate = aggregator.finish()
-        builder.write_document("scores/aggregate.json", aggregate)
-        return aggregate
-
-    async def _until_stop(
-        self,
-        paired: AsyncIterator[tuple[GroundTruthEpisode, EpisodeResult | None]],
-        total: int,
-    ) -> AsyncIterator[tuple[GroundTruthEpisode, EpisodeResult | None]]:
-        """Yield the pairs; behind the failure stop every result counts as not run."""
-        stop = failure_stop(self._template, total)
-        async for episode, result in paired:
-            if stop.stopped:
-                yield episode, None
-                continue
-            if result is None:
-                raise JournalError(
-                    f"expected episode {episode.seq} in the journal before settling, got none"
-                )
-            stop.count(result.outcome)
-            yield episode, result
-
-    def _scored(self, episode: GroundTruthEpisode, result: EpisodeResult | None) -> ScoredEpisode:
-        not_run = dict.fromkeys(self._provider.criterion_ids, Verdict.NOT_RUN)
-        return ScoredEpisode(
-            seq=episode.seq,
-            episode_id=episode.episode_id,
-            status=None if result is None else result.status,
-            outcome=EpisodeOutcome.NOT_RUN if result is None else result.outcome,
-            scores=not_run if result is None else result.scores,
-            cluster_key=episode.cluster_key,
-        )
 
     async def _complete_programme(
         self,
@@ -281,7 +170,8 @@ class Settlement:
         facts: CallFacts,
         resolved_at: datetime,
     ) -> TierAssessment:
-        tier_facts = tier_facts_of(self._template, aggregate, facts)
+        missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
+        tier_facts = tier_facts_of(self._receipt, aggregate, facts, bundle_complete=not missing)
         assessment = TierAssigner.assign(tier_facts, self._history, resolved_at=resolved_at)
         builder.write_document("tier.json", tier_document(tier_facts, self._history, assessment))
         return assessment
@@ -335,23 +225,3 @@ def _no_certificate_reason(aggregate: JsonObject, *, certificate_run: bool) -> s
         return "rehearsal"
     counts = cast("dict[str, int]", aggregate["episode_counts"])
     return None if counts["scored"] else "nothing-scored"
-
-
-def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
-    """Return the committed stop rule for a dataset of `total` episodes."""
-    policy = template.execution_policy
-    threshold = exact(policy.failure_threshold) if policy.on_threshold == "settle" else None
-    return FailureStop(total=total, threshold=threshold)
-
-
-async def _pair_in_order(
-    episodes: Iterator[GroundTruthEpisode], results: AsyncIterator[EpisodeResult]
-) -> AsyncIterator[tuple[GroundTruthEpisode, EpisodeResult | None]]:
-    """Yield every episode of the dataset with its recorded result, or None."""
-    result = await anext(results, None)
-    for episode in episodes:
-        if result is None or result.seq != episode.seq:
-            yield episode, None
-            continue
-        yield episode, result
-        result = await anext(results, None)

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Literal, cast
 
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
+from theatre.engine.errors import CommitmentError
 from theatre.engine.scoring import exact
-from theatre.engine.templates import ProductTheatreTemplate
+from theatre.engine.templates import product_template
 from theatre.engine.tier_assigner import (
     CriterionCounts,
     TierAssessment,
@@ -16,6 +18,8 @@ from theatre.engine.tier_assigner import (
 )
 
 MOCK_PIN = "mock@"
+NOT_RUN_CAP = "episodes-not-run"
+"""A run that ended before its last episode is incomplete, whatever its rates look like."""
 
 
 @dataclass(slots=True)
@@ -41,9 +45,10 @@ class CallFacts:
 
 
 def tier_facts_of(
-    template: ProductTheatreTemplate, aggregate: JsonObject, calls: CallFacts
+    receipt: CommitmentReceipt, aggregate: JsonObject, calls: CallFacts, *, bundle_complete: bool
 ) -> TierFacts:
     """Return every fact about this run that a tier requirement reads."""
+    template = product_template(receipt.template_snapshot)
     counts = cast("dict[str, int]", aggregate["episode_counts"])
     construct_id = template.product_theatre_config.construct_under_test
     pins = {
@@ -69,10 +74,24 @@ def tier_facts_of(
         missing_pins=tuple(name for name, pin in pins.items() if not pin),
         version_mismatches=calls.version_mismatches,
         determinism_differences=0,
-        scorers_committed=True,
-        bundle_complete=True,
-        commitment_verifiable=True,
+        scorers_committed=_names_its_scorers(receipt.template_snapshot),
+        bundle_complete=bundle_complete,
+        commitment_verifiable=_recomputes(receipt),
+        extra_caps=(NOT_RUN_CAP,) if counts["not_run"] else (),
     )
+
+
+def _names_its_scorers(template: JsonObject) -> bool:
+    scoring = template.get("scoring")
+    return isinstance(scoring, dict) and bool(scoring.get("criteria_scorers"))
+
+
+def _recomputes(receipt: CommitmentReceipt) -> bool:
+    try:
+        CommitmentProtocol.verify(receipt)
+    except CommitmentError:
+        return False
+    return True
 
 
 def tier_document(facts: TierFacts, history: TierHistory, assessment: TierAssessment) -> JsonObject:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from datetime import date
 from fractions import Fraction
 from functools import lru_cache
@@ -48,7 +48,6 @@ def ecma_pattern(pattern: str) -> re.Pattern[str]:
 
     Raises re.error for what Python cannot compile.
     """
-
     return re.compile(_ESCAPE_CLASS_OR_END.sub(_python_token, pattern), re.ASCII)
 
 
@@ -134,6 +133,25 @@ def _multiple_of(
         yield ValidationError(f"expected a multiple of {divisor!r}, got {shown(instance)}")
 
 
+def _unique_items(
+    _validator: _Validator, wanted: object, instance: object, _schema: object
+) -> Iterator[ValidationError]:
+    # jsonschema compares objects pair by pair: quadratic in what a stranger sends.
+    if wanted is not True or not isinstance(instance, list):
+        return
+    if len({_comparable(item) for item in instance}) < len(instance):
+        yield ValidationError(f"expected no item twice, got a repetition in {shown(instance)}")
+
+
+def _comparable(value: object) -> Hashable:
+    """Return a hashable value that is equal where JSON values are: 1 and 1.0, not 1 and true."""
+    if isinstance(value, list):
+        return "array", tuple(_comparable(item) for item in value)
+    if isinstance(value, dict):
+        return "object", frozenset((key, _comparable(item)) for key, item in value.items())
+    return "boolean" if isinstance(value, bool) else "scalar", value
+
+
 DialectValidator = extend(  # type: ignore[no-untyped-call]  # jsonschema leaves it untyped
     Draft202012Validator,
     {
@@ -143,6 +161,7 @@ DialectValidator = extend(  # type: ignore[no-untyped-call]  # jsonschema leaves
         "required": _required,
         "dependentRequired": _dependent_required,
         "multipleOf": _multiple_of,
+        "uniqueItems": _unique_items,
     },
 )
 """Draft 2020-12 with this module's keywords. A bool is no number here, as in the draft."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
-from theatre.engine.canonical_json import MAX_DEPTH, canonical_json, json_type
+from theatre.engine.canonical_json import MAX_DEPTH, canonical_json
 from theatre.engine.errors import CanonicalisationError, ResourceMissingError
 from theatre.engine.schema_registry.dialect import FORMATS, DialectValidator
 from theatre.engine.schema_registry.inline import UNUSABLE, schema_faults
@@ -126,7 +126,7 @@ def _not_json(document: object) -> SchemaViolation | None:
         elif isinstance(value, list):
             stack.extend((item, depth + 1) for item in value)
         elif not _is_scalar(value):
-            detail = f"expected JSON, got a value of type {json_type(value)}"
+            detail = f"expected JSON, got {shown(value)}"
             return SchemaViolation("", "schema:json", detail)
     return None
 

@@ -135,10 +135,6 @@ def _format(error: ValidationError) -> str:
     return f"expected a {error.validator_value}, got {shown(error.instance)}"
 
 
-def _unique(error: ValidationError) -> str:
-    return f"expected no item twice, got a repetition in {shown(error.instance)}"
-
-
 def _nothing(error: ValidationError) -> str:
     return f"expected no value here, got {shown(error.instance)}"
 
@@ -148,7 +144,6 @@ _WORDINGS: Mapping[str, Callable[[ValidationError], str]] = {
     "enum": _enumeration,
     "const": _constant,
     "format": _format,
-    "uniqueItems": _unique,
     "anyOf": _alternatives,
     "oneOf": _alternatives,
     "minimum": _comparing("≥"),
@@ -168,4 +163,5 @@ _WORDINGS: Mapping[str, Callable[[ValidationError], str]] = {
     "additionalProperties": _own_words,
     "pattern": _own_words,
     "multipleOf": _own_words,
+    "uniqueItems": _own_words,
 }

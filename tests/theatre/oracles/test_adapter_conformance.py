@@ -1,0 +1,132 @@
+"""What every adapter owes the engine, whatever its transport."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import InvocationStatus
+from theatre.engine.oracle_contract import (
+    Attempt,
+    OracleAdapter,
+    OracleInvocationRequest,
+    OracleInvocationResponse,
+    RehearsalAdapter,
+)
+from theatre.oracles.limited_process import ProcessLimits
+from theatre.oracles.local import LocalOracleAdapter
+from theatre.oracles.mock import MockOracleAdapter
+
+RequestFor = Callable[..., OracleInvocationRequest]
+WriteScript = Callable[[str], Path]
+
+NOW = datetime(2026, 11, 21, 2, 7, tzinfo=UTC)
+VERSION = "c0ffee" + "0" * 58
+
+# What a construct sends to each episode, beside the ids that it echoes.
+SENT: dict[str, JsonObject] = {
+    "episode-1": {"output_data": {"n": 1}},
+    "episode-2": {"status": "refused", "error_detail": "not my field"},
+    "episode-3": {"status": "ERROR", "error_detail": "no idea"},
+    "episode-4": {"construct_version": "older"},
+    "episode-5": {"status": "done"},
+}
+
+
+def local(write_script: WriteScript) -> OracleAdapter:
+    body = f"""
+    sent = {SENT!r}
+    for request in requests(): answer(request, **sent[request["episode_id"]])
+    """
+    return LocalOracleAdapter(
+        [sys.executable, str(write_script(body))],
+        version=lambda: VERSION,
+        limits=ProcessLimits(),
+        clock=lambda: NOW,
+        monotonic=lambda: 0.0,
+    )
+
+
+def mock(_: WriteScript) -> OracleAdapter:
+    return MockOracleAdapter(SENT, clock=lambda: NOW, default={"output_data": {}})
+
+
+@pytest.mark.parametrize("build", [local, mock])
+def test_an_adapter_reports_what_a_construct_sent_and_never_raises(
+    build: Callable[[WriteScript], OracleAdapter],
+    write_script: WriteScript,
+    request_for: RequestFor,
+) -> None:
+    async def session() -> list[Attempt]:
+        adapter = build(write_script)
+        attempts = [await adapter.invoke(request_for(seq)) for seq in range(1, 6)]
+        await adapter.aclose()
+        await adapter.aclose()
+        return attempts
+
+    attempts = asyncio.run(session())
+    assert [attempt.reason for attempt in attempts] == [
+        None,
+        None,
+        None,
+        "version-mismatch",
+        "not-envelope",
+    ]
+    response = OracleInvocationResponse(
+        invocation_id=request_for(1).invocation_id,
+        construct_id="pilot",
+        construct_version=VERSION,
+        output_data={"n": 1},
+        latency_ms=0,
+        status=InvocationStatus.SUCCESS,
+        responded_at="2026-11-21T02:07:00.000000Z",
+    )
+    assert attempts[0] == Attempt(response=response)
+    outcomes = [(a.response.status.value, a.response.error_detail) for a in attempts[1:]]
+    assert outcomes == [
+        ("refused", "not my field"),
+        ("error", "no idea"),
+        ("error", f"expected construct_version {VERSION} (pinned), got older (reported)"),
+        ("error", "expected status to be one of success, timeout, error, refused"),
+    ]
+    assert attempts[3].response.construct_version == "older"
+
+
+@pytest.mark.parametrize(
+    ("build", "pin", "version", "is_rehearsal"),
+    [(local, "local@1", VERSION, False), (mock, "mock@1", None, True)],
+)
+def test_an_adapter_names_itself_and_only_canned_answers_are_rehearsals(
+    build: Callable[[WriteScript], OracleAdapter],
+    pin: str,
+    version: str | None,
+    *,
+    is_rehearsal: bool,
+    write_script: WriteScript,
+) -> None:
+    adapter = build(write_script)
+    assert isinstance(adapter, OracleAdapter)
+    assert (adapter.pin, adapter.computed_version) == (pin, version)
+    assert isinstance(adapter, RehearsalAdapter) is is_rehearsal
+
+
+def test_the_mock_falls_back_to_its_default(request_for: RequestFor) -> None:
+    adapter = MockOracleAdapter(SENT, clock=lambda: NOW, default={"output_data": {"n": 0}})
+    attempt = asyncio.run(adapter.invoke(request_for(99)))
+    assert attempt.response.output_data == {"n": 0}
+
+
+def test_the_mock_without_an_answer_is_an_error(request_for: RequestFor) -> None:
+    adapter = MockOracleAdapter(SENT, clock=lambda: NOW)
+    attempt = asyncio.run(adapter.invoke(request_for(99)))
+    assert (attempt.response.status, attempt.reason, attempt.response.error_detail) == (
+        InvocationStatus.ERROR,
+        "no-canned-answer",
+        "expected a canned answer for episode-99, got none",
+    )

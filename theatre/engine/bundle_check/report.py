@@ -1,0 +1,209 @@
+"""What a check of a bundle says: one line for each id, always the same ids, in a fixed order.
+
+Source: contract/evidence.md §6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from theatre.engine.bundle_check.json_values import Nothing, first_difference, printable, shown
+from theatre.engine.canonical_json import JsonObject, JsonValue
+
+
+class CheckStatus(StrEnum):
+    """How a check ended."""
+
+    PASS = "pass"  # noqa: S105  # the word for success, not a secret
+    FAIL = "fail"
+    UNANCHORED = "unanchored"
+    """Nothing inside a bundle could settle it."""
+    UNAVAILABLE = "unavailable"
+    """A scorer that it needs is not installed in the pinned version."""
+
+
+class CheckId(StrEnum):
+    """The checks, in the order of a report; the values are stable."""
+
+    INVENTORY = "inventory"
+    SUMS = "sums"
+    CANONICAL_FORM = "canonical-form"
+    BUNDLE_HASH = "bundle-hash"
+    MANIFEST = "manifest"
+    CERTIFICATE_SCHEMA = "certificate-schema"
+    CERTIFICATE_COPY = "certificate-copy"
+    TEMPLATE = "template"
+    COMMITMENT = "commitment"
+    DATASETS = "datasets"
+    AUDIT_CHAIN = "audit-chain"
+    AUDIT_EPISODES = "audit-episodes"
+    INVOCATIONS = "invocations"
+    VERSION_PINS = "version-pins"
+    SCORERS = "scorers"
+    OUTCOMES = "outcomes"
+    SCORES = "scores"
+    AGGREGATE = "aggregate"
+    RESULTS_HASH = "results-hash"
+    RESOLUTION = "resolution"
+    TIER = "tier"
+    CERTIFICATE_FIELDS = "certificate-fields"
+    ISSUER_IDENTITY = "issuer-identity"
+    TIMES_AND_LATENCIES = "times-and-latencies"
+    HISTORY = "history"
+
+
+_REQUIREMENTS = {
+    CheckId.INVENTORY: "exactly the files that the evidence calls for, as the manifest lists them",
+    CheckId.SUMS: "SHA256SUMS with the right digest for every file it has to list, sorted",
+    CheckId.CANONICAL_FORM: "RFC 8785 bytes and a line feed in every JSON document and line",
+    CheckId.BUNDLE_HASH: "the SHA-256 of SHA256SUMS in manifest and certificate",
+    CheckId.MANIFEST: "manifest fields that follow from the bundle",
+    CheckId.CERTIFICATE_SCHEMA: "a certificate that fits its schema",
+    CheckId.CERTIFICATE_COPY: "the certificate that was issued",
+    CheckId.TEMPLATE: "a valid template that equals the receipt's snapshot",
+    CheckId.COMMITMENT: "one commitment hash, recomputed, wherever it is named",
+    CheckId.DATASETS: "the committed ground truth, readable",
+    CheckId.AUDIT_CHAIN: "an unbroken chain along the lifecycle up to the sealing",
+    CheckId.AUDIT_EPISODES: "each invocation record in one audited batch with its digest",
+    CheckId.INVOCATIONS: "the committed calls, one record for each episode that was run",
+    CheckId.VERSION_PINS: "the pinned construct version in every accepted answer",
+    CheckId.SCORERS: "the pinned scorers, installed",
+    CheckId.OUTCOMES: "each outcome as its recorded answer has it",
+    CheckId.SCORES: "scores/per_episode.jsonl as recomputed, byte for byte",
+    CheckId.AGGREGATE: "scores/aggregate.json as recomputed, interval bounds within 2e-6",
+    CheckId.RESULTS_HASH: "the SHA-256 of the score files in aggregate and certificate",
+    CheckId.RESOLUTION: "each step of the committed programme with what it came to",
+    CheckId.TIER: "tier, unmet requirements and expiry that follow from the evidence",
+    CheckId.CERTIFICATE_FIELDS: "certificate fields that follow from the evidence",
+    CheckId.ISSUER_IDENTITY: "who made the bundle",
+    CheckId.TIMES_AND_LATENCIES: "when it happened and how long it took",
+    CheckId.HISTORY: "all runs, telemetry, attestations, disputes and signals there were",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One line of a report; `expected` and `actual` are printable and short."""
+
+    id: str
+    status: CheckStatus
+    expected: str
+    actual: str
+
+    @property
+    def ok(self) -> bool | None:
+        """Return True for pass, None for unanchored, False for everything else."""
+        if self.status is CheckStatus.UNANCHORED:
+            return None
+        return self.status is CheckStatus.PASS
+
+    def as_document(self) -> JsonObject:
+        """Return the form that tools read."""
+        return {
+            "id": self.id,
+            "ok": self.ok,
+            "status": self.status.value,
+            "expected": self.expected,
+            "actual": self.actual,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckReport:
+    """Every check of one bundle, in the order of `CheckId`."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Tell whether nothing failed and nothing was unavailable."""
+        return not self.failed and not self.unavailable
+
+    @property
+    def failed(self) -> tuple[Check, ...]:
+        """Return the checks that failed."""
+        return self._with(CheckStatus.FAIL)
+
+    @property
+    def unavailable(self) -> tuple[Check, ...]:
+        """Return the checks that could not be made for want of a pinned scorer."""
+        return self._with(CheckStatus.UNAVAILABLE)
+
+    def as_document(self) -> JsonObject:
+        """Return the form that tools read."""
+        return {"valid": self.valid, "checks": [check.as_document() for check in self.checks]}
+
+    def _with(self, status: CheckStatus) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.status is status)
+
+
+@dataclass(frozen=True, slots=True)
+class Cause:
+    """Why something could not be computed: a defect, or a scorer that is not to be had."""
+
+    text: str
+    unavailable: bool = False
+
+
+class Ledger:
+    """Takes what every check finds. A check that nobody completed has failed: none is silent."""
+
+    def __init__(self) -> None:
+        self._first: dict[CheckId, tuple[str, str]] = {}
+        self._problems: dict[CheckId, int] = {}
+        self._completed: dict[CheckId, tuple[CheckStatus, str]] = {}
+
+    def wrong(self, check: CheckId, expected: str, actual: str) -> None:
+        """Note that `check` found `actual` instead of `expected`."""
+        self._first.setdefault(check, (expected, actual))
+        self._problems[check] = self._problems.get(check, 0) + 1
+
+    def compare(
+        self,
+        check: CheckId,
+        what: str,
+        expected: JsonValue | Nothing,
+        actual: JsonValue | Nothing,
+    ) -> None:
+        """Note a difference in `what`; two gaps differ too: nothing proves nothing."""
+        found = first_difference(expected, actual)
+        if found is not None:
+            place = f"{what}{found.pointer}"
+            self.wrong(check, f"{place} {shown(found.expected)}", f"{place} {shown(found.actual)}")
+
+    def cannot(self, check: CheckId, cause: Cause) -> None:
+        """Note that `check` could not be computed."""
+        if cause.unavailable:
+            self._completed[check] = (CheckStatus.UNAVAILABLE, cause.text)
+        else:
+            self.wrong(check, _REQUIREMENTS[check], f"not computed because {cause.text}")
+
+    def completed(self, check: CheckId, summary: str) -> None:
+        """Note that `check` was made to its end; it passed unless something was wrong."""
+        self._completed.setdefault(check, (CheckStatus.PASS, summary))
+
+    def unanchored(self, check: CheckId, seen: str) -> None:
+        """Note that nothing in the bundle could settle `check`."""
+        self._completed[check] = (CheckStatus.UNANCHORED, seen)
+
+    def passed(self, check: CheckId) -> bool:
+        """Tell whether `check` was completed and found nothing."""
+        return self._line(check).status is CheckStatus.PASS
+
+    def report(self) -> CheckReport:
+        """Return every check, in order."""
+        return CheckReport(checks=tuple(self._line(check) for check in CheckId))
+
+    def _line(self, check: CheckId) -> Check:
+        expected, actual = _REQUIREMENTS[check], "not computed"
+        status = CheckStatus.FAIL
+        if check in self._first:
+            expected, actual = self._first[check]
+            more = self._problems[check] - 1
+            actual += f" (and {more} more)" if more else ""
+        elif check in self._completed:
+            status, actual = self._completed[check]
+        return Check(
+            id=check.value, status=status, expected=printable(expected), actual=printable(actual)
+        )

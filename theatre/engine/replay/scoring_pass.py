@@ -1,0 +1,114 @@
+"""One pass over dataset and journal, side by side: lines, invocation records, aggregate.
+
+Memory does not grow with the number of episodes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import JournalError
+from theatre.engine.evidence_bundle import EvidenceBundleBuilder
+from theatre.engine.models import (
+    EpisodeOutcome,
+    EpisodeResult,
+    GroundTruthEpisode,
+    Verdict,
+    read_episodes,
+)
+from theatre.engine.replay.journal import DatasetReader, RunJournal
+from theatre.engine.replay.tier_evidence import CallFacts
+from theatre.engine.scoring import (
+    Aggregator,
+    FailureStop,
+    ScoredEpisode,
+    TheatreScoringProvider,
+    exact,
+)
+from theatre.engine.templates import ProductTheatreTemplate
+
+_Pair = tuple[GroundTruthEpisode, EpisodeResult | None]
+
+
+class ScoringPass:
+    """Writes `scores/` and `invocations/` of one theatre."""
+
+    def __init__(
+        self,
+        template: ProductTheatreTemplate,
+        provider: TheatreScoringProvider,
+        commitment_hash: str,
+    ) -> None:
+        self._template = template
+        self._provider = provider
+        self._commitment_hash = commitment_hash
+
+    async def write(
+        self, builder: EvidenceBundleBuilder, journal: RunJournal, dataset: DatasetReader
+    ) -> tuple[JsonObject, CallFacts]:
+        """Return the aggregate, and what the records say about the calls.
+
+        Raises JournalError where an episode that counts is not recorded.
+        """
+        aggregator = Aggregator(self._provider, self._commitment_hash)
+        facts = CallFacts()
+        total = dataset.lines_total
+        with (
+            builder.open_file("scores/per_episode.jsonl") as lines,
+            builder.invocation_writer(total) as records,
+        ):
+            paired = _pair_in_order(read_episodes(dataset.lines()), journal.results())
+            async for episode, result in self._until_stop(paired, total):
+                if result is not None:
+                    records.write(result.seq, result.invocation)
+                    facts.note(result.invocation)
+                lines.write(aggregator.add(self._scored(episode, result)))
+        aggregate = aggregator.finish()
+        builder.write_document("scores/aggregate.json", aggregate)
+        return aggregate, facts
+
+    async def _until_stop(self, paired: AsyncIterator[_Pair], total: int) -> AsyncIterator[_Pair]:
+        """Yield the pairs; behind the failure stop every result counts as not run."""
+        stop = failure_stop(self._template, total)
+        async for episode, result in paired:
+            if stop.stopped:
+                yield episode, None
+                continue
+            if result is None:
+                raise JournalError(
+                    f"expected episode {episode.seq} in the journal before settling, got none"
+                )
+            stop.count(result.outcome)
+            yield episode, result
+
+    def _scored(self, episode: GroundTruthEpisode, result: EpisodeResult | None) -> ScoredEpisode:
+        not_run = dict.fromkeys(self._provider.criterion_ids, Verdict.NOT_RUN)
+        return ScoredEpisode(
+            seq=episode.seq,
+            episode_id=episode.episode_id,
+            status=None if result is None else result.status,
+            outcome=EpisodeOutcome.NOT_RUN if result is None else result.outcome,
+            scores=not_run if result is None else result.scores,
+            cluster_key=episode.cluster_key,
+        )
+
+
+def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
+    """Return the committed stop rule for a dataset of `total` episodes."""
+    policy = template.execution_policy
+    threshold = exact(policy.failure_threshold) if policy.on_threshold == "settle" else None
+    return FailureStop(total=total, threshold=threshold)
+
+
+async def _pair_in_order(
+    episodes: Iterator[GroundTruthEpisode], results: AsyncIterator[EpisodeResult]
+) -> AsyncIterator[_Pair]:
+    """Yield every episode of the dataset with its recorded result, or None."""
+    result = await anext(results, None)
+    for episode in episodes:
+        if result is None or result.seq != episode.seq:
+            yield episode, None
+            continue
+        yield episode, result
+        result = await anext(results, None)

@@ -1,0 +1,39 @@
+"""What settling a run brought."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedRun:
+    """What settling brought: a certificate in its bundle, or the reason why there is none.
+
+    `already_noted` is true where the store's chain holds the sealing entry from before a crash.
+    """
+
+    aggregate: JsonObject
+    certificate: JsonObject | None = None
+    sealed_event: AuditEvent | None = None
+    bundle_path: Path | None = None
+    reason: str | None = None
+    already_noted: bool = False
+
+    def outcome(self) -> JsonObject:
+        """Return the detail of the `resolved` event."""
+        if self.certificate is None:
+            return {
+                "outcome": "no_certificate",
+                "outcome_reason": self.reason,
+                "results_hash": self.aggregate["results_hash"],
+            }
+        return {
+            "outcome": "certified",
+            "certificate_id": self.certificate["certificate_id"],
+            "verification_tier": self.certificate["verification_tier"],
+            "results_hash": self.certificate["results_hash"],
+        }

@@ -1,0 +1,10 @@
+"""Is a document a theatre template that can be committed? Schema first, then every rule.
+
+Source: contract/template.md. All violations are reported, not only the first, and no document,
+however odd, makes a rule raise.
+"""
+
+from theatre.engine.template_validator.report import ValidationReport, Violation
+from theatre.engine.template_validator.validator import TemplateValidator
+
+__all__ = ["TemplateValidator", "ValidationReport", "Violation"]

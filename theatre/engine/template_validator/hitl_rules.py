@@ -1,0 +1,95 @@
+"""Rules on committed human ratings: 5 and 11 of contract/template.md."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+
+from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.template_validator.subject import (
+    Finding,
+    Rule,
+    Subject,
+    as_number,
+    as_object,
+    as_text,
+    numbered_objects,
+)
+
+_STEPS = "hitl_steps"
+_POINT = re.compile(r"-?[0-9]{1,30}(?:[.][0-9]{1,30})?")
+
+
+def _hitl_step_known(subject: Subject) -> Iterator[Finding]:
+    rated = {as_text(step.get("step_id")) for _, step in subject.steps("hitl_rubric")}
+    for index, step in numbered_objects(subject.at(_STEPS)):
+        step_id = as_text(step.get("step_id"))
+        if step_id is not None and step_id not in rated:
+            yield (
+                json_pointer(_STEPS, index, "step_id"),
+                f"expected a hitl_rubric step of the programme, got {shown(step_id)}",
+            )
+
+
+def _hitl_steps_match(subject: Subject) -> Iterator[Finding]:
+    specified = {as_text(step.get("step_id")) for _, step in numbered_objects(subject.at(_STEPS))}
+    for index, step in subject.steps("hitl_rubric"):
+        step_id = as_text(step.get("step_id"))
+        if step_id is not None and step_id not in specified:
+            yield (
+                json_pointer("resolution_programme", index, "step_id"),
+                f"expected an entry in hitl_steps for {shown(step_id)}, got none",
+            )
+
+
+def _scale_ordered(subject: Subject) -> Iterator[Finding]:
+    for index, low, high in _scales(subject):
+        if not low < high:
+            yield (
+                json_pointer(_STEPS, index, "scoring_scale"),
+                f"expected min < max, got {shown(low)} and {shown(high)}",
+            )
+
+
+def _scale_labels_on_scale(subject: Subject) -> Iterator[Finding]:
+    scales = {index: (low, high) for index, low, high in _scales(subject) if low < high}
+    for index, step in numbered_objects(subject.at(_STEPS)):
+        if index not in scales:
+            continue
+        low, high = scales[index]
+        for label in as_object(as_object(step.get("scoring_scale")).get("labels")):
+            if not (_POINT.fullmatch(label) and low <= Fraction(label) <= high):
+                yield (
+                    json_pointer(_STEPS, index, "scoring_scale", "labels", label),
+                    f"expected a number from {shown(low)} to {shown(high)}, got {shown(label)}",
+                )
+
+
+def _hitl_criterion_known(subject: Subject) -> Iterator[Finding]:
+    known = subject.criterion_ids()
+    for index, step in numbered_objects(subject.at(_STEPS)):
+        criterion = as_text(step.get("criterion_id"))
+        if criterion is not None and criterion not in known:
+            yield (
+                json_pointer(_STEPS, index, "criterion_id"),
+                f"expected a criterion of criteria_ids, got {shown(criterion)}",
+            )
+
+
+def _scales(subject: Subject) -> Iterator[tuple[int, float, float]]:
+    """Yield the ends of each scale that has two, with the step's index."""
+    for index, step in numbered_objects(subject.at(_STEPS)):
+        scale = as_object(step.get("scoring_scale"))
+        low, high = as_number(scale.get("min")), as_number(scale.get("max"))
+        if low is not None and high is not None:
+            yield index, low, high
+
+
+RULES = (
+    Rule("hitl-step-known", _hitl_step_known),
+    Rule("hitl-steps-match", _hitl_steps_match),
+    Rule("scale-ordered", _scale_ordered),
+    Rule("scale-labels-on-scale", _scale_labels_on_scale),
+    Rule("hitl-criterion-known", _hitl_criterion_known),
+)

@@ -1,0 +1,93 @@
+"""Rules on criteria scorers: 17 of contract/template.md. They hold for replay templates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import Scorer
+from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_text
+
+_SCORERS = ("scoring", "criteria_scorers")
+
+
+def _criteria_scored(subject: Subject) -> Iterator[Finding]:
+    if not subject.replays:
+        return
+    chosen, known = subject.object_at(*_SCORERS), subject.criterion_ids()
+    where = json_pointer(*_SCORERS) if "criteria_scorers" in subject.object_at("scoring") else ""
+    for criterion in sorted(known - chosen.keys()):
+        yield (
+            where or json_pointer("scoring"),
+            f"expected criteria_scorers to name a scorer for {shown(criterion)}, got none",
+        )
+    for criterion in sorted(chosen.keys() - known):
+        yield (
+            json_pointer(*_SCORERS, criterion),
+            f"expected a criterion of criteria_ids, got {shown(criterion)}",
+        )
+
+
+def _scorer_known(subject: Subject) -> Iterator[Finding]:
+    installed = ", ".join(sorted(subject.scorers)) or "none"
+    for criterion, _, name in _chosen(subject):
+        if name not in subject.scorers:
+            yield (
+                json_pointer(*_SCORERS, criterion, "scorer"),
+                f"expected an installed scorer ({installed}), got {shown(name)}",
+            )
+
+
+def _scorer_params(subject: Subject) -> Iterator[Finding]:
+    for criterion, choice, scorer in _installed(subject):
+        where = (*_SCORERS, criterion, "params") if "params" in choice else (*_SCORERS, criterion)
+        faults = subject.registry.validate_inline(scorer.params_schema, choice.get("params", {}))
+        for fault in faults:
+            yield json_pointer(*where) + fault.pointer, f"{scorer.pin}: {fault.detail}"
+
+
+def _scorer_pin(subject: Subject) -> Iterator[Finding]:
+    if not isinstance(subject.at("scorer_pins"), dict):
+        return
+    pins = subject.object_at("scorer_pins")
+    for scorer in {scorer.name: scorer for _, _, scorer in _installed(subject)}.values():
+        if scorer.name not in pins:
+            yield "/scorer_pins", f"expected a pin for {scorer.pin}, which is used; got none"
+        elif pins[scorer.name] != scorer.version:
+            yield (
+                json_pointer("scorer_pins", scorer.name),
+                f"expected the installed version {scorer.version}, got {shown(pins[scorer.name])}",
+            )
+
+
+def _scorer_pins_missing(subject: Subject) -> Iterator[Finding]:
+    if subject.replays and "scorer_pins" not in subject.document:
+        yield "", "expected scorer_pins, got none: the versions in use at commit are recorded"
+
+
+def _chosen(subject: Subject) -> Iterator[tuple[str, JsonObject, str]]:
+    """Yield criterion, its entry in `criteria_scorers`, and the scorer's name."""
+    if not subject.replays:
+        return
+    for criterion, choice in subject.object_at(*_SCORERS).items():
+        if isinstance(choice, dict):
+            name = as_text(choice.get("scorer"))
+            if name is not None:
+                yield criterion, choice, name
+
+
+def _installed(subject: Subject) -> Iterator[tuple[str, JsonObject, Scorer]]:
+    """Yield criterion, its entry in `criteria_scorers`, and the scorer, where there is one."""
+    for criterion, choice, name in _chosen(subject):
+        if name in subject.scorers:
+            yield criterion, choice, subject.scorers[name]
+
+
+RULES = (
+    Rule("criteria-scored", _criteria_scored),
+    Rule("scorer-known", _scorer_known),
+    Rule("scorer-params", _scorer_params),
+    Rule("scorer-pin", _scorer_pin),
+    Rule("scorer-pins-missing", _scorer_pins_missing, severity="warning"),
+)

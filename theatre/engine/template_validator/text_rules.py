@@ -1,0 +1,105 @@
+"""Rules on every string, key and number: 8, 18 and 21 of contract/template.md.
+
+They make sure that every reading of the document gives the same hash, and that it can be shown.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterator
+
+from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue
+from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.template_validator.credentials import credential_kind
+from theatre.engine.template_validator.subject import Finding, Rule, Subject
+
+_WEIGHTS = json_pointer("criteria", "weights", "")
+
+
+def _canonical_form(subject: Subject) -> Iterator[Finding]:
+    for pointer, value in _walk(subject.document):
+        # Weights have a rule of their own for this.
+        if isinstance(value, float) and not math.isfinite(value):
+            if not pointer.startswith(_WEIGHTS):
+                yield pointer, f"expected a finite number, got {shown(value)}"
+        elif isinstance(value, str) and _has_lone_surrogate(value):
+            yield pointer, "expected Unicode text, got a lone surrogate"
+        elif isinstance(value, dict) and any(map(_has_lone_surrogate, value)):
+            yield pointer, "expected member names in Unicode, got a lone surrogate in one"
+
+
+def _strings_nfc(subject: Subject) -> Iterator[Finding]:
+    for pointer, value in _walk(subject.document):
+        if isinstance(value, str) and not unicodedata.is_normalized("NFC", value):
+            yield pointer, f"expected text in Unicode form NFC, got {value[:40]!a}"
+        elif isinstance(value, dict):
+            for key in value:
+                if not unicodedata.is_normalized("NFC", key):
+                    detail = f"expected a member name in Unicode form NFC, got {key[:40]!a}"
+                    yield pointer + json_pointer(key), detail
+
+
+def _keys_order_agrees(subject: Subject) -> Iterator[Finding]:
+    for pointer, value in _walk(subject.document):
+        if isinstance(value, dict) and sorted(value) != sorted(value, key=_utf16):
+            yield (
+                pointer,
+                (
+                    "expected member names in the same order by code point and by UTF-16 unit, "
+                    "got names where the two differ"
+                ),
+            )
+
+
+def _integers_safe(subject: Subject) -> Iterator[Finding]:
+    for pointer, value in _walk(subject.document):
+        if isinstance(value, int) and abs(value) > MAX_SAFE_INTEGER:
+            yield pointer, f"expected an integer within ±(2^53-1), got {shown(value)}"
+
+
+def _no_credentials(subject: Subject) -> Iterator[Finding]:
+    for pointer, value in _walk(subject.document):
+        if isinstance(value, str):
+            kind = credential_kind(value)
+            if kind is not None:
+                yield pointer, f"expected no credential in a template, got what looks like {kind}"
+        elif isinstance(value, dict):
+            yield from _credential_keys(pointer, value)
+
+
+def _credential_keys(pointer: str, value: JsonObject) -> Iterator[Finding]:
+    for key in value:
+        kind = credential_kind(key)
+        if kind is not None:
+            detail = f"expected no credential in a member name, got what looks like {kind}"
+            yield pointer, detail
+
+
+def _walk(document: JsonValue) -> Iterator[tuple[str, JsonValue]]:
+    """Yield every value of the document with its pointer, without recursion."""
+    stack: list[tuple[str, JsonValue]] = [("", document)]
+    while stack:
+        pointer, value = stack.pop()
+        yield pointer, value
+        if isinstance(value, dict):
+            stack.extend((pointer + json_pointer(key), item) for key, item in value.items())
+        elif isinstance(value, list):
+            stack.extend((pointer + json_pointer(at), item) for at, item in enumerate(value))
+
+
+def _has_lone_surrogate(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
+
+
+def _utf16(key: str) -> bytes:
+    return key.encode("utf-16-be", "surrogatepass")
+
+
+RULES = (
+    Rule("canonical-form", _canonical_form),
+    Rule("strings-nfc", _strings_nfc),
+    Rule("keys-order-agrees", _keys_order_agrees),
+    Rule("integers-safe", _integers_safe),
+    Rule("no-credentials", _no_credentials),
+)
