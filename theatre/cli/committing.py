@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
 from theatre.engine.clock import Clock
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import DatasetError, InvalidTemplateError, NotFoundError
@@ -29,7 +29,7 @@ def utc_now() -> datetime:
 def read_template(path: Path) -> JsonObject:
     """Parse a template file strictly; NotFoundError where there is none."""
     try:
-        return parse_object(path.read_bytes())
+        return parse_object(path.read_bytes(), max_depth=MAX_INPUT_DEPTH)
     except FileNotFoundError as error:
         raise NotFoundError(f"expected a template file at {path}, got no such file") from error
 

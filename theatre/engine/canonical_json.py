@@ -23,7 +23,11 @@ JsonObject: TypeAlias = dict[str, JsonValue]
 
 MAX_SAFE_INTEGER = 2**53 - 1
 MAX_DEPTH = 64
-DEFAULT_MAX_BYTES = 16 * 1024 * 1024
+MAX_INPUT_DEPTH = 48
+"""Levels of what comes from outside (answers, episodes, templates): our own records wrap it in
+more, and must stay within MAX_DEPTH to be read back."""
+
+DEFAULT_MAX_BYTES = 32 * 1024 * 1024
 
 # One mark a match, and no repeated group: its stack would take 60 bytes a byte of a long string.
 _STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
@@ -103,9 +107,11 @@ def parse_json(
     return value
 
 
-def parse_object(data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES) -> JsonObject:
+def parse_object(
+    data: bytes, *, max_bytes: int = DEFAULT_MAX_BYTES, max_depth: int = MAX_DEPTH
+) -> JsonObject:
     """Parse like `parse_json` and require the document to be an object (reason `not-object`)."""
-    value = parse_json(data, max_bytes=max_bytes)
+    value = parse_json(data, max_bytes=max_bytes, max_depth=max_depth)
     if not isinstance(value, dict):
         raise ParseError(f"expected a JSON object, got {json_type(value)}", reason="not-object")
     return value

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from types import NoneType
+from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.clock import format_rfc3339
@@ -48,21 +49,34 @@ class CommitmentReceipt:
 
     @classmethod
     def from_document(cls, document: JsonObject) -> CommitmentReceipt:
-        """Read a receipt back and recompute its hash (errors as `CommitmentProtocol.verify`)."""
-        frozen = freeze_object(document)
-        receipt = cls(
-            theatre_id=cast("str", frozen["theatre_id"]),
-            commitment_hash=cast("str", frozen["commitment_hash"]),
-            template_snapshot=cast("JsonObject", frozen["template_snapshot"]),
-            version_pins=cast("JsonObject", frozen["version_pins"]),
-            dataset_hashes=cast("JsonObject", frozen["dataset_hashes"]),
-            scorer_pins=cast("JsonObject", frozen["scorer_pins"]),
-            escrowed_capital=cast("float | None", frozen["escrowed_capital"]),
-            committed_at=cast("str", frozen["committed_at"]),
-            canonicalisation=cast("str", frozen["canonicalisation"]),
-        )
+        """Read a receipt back; CommitmentError unless it is whole and its hash recomputes."""
+        odd = {
+            name
+            for name in {*document, *_MEMBERS}
+            if name not in document or not isinstance(document[name], _MEMBERS.get(name, ()))
+        }
+        if odd:
+            raise CommitmentError(
+                f"expected a receipt of {', '.join(_MEMBERS)}; got it wrong in "
+                f"{', '.join(sorted(odd))[:200]}"
+            )
+        receipt = cls(**cast("dict[str, Any]", freeze_object(document)))
         CommitmentProtocol.verify(receipt)
         return receipt
+
+
+_MEMBERS: Mapping[str, tuple[type, ...]] = {
+    "theatre_id": (str,),
+    "commitment_hash": (str,),
+    "template_snapshot": (dict,),
+    "version_pins": (dict,),
+    "dataset_hashes": (dict,),
+    "scorer_pins": (dict,),
+    "escrowed_capital": (float, int, NoneType),
+    "canonicalisation": (str,),
+    "committed_at": (str,),
+}
+"""The members of `commitment_receipt.json` and their types."""
 
 
 class CommitmentProtocol:
@@ -114,6 +128,10 @@ class CommitmentProtocol:
     @staticmethod
     def verify(receipt: CommitmentReceipt) -> None:
         """Raise CommitmentError unless the receipt's parts agree and its hash recomputes."""
+        if receipt.canonicalisation != CANONICALISATION:
+            raise CommitmentError(
+                f"expected a receipt under {CANONICALISATION}, got {receipt.canonicalisation[:40]}"
+            )
         template = receipt.template_snapshot
         for name, copy in (
             ("version_pins", receipt.version_pins),

@@ -9,11 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Literal, NewType, NoReturn, TypeAlias, cast
+from typing import Literal, NewType, NoReturn, Self, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, json_type, parse_object
+from theatre.engine.canonical_json import (
+    MAX_INPUT_DEPTH,
+    JsonObject,
+    JsonValue,
+    json_type,
+    parse_object,
+)
 from theatre.engine.errors import DatasetError, ParseError
 
 CriterionId = NewType("CriterionId", str)
@@ -206,6 +212,8 @@ def read_gold_labels(lines: Iterable[bytes]) -> dict[str, JsonObject]:
                 f"line {number}: expected one label an id, got {episode_id[:80]!r} again"
             )
         _text(record, "labeller", number)
+        if "note" in record:
+            _text(record, "note", number)
         labels[episode_id] = _object(record, "label", number)
     return labels
 
@@ -227,7 +235,7 @@ def _read_episode(seq: int, line: bytes) -> GroundTruthEpisode:
 
 def _read_line(number: int, line: bytes, known: frozenset[str]) -> JsonObject:
     try:
-        record = parse_object(line, max_bytes=MAX_EPISODE_BYTES)
+        record = parse_object(line, max_bytes=MAX_EPISODE_BYTES, max_depth=MAX_INPUT_DEPTH)
     except ParseError as error:
         raise DatasetError(f"line {number}: {error}") from error
     unknown = sorted(set(record) - known)
@@ -242,7 +250,8 @@ def _read_line(number: int, line: bytes, known: frozenset[str]) -> JsonObject:
 def _text(record: JsonObject, key: str, number: int) -> str:
     value = record.get(key)
     if not isinstance(value, str) or not value:
-        raise DatasetError(f"line {number}: expected {key} as a string, got {json_type(value)}")
+        seen = "an empty one" if value == "" else json_type(value)
+        raise DatasetError(f"line {number}: expected {key} as a string, got {seen}")
     return value
 
 
@@ -262,6 +271,10 @@ class FrozenObject(dict[str, JsonValue]):
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
+    def __deepcopy__(self, _: object) -> Self:
+        """Return the object itself: there is nothing to protect a copy from."""
+        return self
+
 
 class FrozenArray(list[JsonValue]):
     """A JSON array that cannot be changed; still a list for serialisers and schemas."""
@@ -271,6 +284,10 @@ class FrozenArray(list[JsonValue]):
 
     __setitem__ = __delitem__ = __iadd__ = __imul__ = _refuse
     append = clear = extend = insert = pop = remove = reverse = sort = _refuse
+
+    def __deepcopy__(self, _: object) -> Self:
+        """Return the array itself."""
+        return self
 
 
 def freeze_json(value: JsonValue) -> JsonValue:

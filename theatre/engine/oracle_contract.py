@@ -6,14 +6,22 @@ because of the wire it sits on.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from typing import Any, Protocol, runtime_checkable
 from uuid import UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, json_type, parse_json
+from theatre.engine.canonical_json import (
+    MAX_INPUT_DEPTH,
+    JsonObject,
+    JsonValue,
+    json_type,
+    parse_json,
+)
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import ParseError
 from theatre.engine.models import InvocationStatus
@@ -21,6 +29,12 @@ from theatre.engine.models import InvocationStatus
 MAX_ANSWER_BYTES = 1024 * 1024
 MAX_ERROR_DETAIL = 2000
 MAX_STDERR = 4000
+_INVISIBLE = re.compile(
+    # C0 and C1 but tab and line feed, zero-width, bidi and line separators, tags. A table of our
+    # own: `str.isprintable` answers by the Unicode version of the interpreter.
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u200b-\\u200f\\u2028-\\u202e\\u2060-\\u206f\\ufeff"
+    "\\ufff9-\\ufffb\\U000e0000-\\U000e007f]"
+)
 
 
 class RetryPolicy(BaseModel):
@@ -160,7 +174,7 @@ def read_answer(
     """
     reader = _AnswerReader(request, latency_ms, format_rfc3339(responded_at))
     try:
-        answer = parse_json(raw, max_bytes=MAX_ANSWER_BYTES)
+        answer = parse_json(raw, max_bytes=MAX_ANSWER_BYTES, max_depth=MAX_INPUT_DEPTH)
     except ParseError as error:
         return reader.rejected(error.reason, str(error), raw)
     return reader.read(answer, raw)
@@ -191,21 +205,33 @@ def failed_attempt(
         response=response,
         reason=reason,
         raw=None if raw is None else cut_raw(raw),
-        stderr=None if stderr is None else clean_detail(stderr)[:MAX_STDERR],
+        stderr=None if stderr is None else clean_detail(stderr, limit=MAX_STDERR),
     )
 
 
-def clean_detail(text: str) -> str:
-    """Return `text` without control characters and lone surrogates, cut to 2,000 characters."""
+def clean_detail(text: str, *, limit: int = MAX_ERROR_DETAIL) -> str:
+    """Return `text` without invisible characters and lone surrogates, cut to `limit` characters."""
     readable = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(
-        character for character in readable if character in "\n\t" or character.isprintable()
-    )[:MAX_ERROR_DETAIL]
+    return _INVISIBLE.sub("", readable)[:limit]
 
 
 def cut_raw(raw: bytes) -> str:
-    """Return rejected bytes as text for the evidence, cut at the answer limit."""
-    return raw[:MAX_ANSWER_BYTES].decode("utf-8", "backslashreplace")
+    """Return rejected bytes as text, cut so that it takes at most the answer limit as JSON.
+
+    NUL bytes are six characters each in JSON: a cut by bytes would let a construct write
+    records that are too large to be read back.
+    """
+    text = raw[:MAX_ANSWER_BYTES].decode("utf-8", "backslashreplace")
+    lengths = accumulate(_escaped_length(character) for character in text)
+    kept = sum(1 for length in lengths if length <= MAX_ANSWER_BYTES)
+    return text[:kept]
+
+
+def _escaped_length(character: str) -> int:
+    """Return the most characters that JSON may write for this one."""
+    if character < " ":
+        return len("\\u0000")
+    return 2 if character in '"\\' else 1
 
 
 class _AnswerReader:

@@ -13,8 +13,8 @@ from typing import Self
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
-from theatre.engine.commitment import CommitmentReceipt
-from theatre.engine.errors import InvalidTransitionError
+from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
+from theatre.engine.errors import CommitmentError, InvalidTransitionError
 from theatre.engine.models import freeze_object
 from theatre.engine.state_machine import TheatreState, check_transition
 
@@ -45,8 +45,12 @@ class Theatre:
         return theatre, event
 
     def commit(self, receipt: CommitmentReceipt) -> tuple[Self, AuditEvent]:
-        """Return the COMMITTED theatre. Its event carries the receipt's time and hash."""
+        """Return the COMMITTED theatre. Its event carries the receipt's time and hash.
+
+        Raises CommitmentError for a receipt of another theatre or another template.
+        """
         check_transition(self.state, TheatreState.COMMITTED)
+        self._check_own(receipt)
         committed = replace(
             self,
             state=TheatreState.COMMITTED,
@@ -87,6 +91,15 @@ class Theatre:
                 "commit it first"
             )
         return self.receipt
+
+    def _check_own(self, receipt: CommitmentReceipt) -> None:
+        CommitmentProtocol.verify(receipt)
+        own = CommitmentProtocol.hash_template(self.template)
+        if (receipt.theatre_id, receipt.commitment_hash) != (self.theatre_id, own):
+            raise CommitmentError(
+                f"expected the receipt of theatre {self.theatre_id} with commitment {own}, got one "
+                f"of {receipt.theatre_id} with {receipt.commitment_hash}"
+            )
 
     def _moved(
         self, target: TheatreState, event_type: str, at: datetime, detail: JsonObject

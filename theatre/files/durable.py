@@ -11,14 +11,16 @@ def append_durably(path: Path, data: bytes) -> int:
 
     Where the disk refuses (it is full, say), what was written of `data` is taken back.
     """
-    with path.open("ab") as handle:
-        begin = handle.tell()
+    # Unbuffered: a buffer would write the rest of refused data when the file is closed.
+    with path.open("ab", buffering=0) as handle:
+        begin = handle.seek(0, os.SEEK_END)
         try:
-            handle.write(data)
-            handle.flush()
+            _write_all(handle.fileno(), data)
             os.fsync(handle.fileno())
+            if begin == 0:
+                sync_folder(path.parent)
         except OSError:
-            os.ftruncate(handle.fileno(), begin)
+            handle.truncate(begin)
             raise
     return begin
 
@@ -48,3 +50,10 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    """Write all of `data`: one system call may take only a part."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(handle, rest) :]

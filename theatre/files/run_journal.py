@@ -7,10 +7,9 @@ again under the same invocation id (contract/evidence.md §4).
 from __future__ import annotations
 
 import asyncio
-from array import array
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from theatre.engine.audit_chain import (
     AuditEvent,
@@ -23,10 +22,11 @@ from theatre.engine.canonical_json import JsonObject, canonical_line, parse_obje
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult
 from theatre.files.durable import append_durably, truncate_durably
+from theatre.files.episode_index import EpisodeIndex
 
 EPISODES = "journal.jsonl"
 TRAIL = "audit_trail.jsonl"
-_ABSENT = -1
+_T = TypeVar("_T")
 
 
 class FileRunJournal:
@@ -45,11 +45,13 @@ class FileRunJournal:
         self._episodes = folder / EPISODES
         self._trail = folder / TRAIL
         self.torn = tuple(p.name for p in (self._episodes, self._trail) if _cut_torn_line(p))
-        self._index = _EpisodeIndex()
+        self._index = EpisodeIndex()
         for offset, document in _documents(self._episodes):
+            self._index.check_new([document.get("seq")])
             self._index.put(cast("int", document["seq"]), offset)
         self._head = ChainHead()
         self._state: str | None = None
+        self._commitment_hash: str | None = None
         for entry in verified_entries(self._entries(), theatre_id=theatre_id):
             self._advance(entry)
 
@@ -58,13 +60,18 @@ class FileRunJournal:
         """Return the state that the last transition led to; None for an empty chain."""
         return self._state
 
-    async def recorded(self) -> _EpisodeIndex:
+    @property
+    def commitment_hash(self) -> str | None:
+        """Return what the chain says was committed; None before."""
+        return self._commitment_hash
+
+    async def recorded(self) -> EpisodeIndex:
         """Return which episodes are recorded."""
         return self._index
 
     async def append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
         """Make `results` durable, then `events`; JournalError for an episode recorded before."""
-        await asyncio.to_thread(self._append, results, events)
+        await _to_the_end(lambda: self._append(results, events))
 
     async def results(self) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
@@ -78,7 +85,7 @@ class FileRunJournal:
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one event durably; a transition only from the state that it names."""
-        return await asyncio.to_thread(self._note, event)
+        return await _to_the_end(lambda: self._note(event))
 
     async def trail(self) -> AsyncIterator[JsonObject]:
         """Yield the audit entries in order."""
@@ -86,9 +93,7 @@ class FileRunJournal:
             yield entry
 
     def _append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
-        again = [result.seq for result in results if result.seq in self._index]
-        if again:
-            raise JournalError(f"expected each episode once, got again: {again[:10]}")
+        self._index.check_new([result.seq for result in results])
         lines = [canonical_line(result.as_document()) for result in results]
         if lines:
             offset = append_durably(self._episodes, b"".join(lines))
@@ -98,7 +103,7 @@ class FileRunJournal:
         self._append_events(events)
 
     def _note(self, event: AuditEvent) -> JsonObject:
-        if event.from_state is not None and event.from_state != self._state:
+        if event.to_state is not None and event.from_state != self._state:
             raise StateConflictError(
                 f"expected theatre {self._theatre_id} in {event.from_state}, got {self._state}"
             )
@@ -120,20 +125,22 @@ class FileRunJournal:
         self._head = head_after(entry)
         if entry["to_state"] is not None:
             self._state = cast("str", entry["to_state"])
+        if entry["event_type"] == "committed":
+            detail = cast("JsonObject", entry["detail"])
+            self._commitment_hash = cast("str", detail["commitment_hash"])
 
     def _entries(self) -> Iterator[JsonObject]:
         for _, entry in _documents(self._trail):
             yield entry
 
 
-def read_trail(folder: Path) -> Iterator[JsonObject]:
-    """Yield a theatre's audit entries for a reader: a line still being written is left out."""
-    path = folder / TRAIL
-    if path.exists():
-        with path.open("rb") as handle:
-            for line in handle:
-                if line.endswith(b"\n"):
-                    yield parse_object(line)
+def read_trail(folder: Path, theatre_id: str) -> Iterator[JsonObject]:
+    """Yield a theatre's audit entries for a reader, verified one against the other.
+
+    A line that is still being written is left out. Raises as `FileRunJournal`.
+    """
+    entries = (entry for _, entry in _documents(folder / TRAIL))
+    return verified_entries(entries, theatre_id=theatre_id)
 
 
 def count_episodes(folder: Path) -> int:
@@ -145,45 +152,32 @@ def count_episodes(folder: Path) -> int:
         return sum(line.endswith(b"\n") for line in handle)
 
 
-class _EpisodeIndex:
-    """Where each recorded episode begins in the file: eight bytes an episode."""
+async def _to_the_end(work: Callable[[], _T]) -> _T:
+    """Do blocking work in a thread; when cancelled, wait for its end and then be cancelled.
 
-    def __init__(self) -> None:
-        self._offsets = array("q")
-        self._count = 0
-
-    def __contains__(self, seq: object) -> bool:
-        return (
-            isinstance(seq, int)
-            and 0 < seq <= len(self._offsets)
-            and self._offsets[seq - 1] != _ABSENT
-        )
-
-    def __len__(self) -> int:
-        return self._count
-
-    def put(self, seq: int, offset: int) -> None:
-        """Enter episode `seq`; JournalError if it is there already."""
-        if seq in self:
-            raise JournalError(f"expected episode {seq} once in the journal, got it twice")
-        missing = seq - len(self._offsets)
-        if missing > 0:
-            self._offsets.extend([_ABSENT] * missing)
-        self._offsets[seq - 1] = offset
-        self._count += 1
-
-    def offsets(self) -> array[int]:
-        """Return the offsets in dataset order, as they are now."""
-        return array("q", (offset for offset in self._offsets if offset != _ABSENT))
+    So no write outlasts the lock that its caller is about to let go of.
+    """
+    task = asyncio.ensure_future(asyncio.to_thread(work))
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
+    return task.result()
 
 
 def _documents(path: Path) -> Iterator[tuple[int, JsonObject]]:
-    """Yield each line's offset and document; JournalError for a line that is no document."""
+    """Yield offset and document of each whole line; JournalError for one that is no document."""
     if not path.exists():
         return
     offset = 0
     with path.open("rb") as handle:
         for number, line in enumerate(handle, start=1):
+            if not line.endswith(b"\n"):
+                return
             try:
                 document = parse_object(line)
             except ParseError as error:

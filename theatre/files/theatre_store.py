@@ -16,7 +16,7 @@ from uuid import UUID
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.commitment import CommitmentReceipt
-from theatre.engine.errors import NotFoundError, StateConflictError
+from theatre.engine.errors import CommitmentError, NotFoundError, StateConflictError
 from theatre.engine.models import freeze_object
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.theatre import Theatre
@@ -91,7 +91,8 @@ class FileTheatreStore:
     def hold(self, theatre_id: str) -> Iterator[HeldTheatre]:
         """Lock and load a theatre for writing.
 
-        Raises NotFoundError, and StateConflictError where another process holds it.
+        Raises NotFoundError, StateConflictError where another process holds it, and
+        CommitmentError where its receipt is not the one that its chain committed to.
         """
         folder = self.folder(theatre_id)
         with (folder / _LOCK).open("wb") as lock:
@@ -102,9 +103,9 @@ class FileTheatreStore:
                     f"expected theatre {theatre_id} to be free, got it held by another process: "
                     "wait for that run to end, or stop it"
                 ) from error
-            journal = FileRunJournal(folder, theatre_id)
+            journal = FileRunJournal(folder, folder.name)
             yield HeldTheatre(
-                theatre=_load(folder, theatre_id, journal.state),
+                theatre=_load(folder, journal),
                 journal=journal,
                 folder=folder,
                 template_folder=_template_folder(folder),
@@ -114,7 +115,7 @@ class FileTheatreStore:
         """Return what is durable of a theatre now; takes no lock and changes nothing."""
         folder = self.folder(theatre_id)
         state, commitment_hash, resolution = TheatreState.DRAFT, None, None
-        for entry in read_trail(folder):
+        for entry in read_trail(folder, folder.name):
             detail = cast("JsonObject", entry["detail"])
             if entry["to_state"] is not None:
                 state = TheatreState(cast("str", entry["to_state"]))
@@ -137,18 +138,33 @@ class FileTheatreStore:
         """Return the ids of all theatres, oldest first."""
         if not self._root.is_dir():
             return []
-        folders = [f for f in self._root.iterdir() if (f / _TEMPLATE).is_file()]
+        folders = [f for f in self._root.iterdir() if _is_id(f.name) and (f / _TEMPLATE).is_file()]
         return [f.name for f in sorted(folders, key=lambda f: (f / _ORIGIN).stat().st_mtime_ns)]
 
 
-def _load(folder: Path, theatre_id: str, state: str | None) -> Theatre:
-    current = TheatreState(state) if state is not None else TheatreState.DRAFT
+def _is_id(name: str) -> bool:
+    try:
+        return str(UUID(name)) == name
+    except ValueError:
+        return False
+
+
+def _load(folder: Path, journal: FileRunJournal) -> Theatre:
     template = freeze_object(parse_object((folder / _TEMPLATE).read_bytes()))
-    if current is TheatreState.DRAFT:
-        return Theatre(theatre_id=theatre_id, template=template, state=current)
+    if journal.state in {None, TheatreState.DRAFT}:
+        return Theatre(theatre_id=folder.name, template=template, state=TheatreState.DRAFT)
     receipt = CommitmentReceipt.from_document(parse_object((folder / _RECEIPT).read_bytes()))
+    if (receipt.theatre_id, receipt.commitment_hash) != (folder.name, journal.commitment_hash):
+        raise CommitmentError(
+            f"expected the receipt of theatre {folder.name} with commitment "
+            f"{journal.commitment_hash}, got one of {receipt.theatre_id} with "
+            f"{receipt.commitment_hash}"
+        )
     return Theatre(
-        theatre_id=theatre_id, template=receipt.template_snapshot, state=current, receipt=receipt
+        theatre_id=folder.name,
+        template=receipt.template_snapshot,
+        state=TheatreState(journal.state),
+        receipt=receipt,
     )
 
 

@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -160,7 +161,9 @@ def test_a_process_that_reads_nothing_is_bounded_by_the_deadline(
 
 def test_a_closed_stdin_is_bounded_by_the_deadline(ask: Ask, request_for: RequestFor) -> None:
     large = request_for(input_data={"text": "x" * 1_000_000}, timeout_seconds=0.3)
+    cpu_before = time.process_time()
     assert statuses(ask("os.close(0); hang()", large)) == [TIMEOUT]
+    assert time.process_time() - cpu_before < 0.2, "the runner waited in a busy loop"
 
 
 def test_an_answer_to_half_a_question_is_taken_and_the_process_replaced(

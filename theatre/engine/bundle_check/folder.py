@@ -50,9 +50,7 @@ class Oddity:
 class BundleFolder:
     """One folder as it was listed when the check began."""
 
-    def __init__(
-        self, root: Path, files: Mapping[str, int], oddities: tuple[Oddity, ...]
-    ) -> None:
+    def __init__(self, root: Path, files: Mapping[str, int], oddities: tuple[Oddity, ...]) -> None:
         self._root = root
         self.files = files
         self.oddities = oddities

@@ -154,9 +154,7 @@ def text_members(value: JsonValue | Nothing) -> Mapping[str, str]:
     return {key: item for key, item in value.items() if isinstance(item, str)}
 
 
-def _below(
-    prefix: str, expected: JsonValue | Nothing, actual: JsonValue | Nothing
-) -> Difference:
+def _below(prefix: str, expected: JsonValue | Nothing, actual: JsonValue | Nothing) -> Difference:
     inner = first_difference(expected, actual)
     if inner is None:
         return Difference(prefix, expected, actual)

@@ -123,7 +123,9 @@ def _refuse_beyond(config: JsonObject, policy: JsonObject) -> None:
     }
     for name, (known, committed) in supported.items():
         if committed != known:
-            raise DefectError(f"{name} {shown(known)} (all this version can check)", shown(committed))
+            raise DefectError(
+                f"{name} {shown(known)} (all this version can check)", shown(committed)
+            )
     if config["adapter_type"] == "mock":
         raise DefectError("an adapter_type that reaches a real construct", '"mock"')
 
@@ -163,7 +165,9 @@ def _invocation_step(document: JsonObject, construct_id: str) -> JsonObject:
     step = next(step for step in steps if step["type"] == INVOCATION)
     called = step.get("construct_id", construct_id)
     if called != construct_id:
-        raise DefectError(f"a call of the construct under test, {shown(construct_id)}", shown(called))
+        raise DefectError(
+            f"a call of the construct under test, {shown(construct_id)}", shown(called)
+        )
     return step
 
 

@@ -55,6 +55,8 @@ class EpisodeCaller:
         """Return the recorded result of `episode`, whatever the construct did."""
         request = self._request(episode)
         attempts = await self._invoke(self._adapter, request)
+        # Before anybody scores: a scorer that changes what it is shown changes no evidence.
+        record = self._record(episode, request, attempts)
         answer = self._answer(attempts[-1])
         scores = provider.score_episode(episode, answer, gold.get(episode.episode_id))
         return EpisodeResult(
@@ -63,7 +65,7 @@ class EpisodeCaller:
             status=answer.status,
             outcome=scores.outcome,
             scores=scores.by_criterion,
-            invocation=self._record(episode, request, attempts),
+            invocation=record,
         )
 
     def _request(self, episode: GroundTruthEpisode) -> OracleInvocationRequest:

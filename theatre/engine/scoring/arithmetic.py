@@ -6,15 +6,12 @@ platform or the Python version.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from decimal import ROUND_HALF_EVEN, Decimal
+from decimal import Decimal
 from fractions import Fraction
 
 NANO = 1_000_000_000
 """Billionths in one: the resolution of a score."""
-
-_NINE_PLACES = Decimal("1e-9")
 
 
 def to_nano(value: float) -> int | None:
@@ -22,12 +19,9 @@ def to_nano(value: float) -> int | None:
 
     None for what is not a finite number in [0, 1]: the scorer or its data is at fault.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         return None
-    if not math.isfinite(value) or not 0 <= value <= 1:
-        return None
-    rounded = Decimal(repr(value)).quantize(_NINE_PLACES, rounding=ROUND_HALF_EVEN)
-    return int(rounded.scaleb(9))
+    return round(exact(value) * NANO)
 
 
 def nano_to_number(nano: int) -> float:
@@ -37,7 +31,8 @@ def nano_to_number(nano: int) -> float:
 
 def exact(number: float) -> Fraction:
     """Return the decimal that `number` is written as, exactly: 0.1 is one tenth."""
-    return Fraction(Decimal(repr(number)))
+    # float(): a subclass (numpy has one) may write itself otherwise.
+    return Fraction(Decimal(repr(float(number))))
 
 
 def rounded_number(value: Fraction) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from enum import Enum
 
 from theatre.engine.canonical_json import JsonValue
@@ -15,6 +16,9 @@ class Absent(Enum):
 
 ABSENT = Absent.ABSENT
 
+# One spelling an index: ASCII, no leading zero, and short enough for any int().
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+
 
 def at_path(value: JsonValue, path: str) -> JsonValue | Absent:
     """Return what lies at `path` below `value`, or ABSENT."""
@@ -22,7 +26,7 @@ def at_path(value: JsonValue, path: str) -> JsonValue | Absent:
     for step in path.split("."):
         if isinstance(current, dict) and step in current:
             current = current[step]
-        elif isinstance(current, list) and step.isdecimal() and int(step) < len(current):
+        elif isinstance(current, list) and _INDEX.fullmatch(step) and int(step) < len(current):
             current = current[int(step)]
         else:
             return ABSENT

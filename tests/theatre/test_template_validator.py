@@ -1,0 +1,669 @@
+"""Each runtime rule, broken alone; and no document, however odd, that makes the validator raise.
+
+Past 400 lines because the table of rules is: one case a line or two, in the order of the rules.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.template_validator import TemplateValidator, ValidationReport, Violation
+from theatre.engine.template_validator.validator import RULES
+
+SHA = "0f" * 32
+
+
+def equal(case: ScoringCase) -> float:
+    return 1.0 if case.answer == case.expected else 0.0
+
+
+PARAMS: JsonObject = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": ["field"],
+    "properties": {"field": {"type": "string", "pattern": "^[a-z_]+$"}},
+}
+SCORERS = {
+    "same": Scorer(name="same", version="1", params_schema=PARAMS, score=equal),
+    "any": Scorer(name="any", version="2", params_schema={}, score=equal),
+    "broken": Scorer(name="broken", version="1", params_schema={"type": 5}, score=equal),
+}
+VALIDATOR = TemplateValidator(SCORERS)
+
+REPLAY: JsonObject = {
+    "schema_version": "2.1.0",
+    "theatre_id": "product_mirror_v1",
+    "template_family": "PRODUCT",
+    "execution_path": "replay",
+    "display_name": "Mirror",
+    "criteria": {
+        "criteria_ids": ["left", "right"],
+        "criteria_human": "Both halves are given back.",
+        "weights": {"left": 0.3, "right": 0.7},
+    },
+    "version_pins": {"constructs": {"mirror": "abc1234"}, "scorer_version": "same@1"},
+    "scorer_pins": {"same": "1"},
+    "dataset_hashes": {"halves": SHA},
+    "resolution_programme": [
+        {"step_id": "invoke", "type": "construct_invocation", "construct_id": "mirror"},
+        {"step_id": "aggregate", "type": "aggregation"},
+    ],
+    "fork_definitions": [
+        {
+            "fork_id": "f_01",
+            "options": [
+                {"option_id": "meets", "label": "Meets it"},
+                {"option_id": "falls_short", "label": "Falls short"},
+            ],
+        }
+    ],
+    "scoring": {
+        "criteria_scorers": {
+            "left": {"scorer": "same", "params": {"field": "left"}},
+            "right": {"scorer": "same", "params": {"field": "right"}},
+        }
+    },
+    "product_theatre_config": {
+        "ground_truth_source": "CUSTOM",
+        "construct_under_test": "mirror",
+        "adapter_type": "http",
+        "adapter_endpoint": "https://mirror.example/invoke",
+        "replay_dataset_id": "halves",
+        "replay_data_path": "halves.jsonl",
+    },
+}
+
+MARKET: JsonObject = {
+    "schema_version": "2.1.0",
+    "theatre_id": "strait_transit_v1",
+    "template_family": "GEOPOLITICAL",
+    "execution_path": "market",
+    "display_name": "Strait",
+    "criteria": {"criteria_ids": ["calibration"], "criteria_human": "Probability against event."},
+    "version_pins": {"scorer_version": "brier@1"},
+    "resolution_programme": [{"step_id": "aggregate", "type": "aggregation"}],
+    "fork_definitions": [
+        {
+            "fork_id": "f_01",
+            "exhaustive": True,
+            "mutually_exclusive": True,
+            "options": [
+                {"option_id": "resumes", "label": "Transit resumes"},
+                {"option_id": "blocked", "label": "Prolonged blockade"},
+                {"option_id": "other", "label": "Anything else"},
+            ],
+        }
+    ],
+    "scoring": {},
+    "market_theatre_config": {
+        "lmsr_config": {"liquidity_b": 100, "duration_seconds": 86400},
+        "geopolitical_category": "MARITIME",
+        "osint_sources": [
+            {"provider": "Spire", "modality": "AIS", "resolution_role": "primary_evidence"},
+            {"provider": "GDELT", "modality": "news", "resolution_role": "secondary_corroboration"},
+        ],
+    },
+}
+
+DROP = object()
+"""Stands for "take the member away" in an edit."""
+
+Edits = dict[str, object]
+
+
+def step_into(value: object, token: str) -> object:
+    if isinstance(value, list):
+        return value[int(token)]
+    return cast("dict[str, object]", value)[token]
+
+
+def edited(base: JsonObject, edits: Edits) -> JsonObject:
+    """Return a copy of `base` with the values at JSON Pointers replaced, added or dropped."""
+    document = copy.deepcopy(base)
+    for pointer, value in edits.items():
+        *path, last = (part.replace("~1", "/") for part in pointer.split("/")[1:])
+        parent = reduce(step_into, path, cast("object", document))
+        if isinstance(parent, list):
+            parent[int(last)] = value
+        elif value is DROP:
+            del cast("JsonObject", parent)[last]
+        else:
+            cast("JsonObject", parent)[last] = cast("JsonValue", value)
+    return document
+
+
+PRODUCT = "/product_theatre_config"
+MARKETS = "/market_theatre_config"
+STEPS = "/resolution_programme"
+FORK = "/fork_definitions/0"
+CHOSEN = "/scoring/criteria_scorers"
+CONSTRUCTS = "/version_pins/constructs"
+IDS = "/criteria/criteria_ids"
+WEIGHTS = "/criteria/weights"
+SOURCES = f"{MARKETS}/osint_sources"
+DATA_PATH = f"{PRODUCT}/replay_data_path"
+ENDPOINT = f"{PRODUCT}/adapter_endpoint"
+OTHER_ENDPOINT = f"{PRODUCT}/construct_endpoints/mirror"
+
+CHAIN = edited(
+    REPLAY,
+    {
+        CONSTRUCTS: {"mirror": "abc1234", "lens": "abc1234", "prism": "abc1234"},
+        STEPS: [
+            {"step_id": name, "type": "construct_invocation", "construct_id": name}
+            for name in ("mirror", "lens", "prism")
+        ],
+        f"{PRODUCT}/construct_chain": ["mirror", "lens", "prism"],
+    },
+)
+
+RATED = edited(
+    REPLAY,
+    {
+        STEPS: [
+            {"step_id": "invoke", "type": "construct_invocation", "construct_id": "mirror"},
+            {"step_id": "taste", "type": "hitl_rubric", "escalation_path": "aggregate"},
+            {"step_id": "aggregate", "type": "aggregation", "escalation_path": "FAIL"},
+        ],
+        "/hitl_steps": [
+            {
+                "step_id": "taste",
+                "rubric": "How well does it read?",
+                "scoring_scale": {"min": 1, "max": 5, "labels": {"1": "badly", "4.5": "well"}},
+                "identity_separation": {"scorer_must_not_be_author": True, "minimum_scorers": 2},
+                "criterion_id": "left",
+                "share": 0.5,
+                "items": 3,
+            }
+        ],
+    },
+)
+RATING = "/hitl_steps/0"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A change that breaks one rule, and the pointer at which it is reported."""
+
+    rule: str
+    edits: Edits
+    pointer: str
+    base: JsonObject = field(default_factory=lambda: REPLAY)
+    certificate_run: bool = True
+    from_api: bool = False
+
+    def report(self) -> ValidationReport:
+        return VALIDATOR.validate(
+            edited(self.base, self.edits),
+            certificate_run=self.certificate_run,
+            from_api=self.from_api,
+        )
+
+
+BIG = 2**53
+
+
+def renamed(old: str, new: str) -> Edits:
+    """Return the edits that give a criterion of `REPLAY` another id, wherever it stands."""
+    ids = [new if criterion == old else criterion for criterion in ("left", "right")]
+    return {
+        IDS: ids,
+        WEIGHTS: dict.fromkeys(ids, 0.5),
+        CHOSEN: {criterion: {"scorer": "any"} for criterion in ids},
+        "/scorer_pins": {"any": "2"},
+    }
+
+
+def twice(member: str) -> list[JsonValue]:
+    return cast("list[JsonValue]", RATED[member]) * 2
+
+
+def other_endpoint(adapter_type: str, endpoint: str) -> Edits:
+    entry = {"adapter_type": adapter_type, "endpoint": endpoint}
+    return {f"{PRODUCT}/construct_endpoints": {"mirror": entry}}
+
+
+# fmt: off
+ERRORS = [
+    # 1, 2, 13 and the reserved id
+    Case("weights-within-criteria", {f"{WEIGHTS}/up": 0.0}, f"{WEIGHTS}/up"),
+    Case("weights-sum-to-one", {f"{WEIGHTS}/left": 0.300002}, WEIGHTS),
+    Case("weights-sum-to-one", {WEIGHTS: {"left": 1.7e308, "right": 1.7e308}}, WEIGHTS),
+    Case("weights-cover-criteria", {WEIGHTS: {"left": 1}}, WEIGHTS),
+    Case("weights-finite-and-not-negative", {WEIGHTS: {"left": -0.5, "right": 1.5}},
+         f"{WEIGHTS}/left"),
+    *(Case("weights-finite-and-not-negative", {f"{WEIGHTS}/left": weight}, f"{WEIGHTS}/left")
+      for weight in (float("nan"), float("inf"), float("-inf"))),
+    Case("reserved-criterion-id", renamed("left", "composite_score"), "/criteria/criteria_ids/0"),
+    Case("calibration-criterion-known", {"/scoring/calibration_criterion": "up"},
+         "/scoring/calibration_criterion"),
+    # 17
+    Case("criteria-scored", {f"{CHOSEN}/left": DROP}, CHOSEN),
+    Case("criteria-scored", {"/scoring": {}, WEIGHTS: {"left": 1}, IDS: ["left"]}, "/scoring"),
+    Case("criteria-scored", {f"{CHOSEN}/up": {"scorer": "any"}, "/scorer_pins/any": "2"},
+         f"{CHOSEN}/up"),
+    Case("scorer-known", {f"{CHOSEN}/left/scorer": "gut_feeling"}, f"{CHOSEN}/left/scorer"),
+    Case("scorer-params", {f"{CHOSEN}/left/params": {}}, f"{CHOSEN}/left/params"),
+    Case("scorer-params", {f"{CHOSEN}/left/params": DROP}, f"{CHOSEN}/left"),
+    Case("scorer-params", {f"{CHOSEN}/left/params/field": "a\n"}, f"{CHOSEN}/left/params/field"),
+    Case("scorer-params", {f"{CHOSEN}/left/scorer": "broken", "/scorer_pins/broken": "1"},
+         f"{CHOSEN}/left/params"),
+    Case("scorer-pin", {"/scorer_pins/same": "2"}, "/scorer_pins/same"),
+    Case("scorer-pin", {"/scorer_pins": {}}, "/scorer_pins"),
+    # 3, 4, 9 and 20
+    Case("programme-construct-pinned", {f"{STEPS}/1/construct_id": "lens"},
+         f"{STEPS}/1/construct_id"),
+    Case("invocation-names-construct", {f"{STEPS}/0/construct_id": DROP}, f"{STEPS}/0"),
+    Case("chain-pinned", {f"{CONSTRUCTS}/lens": DROP, STEPS: [invocation("mirror")]},
+         f"{PRODUCT}/construct_chain/1", CHAIN),
+    Case("construct-under-test-pinned", {STEPS: [AGGREGATION], CONSTRUCTS: {}},
+         f"{PRODUCT}/construct_under_test"),
+    Case("construct-under-test-invoked",
+         {f"{CONSTRUCTS}/lens": "abc1234", f"{STEPS}/0/construct_id": "lens"},
+         f"{PRODUCT}/construct_under_test"),
+    Case("chain-matches-programme", {f"{PRODUCT}/construct_chain": ["mirror", "prism", "lens"]},
+         f"{PRODUCT}/construct_chain", CHAIN),
+    Case("chain-matches-programme", {STEPS: [invocation("mirror"), invocation("lens")]},
+         f"{PRODUCT}/construct_chain", CHAIN),
+    Case("chain-matches-programme",
+         {STEPS: [invocation("lamp")], f"{CONSTRUCTS}/lamp": "abc1234"},
+         f"{PRODUCT}/construct_chain", CHAIN),
+    Case("chain-ends-in-construct-under-test", {f"{PRODUCT}/construct_under_test": "lens"},
+         f"{PRODUCT}/construct_under_test", CHAIN),
+    # 12
+    Case("ids-unique", {f"{STEPS}/1/step_id": "invoke_mirror"}, f"{STEPS}/1/step_id"),
+    Case("ids-unique", {f"{FORK}/options/1/option_id": "meets"}, f"{FORK}/options/1/option_id"),
+    Case("ids-unique", {"/fork_definitions": twice("fork_definitions")},
+         "/fork_definitions/1/fork_id"),
+    Case("ids-unique", {"/hitl_steps": twice("hitl_steps")}, "/hitl_steps/1/step_id", RATED),
+    Case("step-id-reserved", {f"{STEPS}/1/step_id": "FAIL"}, f"{STEPS}/1/step_id"),
+    *(Case("escalation-forward", {f"{STEPS}/{at}/escalation_path": target},
+           f"{STEPS}/{at}/escalation_path")
+      for at, target in ((0, "nowhere"), (1, "invoke_mirror"), (1, "aggregate"))),
+    Case("output-spec-schema", {f"{STEPS}/0/output_spec": {"not": {"$ref": "https://example.com/"}}},
+         f"{STEPS}/0/output_spec/not/$ref"),
+    Case("output-spec-schema", {f"{STEPS}/0/output_spec": {"type": "text"}},
+         f"{STEPS}/0/output_spec/type"),
+    # 5 and 11
+    Case("hitl-step-known", {f"{STEPS}/1/type": "deterministic_computation"}, f"{RATING}/step_id",
+         RATED),
+    Case("hitl-steps-match", {"/hitl_steps": []}, f"{STEPS}/1/step_id", RATED),
+    Case("scale-ordered", {f"{RATING}/scoring_scale/max": 1}, f"{RATING}/scoring_scale", RATED),
+    *(Case("scale-labels-on-scale", {f"{RATING}/scoring_scale/labels": {"1": "low", label: "high"}},
+           f"{RATING}/scoring_scale/labels/{label}", RATED)
+      for label in ("5.1", "0.999", "best", "1/2x".replace("/", "-"), "4\n")),
+    Case("hitl-criterion-known", {f"{RATING}/criterion_id": "up"}, f"{RATING}/criterion_id", RATED),
+    # 7, 10 and 19
+    Case("replay-dataset-hashed", {"/dataset_hashes": {}}, f"{PRODUCT}/replay_dataset_id"),
+    Case("dataset-path-present", {f"{PRODUCT}/replay_data_path": DROP}, PRODUCT),
+    Case("dataset-path-present", {f"{PRODUCT}/replay_dataset_id": DROP, "/dataset_hashes": {}},
+         PRODUCT),
+    *(Case("dataset-path-inside-root", {DATA_PATH: path}, DATA_PATH)
+      for path in ("a/../b", "..\\b", "..", "a\0b")),
+    *(Case("dataset-path-inside-root", {DATA_PATH: path}, DATA_PATH, from_api=True)
+      for path in ("/data/halves.jsonl", "C:\\halves.jsonl", "\\\\host\\share\\halves.jsonl")),
+    Case("dataset-path-inside-root",
+         {f"{PRODUCT}/gold_label_set": "../gold", "/dataset_hashes/gold_labels": SHA},
+         f"{PRODUCT}/gold_label_set"),
+    Case("dataset-path-inside-root",
+         {f"{PRODUCT}/dataset_paths": {"styles": ".."}, "/dataset_hashes/styles": SHA},
+         f"{PRODUCT}/dataset_paths/styles"),
+    Case("dataset-names-match-paths", {"/dataset_hashes/styles": SHA}, "/dataset_hashes/styles"),
+    Case("dataset-names-match-paths", {"/dataset_hashes": {"x": SHA}}, "/dataset_hashes/x", MARKET),
+    Case("dataset-names-match-paths", {f"{PRODUCT}/gold_label_set": "gold"},
+         f"{PRODUCT}/gold_label_set"),
+    Case("dataset-names-match-paths",
+         {f"{PRODUCT}/gold_label_set": "gold", f"{PRODUCT}/gold_label_dataset_id": "halves"},
+         f"{PRODUCT}/gold_label_dataset_id"),
+    *(Case("dataset-names-match-paths", {f"{PRODUCT}/dataset_paths": {name: "other.jsonl"}},
+           f"{PRODUCT}/dataset_paths/{name}")
+      for name in ("styles", "halves")),
+    # endpoints
+    *(Case("endpoint-form", {f"{PRODUCT}/adapter_type": adapter, ENDPOINT: endpoint}, ENDPOINT,
+           from_api=from_api)
+      for adapter, endpoint, from_api in (
+          ("http", "mirror.example", False),
+          ("http", "ftp://mirror.example", False),
+          ("http", "https://", False),
+          ("http", "http://[::1", False),
+          ("http", "construct:", False),
+          ("local", "python mirror.py", False),
+          ("local", "[]", False),
+          ("local", '["python", 1]', False),
+          ("local", "[" * 100, False),
+          ("local", '["python", "mirror.py"]', True),
+          ("python", "mirror", False),
+      )),
+    Case("endpoint-form", other_endpoint("http", "x"), f"{OTHER_ENDPOINT}/endpoint"),
+    Case("python-adapter-local", {f"{PRODUCT}/adapter_type": "python", ENDPOINT: DROP},
+         f"{PRODUCT}/adapter_type", from_api=True),
+    Case("python-adapter-local", other_endpoint("python", "construct:m"),
+         f"{OTHER_ENDPOINT}/adapter_type", from_api=True),
+    # 14 and 15
+    Case("family-matches-path", {"/template_family": "PRODUCT"}, "/execution_path", MARKET),
+    Case("other-path-config-absent", {MARKETS: MARKET["market_theatre_config"]}, MARKETS),
+    Case("other-path-config-absent",
+         {PRODUCT: REPLAY["product_theatre_config"], "/dataset_hashes": {"halves": SHA},
+          CONSTRUCTS: {"mirror": "abc1234"}}, PRODUCT, MARKET),
+    Case("sources-independent", {SOURCES: DROP}, MARKETS, MARKET),
+    Case("sources-independent", {SOURCES: []}, SOURCES, MARKET),
+    Case("sources-independent", {f"{MARKETS}/corroboration_minimum": 3}, SOURCES, MARKET),
+    Case("sources-independent",
+         {f"{SOURCES}/1/provider": " SPIRE", f"{SOURCES}/1/modality": "ais"}, SOURCES, MARKET),
+    Case("sources-primary", {f"{SOURCES}/0/resolution_role": "secondary_corroboration"}, SOURCES,
+         MARKET),
+    Case("forks-exhaustive", {f"{FORK}/exhaustive": DROP}, FORK, MARKET),
+    Case("forks-exhaustive", {f"{FORK}/exhaustive": False}, f"{FORK}/exhaustive", MARKET),
+    Case("forks-exclusive", {f"{FORK}/mutually_exclusive": DROP}, FORK, MARKET),
+    Case("option-labels-distinct", {f"{FORK}/options/1/label": "TRANSIT  resumes"},
+         f"{FORK}/options/1/label", MARKET),
+    Case("fork-residual", {f"{FORK}/options/2/option_id": "talks"}, FORK, MARKET),
+    # 8, 18 and 21
+    Case("canonical-form", {"/scoring/tie_breakers": [float("nan")]}, "/scoring/tie_breakers/0"),
+    Case("canonical-form", {"/display_name": "\ud800"}, "/display_name"),
+    Case("canonical-form", {"/physics_config": {"\udc00": 1}}, "/physics_config"),
+    Case("strings-nfc", {"/display_name": "e\u0301"}, "/display_name"),
+    Case("strings-nfc", {"/physics_config": {"e\u0301": 1}}, "/physics_config/e\u0301"),
+    Case("keys-order-agrees", {"/physics_config": {"\ufb01": 1, "\U0001f600": 2}},
+         "/physics_config"),
+    Case("integers-safe", {"/physics_config": [BIG]}, "/physics_config/0"),
+    Case("integers-safe", {"/physics_config": {"a/b": -BIG}}, "/physics_config/a~1b"),
+    Case("no-credentials", {"/description": f"token ghp_{'a1' * 18}"}, "/description"),
+    Case("no-credentials", {"/physics_config": {f"ghp_{'a1' * 18}": 1}}, "/physics_config"),
+    Case("no-credentials", {ENDPOINT: "https://user:pass@mirror.example/"}, ENDPOINT),
+    # 6
+    Case("mock-adapter-refused", {f"{PRODUCT}/adapter_type": "mock"}, f"{PRODUCT}/adapter_type"),
+    Case("mock-adapter-refused", other_endpoint("mock", "x"), f"{OTHER_ENDPOINT}/adapter_type"),
+]
+
+WARNINGS = [
+    Case("criteria-id-length", renamed("left", "a" * 33), "/criteria/criteria_ids/0"),
+    Case("scorer-pins-missing", {"/scorer_pins": DROP}, ""),
+    Case("mock-adapter-rehearsal", {f"{PRODUCT}/adapter_type": "mock"}, f"{PRODUCT}/adapter_type",
+         certificate_run=False),
+]
+# fmt: on
+
+
+def places(violations: tuple[Violation, ...]) -> list[tuple[str, str]]:
+    return [(violation.pointer, violation.rule) for violation in violations]
+
+
+def case_id(case: Case) -> str:
+    return f"{case.rule}:{case.pointer}"
+
+
+@pytest.mark.parametrize(
+    "base", [REPLAY, CHAIN, RATED, MARKET], ids=lambda base: base["theatre_id"]
+)
+@pytest.mark.parametrize("from_api", [False, True])
+def test_a_sound_template_has_neither_errors_nor_warnings(
+    base: JsonObject, *, from_api: bool
+) -> None:
+    report = VALIDATOR.validate(base, from_api=from_api)
+    assert report == ValidationReport(errors=(), warnings=())
+    assert report.valid
+
+
+@pytest.mark.parametrize("case", ERRORS, ids=case_id)
+def test_a_template_that_breaks_one_rule_has_that_one_error(case: Case) -> None:
+    report = case.report()
+    assert places(report.errors) == [(case.pointer, case.rule)]
+    assert report.warnings == ()
+    assert not report.valid
+    assert report.errors[0].detail.startswith("expected ") or case.rule == "scorer-params"
+
+
+@pytest.mark.parametrize("case", WARNINGS, ids=case_id)
+def test_a_doubtful_template_is_valid_with_a_warning(case: Case) -> None:
+    report = case.report()
+    assert report.errors == ()
+    assert places(report.warnings) == [(case.pointer, case.rule)]
+    assert report.valid
+
+
+def test_every_rule_of_the_table_has_a_case_and_a_name_of_its_own() -> None:
+    names = [rule.name for rule in RULES]
+    assert len(names) == len(set(names))
+    assert {case.rule for case in ERRORS} == {r.name for r in RULES if r.severity == "error"}
+    assert {case.rule for case in WARNINGS} == {r.name for r in RULES if r.severity == "warning"}
+
+
+@pytest.mark.parametrize(
+    ("edits", "base"),
+    [
+        ({WEIGHTS: DROP}, REPLAY),
+        ({WEIGHTS: {}}, REPLAY),
+        ({f"{WEIGHTS}/left": 0.3000009}, REPLAY),
+        ({f"{PRODUCT}/replay_data_path": "/data/halves.jsonl"}, REPLAY),
+        ({f"{PRODUCT}/replay_data_path": "a..b/..c"}, REPLAY),
+        ({f"{PRODUCT}/replay_data_path": f"dataset:{SHA}"}, REPLAY),
+        ({f"{PRODUCT}/gold_label_set": "gold", "/dataset_hashes/gold_labels": SHA}, REPLAY),
+        (
+            {
+                f"{PRODUCT}/gold_label_set": "gold",
+                f"{PRODUCT}/gold_label_dataset_id": "experts",
+                "/dataset_hashes/experts": SHA,
+            },
+            REPLAY,
+        ),
+        ({f"{PRODUCT}/adapter_endpoint": "construct:mirror"}, REPLAY),
+        (
+            {
+                f"{PRODUCT}/adapter_type": "local",
+                f"{PRODUCT}/adapter_endpoint": '["python", "mirror.py"]',
+            },
+            REPLAY,
+        ),
+        (
+            {f"{PRODUCT}/adapter_type": "python", f"{PRODUCT}/adapter_endpoint": "mirror.main:run"},
+            REPLAY,
+        ),
+        (
+            {STEPS: [{"step_id": "all", "type": "construct_invocation", "construct_id": "prism"}]},
+            CHAIN,
+        ),
+        ({f"{PRODUCT}/construct_under_test": "prism"}, CHAIN),
+        ({f"{STEPS}/0/output_spec": {"type": "object", "required": ["left"]}}, REPLAY),
+        ({"/physics_config": {"n": 2**53 - 1, "deep": [[[1e300]]]}}, REPLAY),
+        (
+            {
+                f"{FORK}/options/2/option_id": "talks",
+                f"{FORK}/exhaustive_because": "No fourth way.",
+            },
+            MARKET,
+        ),
+        ({f"{FORK}/options/2": {"option_id": "x", "label": "None of the above"}}, MARKET),
+        ({f"{MARKETS}/osint_sources/1/provider": "Spire"}, MARKET),
+        ({"/template_family": "HYBRID"}, MARKET),
+    ],
+)
+def test_a_change_within_the_rules_stays_valid(edits: Edits, base: JsonObject) -> None:
+    assert VALIDATOR.validate(edited(base, edits)) == ValidationReport(errors=(), warnings=())
+
+
+@pytest.mark.parametrize(
+    ("edits", "pointer", "rule", "base"),
+    [
+        ({"/schema_version": "2.0.1"}, "/schema_version", "const", REPLAY),
+        ({"/theatre_id": "mirror_v1\n"}, "/theatre_id", "pattern", REPLAY),
+        ({"/theatre_id": "mirror_v٣"}, "/theatre_id", "pattern", REPLAY),
+        ({"/display_name": ""}, "/display_name", "minLength", REPLAY),
+        ({"/description": "a" * 1001}, "/description", "maxLength", REPLAY),
+        ({"/execution_polcy": {}}, "/execution_polcy", "additionalProperties", REPLAY),
+        ({"/fork_definitions": DROP}, "", "required", REPLAY),
+        ({"/dataset_hashes/halves": SHA.upper()}, "/dataset_hashes/halves", "pattern", REPLAY),
+        ({MARKETS: DROP}, "", "required", MARKET),
+        ({f"{CONSTRUCTS}/mirror": "abc123"}, f"{CONSTRUCTS}/mirror", "pattern", REPLAY),
+        ({"/version_pins/extra": 1}, "/version_pins/extra", "additionalProperties", REPLAY),
+        ({"/criteria/extra": 1}, "/criteria/extra", "additionalProperties", REPLAY),
+        ({"/criteria/criteria_human": DROP}, "/criteria", "required", REPLAY),
+        ({f"{WEIGHTS}/left": True}, f"{WEIGHTS}/left", "type", REPLAY),
+        ({f"{STEPS}/1/type": "guess"}, f"{STEPS}/1/type", "enum", REPLAY),
+        ({f"{STEPS}/1/timeout_seconds": 0.5}, f"{STEPS}/1/timeout_seconds", "minimum", REPLAY),
+        ({f"{STEPS}/1/note": ""}, f"{STEPS}/1/note", "additionalProperties", REPLAY),
+        ({f"{RATING}/share": 0}, f"{RATING}/share", "exclusiveMinimum", RATED),
+        ({f"{RATING}/criterion_id": DROP}, RATING, "dependentRequired", RATED),
+        ({f"{RATING}/rubric": "a" * 5001}, f"{RATING}/rubric", "maxLength", RATED),
+        ({f"{FORK}/fork_id": "f_1"}, f"{FORK}/fork_id", "pattern", REPLAY),
+        ({f"{FORK}/trigger_condition": {"type": "never"}}, f"{FORK}/trigger_condition/type", "enum", REPLAY),
+        ({"/scoring/holdout_split": 0.51}, "/scoring/holdout_split", "maximum", REPLAY),
+        ({"/execution_policy": {"max_refusal_rate": 0.6}}, "/execution_policy/max_refusal_rate", "maximum", REPLAY),
+        ({"/execution_policy": {"max_concurrency": True}}, "/execution_policy/max_concurrency", "type", REPLAY),
+        ({"/execution_policy": {"on_threshold": "stop"}}, "/execution_policy/on_threshold", "enum", REPLAY),
+        ({f"{PRODUCT}/adapter_type": "grpc"}, f"{PRODUCT}/adapter_type", "enum", REPLAY),
+        ({f"{MARKETS}/corroboration_minimum": 1}, f"{MARKETS}/corroboration_minimum", "minimum", MARKET),
+        ({f"{MARKETS}/lmsr_config/duration_seconds": 59}, f"{MARKETS}/lmsr_config/duration_seconds", "minimum", MARKET),
+        ({"/metadata": {"created_date": "2026-02-30"}}, "/metadata/created_date", "anyOf", REPLAY),
+        ({"/metadata": {"status": "done"}}, "/metadata/status", "enum", REPLAY),
+    ],
+)  # fmt: skip
+def test_the_schema_names_what_does_not_fit(
+    edits: Edits, pointer: str, rule: str, base: JsonObject
+) -> None:
+    report = VALIDATOR.validate(edited(base, edits))
+    assert places(report.errors) == [(pointer, f"schema:{rule}")]
+
+
+def test_all_errors_are_reported_schema_and_rules_together() -> None:
+    document = edited(
+        REPLAY,
+        {
+            "/display_name": 5,
+            f"{WEIGHTS}/left": 0.4,
+            f"{PRODUCT}/adapter_type": "mock",
+            "/description": "e\u0301",
+        },
+    )
+    assert places(VALIDATOR.validate(document).errors) == [
+        ("/criteria/weights", "weights-sum-to-one"),
+        ("/description", "strings-nfc"),
+        ("/display_name", "schema:type"),
+        ("/product_theatre_config/adapter_type", "mock-adapter-refused"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "github_pat_11ABCDEFG0abcdefghijkl",
+        "glpat-abcdefghij0123456789",
+        "sk-ant-api03-abcdefghijklmnop",
+        "sk-abcdefghijklmnopqrstuvwx",
+        f"tk_abcdefgh_{'x' * 43}",
+        "sk_live_abcdefghijklmnop",
+        "AKIAABCDEFGHIJKLMNOP",
+        f"AIza{'x' * 35}",
+        "xoxb-1234567890-abc",
+        f"npm_{'x' * 36}",
+        "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiIxMjMifQ.c2ln",
+        "Bearer abcdefghijklmnopqrstuvwxyz",
+        "-----BEGIN EC PRIVATE KEY-----\nMHcCAQ",
+        "postgres://alice@db.example/x",
+        "https://example.com/x?limit=1&api_key=1",
+        "https://example.com/#access_token=abc",
+    ],
+)
+def test_a_credential_is_refused_and_never_repeated(secret: str) -> None:
+    edits: Edits = {"/template_family": secret, "/description": f"see {secret}", f"/{secret}": 1}
+    report = VALIDATOR.validate(edited(REPLAY, {k: v for k, v in edits.items() if "://" not in k}))
+    assert ("/template_family", "no-credentials") in places(report.errors)
+    assert ("/description", "no-credentials") in places(report.errors)
+    assert not [
+        error for error in report.errors if secret[:24] in f"{error.pointer} {error.detail}"
+    ]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "risk-assessment-of-everything-that-matters",
+        "sk-learn-pipeline-for-classification",
+        "https://example.com/@user/key?limit=5&monkey=1",
+        "the bearer of this letter",
+        "mail alice@example.com about https://example.com",
+        SHA,
+        "token=abc outside of an address",
+    ],
+)
+def test_ordinary_text_is_no_credential(text: str) -> None:
+    assert VALIDATOR.validate(edited(REPLAY, {"/description": text})).errors == ()
+
+
+@pytest.mark.parametrize(
+    "unit", ["://", "eyJ", "bearer ", "a://?key", "-----BEGIN ", "sk-", "?token"]
+)
+def test_hostile_text_is_scanned_in_linear_time(unit: str) -> None:
+    # Quadratic work on a mebibyte would take minutes; the whole table takes a second.
+    document = edited(REPLAY, {"/physics_config": unit * (2**20 // len(unit))})
+    assert places(VALIDATOR.validate(document).errors) == []
+
+
+SCALARS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8)
+)
+WORDS = st.sampled_from(
+    ["mirror", "mock", "local", "python", "FAIL", "halves", "../x", "[[", "construct_invocation"]
+)
+JSON = st.recursive(
+    SCALARS | WORDS,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(sorted(REPLAY)) | st.text(max_size=4), inner, max_size=3)
+    ),
+    max_leaves=10,
+)
+
+
+def pointers_of(value: object, at: tuple[object, ...] = ()) -> list[tuple[object, ...]]:
+    children: list[tuple[object, object]] = []
+    if isinstance(value, dict):
+        children = list(value.items())
+    elif isinstance(value, list):
+        children = list(enumerate(value))
+    return [at] * bool(at) + [p for key, child in children for p in pointers_of(child, (*at, key))]
+
+
+Mutation = Callable[[JsonObject], JsonObject]
+
+
+@st.composite
+def mutations(draw: st.DrawFn) -> JsonObject:
+    """Draw a sound template in which up to three places hold something else or nothing."""
+    document = copy.deepcopy(draw(st.sampled_from([REPLAY, CHAIN, RATED, MARKET])))
+    for _ in range(draw(st.integers(1, 3))):
+        *path, last = draw(st.sampled_from(pointers_of(document)))
+        parent = reduce(lambda value, key: value[key], path, cast("dict[object, object]", document))  # type: ignore[index,return-value]  # a path that exists
+        if draw(st.booleans()):
+            parent[last] = draw(JSON)
+        else:
+            del parent[last]
+    return document
+
+
+@settings(deadline=None, max_examples=300)
+@given(document=JSON | mutations(), certificate_run=st.booleans(), from_api=st.booleans())
+def test_no_document_makes_the_validator_raise(
+    document: JsonObject, *, certificate_run: bool, from_api: bool
+) -> None:
+    report = VALIDATOR.validate(document, certificate_run=certificate_run, from_api=from_api)
+    assert list(report.errors) == sorted(set(report.errors))
+    assert list(report.warnings) == sorted(set(report.warnings))
+    assert all(violation.detail for violation in report.errors + report.warnings)
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 5, True, {}])
+def test_what_is_no_template_at_all_has_schema_errors_only(document: JsonValue) -> None:
+    report = VALIDATOR.validate(cast("JsonObject", document))
+    assert {error.rule.partition(":")[0] for error in report.errors} == {"schema"}
+    assert report.warnings == ()

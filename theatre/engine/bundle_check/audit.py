@@ -1,0 +1,201 @@
+"""The audit trail: an unbroken chain, along the lifecycle, in time, up to the sealing.
+
+Source: docs/evidence.md, "The audit trail"; contract/evidence.md §3. The lifecycle is spelt out
+here once more: a check that read the engine's own table would share its mistakes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from theatre.engine.audit_chain import verify_chain
+from theatre.engine.bundle_check.batches import Batch, BatchIndex, batch_of
+from theatre.engine.bundle_check.documents import AUDIT_TRAIL, canonical_object
+from theatre.engine.bundle_check.folder import BundleFolder
+from theatre.engine.bundle_check.json_values import (
+    NOTHING,
+    DefectError,
+    Nothing,
+    at,
+    require_members,
+    same_json,
+    shown,
+)
+from theatre.engine.bundle_check.report import CheckId, Ledger
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.clock import parse_rfc3339
+from theatre.engine.errors import ChainBrokenError, ClockError
+
+START = "start"
+
+_STATES: dict[str, tuple[str | None, str | None]] = {
+    "created": (None, "DRAFT"),
+    "committed": ("DRAFT", "COMMITTED"),
+    "activated": ("COMMITTED", "ACTIVE"),
+    "settling": ("ACTIVE", "SETTLING"),
+}
+"""The states that an event leads from and to; every other event leads nowhere."""
+
+_RUNNING = frozenset({"episodes_recorded", "episode_failed", "episode_refused", "settling"})
+_FOLLOWERS: dict[str, frozenset[str]] = {
+    START: frozenset({"created"}),
+    "created": frozenset({"committed"}),
+    "committed": frozenset({"activated"}),
+    "activated": frozenset({"episodes_recorded", "settling"}),
+    "episodes_recorded": _RUNNING,
+    "episode_failed": _RUNNING,
+    "episode_refused": _RUNNING,
+    "settling": frozenset({"step_completed", "sealed"}),
+    "step_completed": frozenset({"step_completed", "sealed"}),
+    "sealed": frozenset(),
+}
+_DETAILS: dict[str, frozenset[str]] = {
+    "created": frozenset({"template_id"}),
+    "committed": frozenset({"commitment_hash"}),
+    "activated": frozenset({"episodes", "adapters", "scorers"}),
+    "settling": frozenset(),
+    "sealed": frozenset({"certificate_id", "issuer", "issued_at", "theatre_resolved_at"}),
+}
+
+
+@dataclass(slots=True)
+class AuditTrail:
+    """What the trail says, whether or not its chain holds.
+
+    `entries` has the first entry of each event that happens once; `steps` the details of the
+    completed steps; `head` the hash that the last entry bears.
+    """
+
+    entries: dict[str, JsonObject] = field(default_factory=dict)
+    steps: list[JsonValue] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    head: JsonValue | Nothing = NOTHING
+    readable: bool = True
+
+    def entry(self, event_type: str) -> JsonObject | Nothing:
+        """Return the entry of an event that happens once, or NOTHING."""
+        return self.entries.get(event_type, NOTHING)
+
+    def detail(self, event_type: str, *keys: str) -> JsonValue | Nothing:
+        """Return what the detail of such an entry holds, or NOTHING."""
+        return at(self.entry(event_type), "detail", *keys)
+
+    def batch_index(self, ledger: Ledger) -> BatchIndex:
+        """Return the batches, ready to take the records that they cover."""
+        return BatchIndex(self.batches, ledger)
+
+
+def read_audit_trail(folder: BundleFolder, theatre_id: str | Nothing, ledger: Ledger) -> AuditTrail:
+    """Read the trail and make the check `audit-chain` but for what other files say of it."""
+    reader = _TrailReader(ledger)
+    entries = _entries(folder, ledger)
+    try:
+        verify_chain(
+            reader.passed_on(entries), theatre_id=theatre_id if isinstance(theatre_id, str) else ""
+        )
+    except ChainBrokenError as error:
+        ledger.wrong(CheckId.AUDIT_CHAIN, "an unbroken chain", str(error))
+        # The rest is read all the same: what it says is held against the other files.
+        for _ in reader.passed_on(entries):
+            pass
+    except DefectError as defect:
+        ledger.wrong(CheckId.AUDIT_CHAIN, defect.expected, defect.actual)
+        reader.trail.readable = False
+    reader.finish()
+    return reader.trail
+
+
+def check_audit_facts(
+    trail: AuditTrail,
+    *,
+    expected: dict[str, JsonValue | Nothing],
+    audit_head: JsonValue | Nothing,
+    ledger: Ledger,
+) -> None:
+    """Finish `audit-chain`: hold the trail against the other files.
+
+    `expected` has `event/member` → the value that the detail of that event must have there.
+    """
+    for place, value in expected.items():
+        event_type, _, member = place.partition("/")
+        ledger.compare(CheckId.AUDIT_CHAIN, place, value, trail.detail(event_type, member))
+    ledger.compare(CheckId.AUDIT_CHAIN, "audit_head of the certificate", trail.head, audit_head)
+    ledger.completed(CheckId.AUDIT_CHAIN, f"head {shown(trail.head)}")
+
+
+def _entries(folder: BundleFolder, ledger: Ledger) -> Iterator[JsonObject]:
+    for number, line in enumerate(folder.lines(AUDIT_TRAIL), start=1):
+        yield canonical_object(line, f"{AUDIT_TRAIL} line {number}", ledger)
+
+
+class _TrailReader:
+    """Follows the events one by one; what is out of place goes to `audit-chain`."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self.trail = AuditTrail()
+        self._ledger = ledger
+        self._last = START
+        self._line = 0
+        self._time = datetime.min.replace(tzinfo=UTC)
+
+    def passed_on(self, entries: Iterator[JsonObject]) -> Iterator[JsonObject]:
+        for entry in entries:
+            self._line += 1
+            try:
+                self._take(entry)
+            except DefectError as defect:
+                where = f"line {self._line} with {defect.expected}"
+                self._ledger.wrong(CheckId.AUDIT_CHAIN, where, defect.actual)
+            yield entry
+
+    def finish(self) -> None:
+        if self._last != "sealed":
+            self._ledger.wrong(CheckId.AUDIT_CHAIN, "a last entry sealed", self._last)
+
+    def _take(self, entry: JsonObject) -> None:
+        self.trail.head = at(entry, "entry_hash")
+        event_type = at(entry, "event_type")
+        if not isinstance(event_type, str) or event_type not in _FOLLOWERS.keys() - {START}:
+            raise DefectError("an event of the lifecycle", shown(event_type))
+        allowed, above = _FOLLOWERS[self._last], self._last
+        self._last = event_type
+        self._keep(event_type, entry)
+        if event_type not in allowed:
+            names = " or ".join(sorted(allowed)) or "no entry"
+            raise DefectError(f"{names} behind {above}", event_type)
+        self._check_states(event_type, entry)
+        self._check_time(entry)
+        if event_type in _DETAILS:
+            what = f"the detail of {event_type}"
+            require_members(at(entry, "detail"), _DETAILS[event_type], what)
+
+    def _keep(self, event_type: str, entry: JsonObject) -> None:
+        detail = at(entry, "detail")
+        if event_type == "episodes_recorded":
+            self.trail.batches.append(batch_of(detail))
+        elif event_type in {"episode_failed", "episode_refused"}:
+            if self.trail.batches:
+                self.trail.batches[-1].note_audited(event_type, detail)
+        elif event_type == "step_completed":
+            self.trail.steps.append(None if isinstance(detail, Nothing) else detail)
+        else:
+            self.trail.entries.setdefault(event_type, entry)
+
+    def _check_states(self, event_type: str, entry: JsonObject) -> None:
+        expected = list(_STATES.get(event_type, (None, None)))
+        seen = [at(entry, "from_state"), at(entry, "to_state")]
+        for wanted, found in zip(expected, seen, strict=True):
+            if not same_json(wanted, found):
+                raise DefectError(f"{event_type} from {expected[0]} to {expected[1]}", shown(found))
+
+    def _check_time(self, entry: JsonObject) -> None:
+        text = at(entry, "at")
+        try:
+            moment = parse_rfc3339(text if isinstance(text, str) else "")
+        except ClockError as error:
+            raise DefectError("at as an RFC 3339 time in UTC", shown(text)) from error
+        if moment < self._time:
+            raise DefectError("a time that is not before the entry above", shown(text))
+        self._time = moment

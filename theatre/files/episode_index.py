@@ -1,0 +1,52 @@
+"""Where each recorded episode of a journal begins, small enough for a million of them."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+
+from theatre.engine.errors import JournalError
+
+_ABSENT = -1
+# Eight bytes each: a corrupt number must not ask for terabytes.
+_HIGHEST_SEQUENCE = 100_000_000
+
+
+class EpisodeIndex:
+    """Where each recorded episode begins in the file: eight bytes an episode."""
+
+    def __init__(self) -> None:
+        self._offsets = array("q")
+        self._count = 0
+
+    def __contains__(self, seq: object) -> bool:
+        return (
+            isinstance(seq, int)
+            and 0 < seq <= len(self._offsets)
+            and self._offsets[seq - 1] != _ABSENT
+        )
+
+    def __len__(self) -> int:
+        return self._count
+
+    def check_new(self, sequences: Sequence[object]) -> None:
+        """Raise JournalError unless these are sequence numbers, none entered, none twice."""
+        seen: set[int] = set()
+        for seq in sequences:
+            if type(seq) is not int or not 0 < seq <= _HIGHEST_SEQUENCE:
+                raise JournalError(f"expected the sequence number of an episode, got {seq!r:.40}")
+            if seq in self or seq in seen:
+                raise JournalError(f"expected episode {seq} once in the journal, got it again")
+            seen.add(seq)
+
+    def put(self, seq: int, offset: int) -> None:
+        """Enter episode `seq`, which `check_new` let through."""
+        missing = seq - len(self._offsets)
+        if missing > 0:
+            self._offsets.extend([_ABSENT] * missing)
+        self._offsets[seq - 1] = offset
+        self._count += 1
+
+    def offsets(self) -> array[int]:
+        """Return the offsets in dataset order, as they are now."""
+        return array("q", (offset for offset in self._offsets if offset != _ABSENT))
