@@ -73,7 +73,7 @@ def journal_round_trip(folder: Path, result: EpisodeResult) -> EpisodeResult:
     async def write_and_read() -> EpisodeResult:
         event = AuditEvent(event_type="noted", at="2026-11-21T00:00:00.000000Z", detail={})
         await FileRunJournal(folder, THEATRE).append([result], [event])
-        return [r async for r in FileRunJournal(folder, THEATRE).results()][0]
+        return await anext(FileRunJournal(folder, THEATRE).results())
 
     return asyncio.run(write_and_read())
 

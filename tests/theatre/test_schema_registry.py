@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import socket
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from theatre.engine.schema_registry import (
     SchemaViolation,
     json_pointer,
     resource_root,
+    resources,
     shown,
 )
 from theatre.engine.schema_registry.dialect import ecma_pattern
@@ -43,6 +46,20 @@ def test_a_shipped_schema_is_valid_refers_only_to_itself_and_has_a_urn(name: str
     assert schema["$id"].startswith("urn:echelon:schema:")
 
 
+def test_resources_of_a_wheel_lie_inside_the_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "site-packages" / "theatre"
+    monkeypatch.setattr(resources, "_PACKAGE", package)
+    with pytest.raises(ResourceMissingError, match="install the package again"):
+        resource_root()
+    (package.parent / "docs" / "schemas").mkdir(parents=True)
+    assert resource_root() == package.parent
+    # What ships inside the package goes before anything that happens to lie beside it.
+    (package / "_resources" / "docs" / "schemas").mkdir(parents=True)
+    assert resource_root() == package / "_resources"
+
+
 def test_a_schema_that_does_not_ship_is_named() -> None:
     with pytest.raises(ResourceMissingError, match=r"expected the schema absent\.json"):
         SchemaRegistry().validate("absent.json", {})
@@ -50,9 +67,14 @@ def test_a_schema_that_does_not_ship_is_named() -> None:
 
 def test_a_violation_says_where_what_rule_expected_and_seen() -> None:
     schema = {"type": "object", "properties": {"path": {"enum": ["replay", "market"]}}}
-    assert SchemaRegistry().validate_inline(schema, {"path": "reply"}) == [
-        SchemaViolation("/path", "schema:enum", "expected one of replay, market; got 'reply'")
-    ]
+    violations = SchemaRegistry().validate_inline(schema, {"path": "reply"})
+    detail = "expected one of replay, market; got 'reply'"
+    assert violations == [SchemaViolation("/path", "schema:enum", detail)]
+    assert violations[0].as_document() == {
+        "pointer": "/path",
+        "rule": "schema:enum",
+        "detail": detail,
+    }
 
 
 def test_all_violations_are_reported_sorted_by_pointer() -> None:
@@ -108,6 +130,7 @@ def test_a_trailing_newline_makes_another_member_name() -> None:
         "additionalProperties": {"type": "integer"},
     }
     assert found(open_schema, {"a\n": "x"}) == [("/a\n", "schema:type")]
+    assert found({"patternProperties": {"^a$": {"type": "string"}}}, {"a\n": 1}) == []
 
 
 @pytest.mark.parametrize(
@@ -124,6 +147,8 @@ def test_a_trailing_newline_makes_another_member_name() -> None:
         ({"dependentRequired": {"a": ["b"]}}, {"a": 1}, "schema:dependentRequired"),
         ({"oneOf": [{"type": "string"}, {"minLength": 1}]}, "a", "schema:oneOf"),
         ({"not": {}}, None, "schema:not"),
+        ({"not": True}, None, "schema:not"),
+        ({"allOf": [False]}, None, "schema:false"),
         ({"maxItems": 0}, [1], "schema:maxItems"),
     ],
 )
@@ -162,6 +187,7 @@ def test_a_document_fits(schema: dict[str, object], document: object) -> None:
         ("date", "2026-02-28", "2026-W09-6"),
         ("uuid", "0F0E0D0C-0b0a-0908-0706-050403020100", "0f0e0d0c0b0a09080706050403020100"),
         ("uuid", "00000000-0000-0000-0000-000000000000", "{00000000-0000-0000-0000-000000000000}"),
+        ("uuid", "0f0e0d0c-0b0a-0908-0706-050403020100", "0f0e0d0c-0b0a-0908-0706-050403020100\n"),
         ("uri", "https://example.com/a?b=c#d", "//example.com/a"),
         ("uri", "urn:echelon:x", "https://exa mple.com"),
         ("uri", "http://[::1]/", "http://[::1"),
@@ -244,6 +270,29 @@ def nested(levels: int) -> object:
 )
 def test_what_is_no_json_document_is_refused_whole(document: object, rule: str) -> None:
     assert found({"type": "string"}, document) == [("", rule)]
+
+
+def test_an_inline_schema_that_is_no_json_is_unusable() -> None:
+    deep = {"enum": [nested(64)]}
+    assert found(deep, 1) == [("", UNUSABLE)]
+    assert [fault.rule for fault in SchemaRegistry().inline_faults(deep)] == ["schema:depth"]
+
+
+def test_a_stack_that_is_nearly_full_makes_a_schema_unusable_not_a_crash() -> None:
+    schema: dict[str, object] = {}
+    for _ in range(60):
+        schema = {"not": schema}
+
+    def at_depth(frames: int) -> list[tuple[str, str]]:
+        if frames:
+            return at_depth(frames - 1)
+        faults = SchemaRegistry().inline_faults(schema)
+        return [(fault.pointer, fault.rule) for fault in faults] + found(schema, 1)
+
+    free = sys.getrecursionlimit() - len(inspect.stack(0))
+    assert at_depth(free - 120) == [("", UNUSABLE), ("", UNUSABLE)]
+    # Nothing of that is remembered: from here the same schema can be used.
+    assert at_depth(0) == []
 
 
 def test_sixty_four_levels_are_looked_at() -> None:

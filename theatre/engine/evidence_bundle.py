@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -36,6 +37,9 @@ REQUIRED = (
     "tier.json",
     "audit_trail.jsonl",
 )
+
+# No empty, hidden or climbing part, and nothing that SHA256SUMS would have to escape.
+_PLAIN_PATH = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*(/[A-Za-z0-9_-][A-Za-z0-9_.-]*)*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,7 @@ class EvidenceBundleBuilder:
         self._theatre_id = theatre_id
         self._final = output_dir / bundle_name(theatre_id)
         self._draft = output_dir / f".{bundle_name(theatre_id)}.partial"
+        self._begun: set[str] = set()
         self._entries: dict[str, FileEntry] = {}
 
     @property
@@ -119,9 +124,15 @@ class EvidenceBundleBuilder:
 
     @contextlib.contextmanager
     def open_file(self, path: str) -> Iterator[_SummedFile]:
-        """Open `path` for writing; on leaving, it is durable and in the inventory."""
-        if path in self._entries:
+        """Open `path` for writing; on leaving, it is durable and in the inventory.
+
+        Raises BundleError for a second write, and for a path that is not plain and relative.
+        """
+        if not _PLAIN_PATH.fullmatch(path):
+            raise BundleError(f"expected a plain path inside the bundle, got {path[:200]!r}")
+        if path in self._begun:
             raise BundleError(f"expected to write {path} once, got a second write")
+        self._begun.add(path)
         with _disk(f"write {path}"):
             target = self._draft / path
             target.parent.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ contract/template.md (dataset roots; `..`, links out of a root and absolute path
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
@@ -18,17 +19,25 @@ MAX_LINE_BYTES = 8 * 1024 * 1024
 
 
 class DatasetFile:
-    """One open dataset; reads by position, so several readers can share it."""
+    """One open dataset; reads by position, so several readers can share it.
+
+    The bytes are those of the file that was opened, even if its name is given to another file
+    meanwhile. If somebody writes into that very file, whoever reads it to the end is told.
+    """
 
     def __init__(self, path: Path) -> None:
         """Open and hash `path`; DatasetError where it cannot be read."""
-        try:
-            self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            raise DatasetError(
-                f"expected a readable dataset at {path}, got: {error.strerror}"
-            ) from error
-        self._hash_and_count()
+        with contextlib.ExitStack() as undo:
+            try:
+                # Not blocking: the open of a pipe would wait for somebody to write.
+                self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+                undo.callback(self.close)
+                self._hash_and_count()
+            except OSError as error:
+                raise DatasetError(
+                    f"expected a readable dataset at {path}, got: {error.strerror}"
+                ) from error
+            undo.pop_all()
 
     @property
     def sha256(self) -> str:
@@ -41,7 +50,10 @@ class DatasetFile:
         return self._lines
 
     def lines(self) -> Iterator[bytes]:
-        """Yield each line without its line feed, streaming."""
+        """Yield each line without its line feed, streaming; errors as `chunks`.
+
+        DatasetError for a line that grows past MAX_LINE_BYTES without an end.
+        """
         rest = b""
         for chunk in self.chunks():
             *complete, rest = (rest + chunk).split(b"\n")
@@ -52,11 +64,19 @@ class DatasetFile:
             yield rest
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the raw bytes in pieces."""
-        position = 0
-        while chunk := os.pread(self._handle, _CHUNK, position):
-            position += len(chunk)
+        """Yield the raw bytes in pieces.
+
+        DatasetMismatchError at the end where they are not those that were hashed at the opening.
+        """
+        hasher = hashlib.sha256()
+        for chunk in self._pieces():
+            hasher.update(chunk)
             yield chunk
+        if hasher.hexdigest() != self._sha256:
+            raise DatasetMismatchError(
+                f"expected the dataset to stay as it was opened, with SHA-256 {self._sha256}, got "
+                f"{hasher.hexdigest()}: somebody wrote into the file during the run"
+            )
 
     def close(self) -> None:
         """Close the file."""
@@ -65,12 +85,18 @@ class DatasetFile:
     def _hash_and_count(self) -> None:
         hasher = hashlib.sha256()
         lines, last = 0, b""
-        for chunk in self.chunks():
+        for chunk in self._pieces():
             hasher.update(chunk)
             lines += chunk.count(b"\n")
             last = chunk
         self._sha256 = hasher.hexdigest()
         self._lines = lines + (last != b"" and not last.endswith(b"\n"))
+
+    def _pieces(self) -> Iterator[bytes]:
+        position = 0
+        while chunk := os.pread(self._handle, _CHUNK, position):
+            position += len(chunk)
+            yield chunk
 
 
 class DatasetRoots:
@@ -89,8 +115,8 @@ class DatasetRoots:
         if relative.is_absolute() or ".." in relative.parts:
             raise DatasetError(f"expected a path inside a dataset root, got {path}")
         for root in self._roots:
-            found = (root / relative).resolve()
-            if found.is_file():
+            found = _regular_file(root / relative)
+            if found is not None:
                 if not found.is_relative_to(root):
                     raise DatasetError(f"expected {path} inside its dataset root, got a link out")
                 return found
@@ -108,3 +134,13 @@ class DatasetRoots:
                 "theatre"
             )
         return dataset
+
+
+def _regular_file(path: Path) -> Path | None:
+    """Return the real path of a regular file; None where there is none, or no way to it."""
+    try:
+        found = path.resolve(strict=True)
+    except (OSError, RuntimeError, ValueError):
+        # RuntimeError: a loop of links before Python 3.13; ValueError: a NUL in the name.
+        return None
+    return found if found.is_file() else None

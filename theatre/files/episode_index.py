@@ -9,7 +9,7 @@ from theatre.engine.errors import JournalError
 
 _ABSENT = -1
 # Eight bytes each: a corrupt number must not ask for terabytes.
-_HIGHEST_SEQUENCE = 100_000_000
+_HIGHEST_SEQUENCE = 10_000_000
 
 
 class EpisodeIndex:
@@ -20,6 +20,7 @@ class EpisodeIndex:
         self._count = 0
 
     def __contains__(self, seq: object) -> bool:
+        """Tell whether episode `seq` is recorded."""
         return (
             isinstance(seq, int)
             and 0 < seq <= len(self._offsets)
@@ -27,6 +28,7 @@ class EpisodeIndex:
         )
 
     def __len__(self) -> int:
+        """Return how many episodes are recorded."""
         return self._count
 
     def check_new(self, sequences: Sequence[object]) -> None:
@@ -43,7 +45,7 @@ class EpisodeIndex:
         """Enter episode `seq`, which `check_new` let through."""
         missing = seq - len(self._offsets)
         if missing > 0:
-            self._offsets.extend([_ABSENT] * missing)
+            self._offsets.extend(array("q", [_ABSENT]) * missing)
         self._offsets[seq - 1] = offset
         self._count += 1
 

@@ -26,6 +26,7 @@ from theatre.files.episode_index import EpisodeIndex
 
 EPISODES = "journal.jsonl"
 TRAIL = "audit_trail.jsonl"
+
 _T = TypeVar("_T")
 
 

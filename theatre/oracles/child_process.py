@@ -153,7 +153,7 @@ class ChildProcess:
     async def end(self) -> int | None:
         """End the process with all that it started; return its exit code if it can be learnt."""
         if not self._family_ended:
-            process_tree.kill_family(self._popen.pid)
+            process_tree.kill_group(self._popen.pid)
             await self._ends_within(_PATIENCE_SECONDS)
             self._popen.poll()
             process_tree.forget_leader(self._popen.pid)

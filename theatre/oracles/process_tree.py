@@ -48,20 +48,20 @@ def forget_leader(pid: int) -> None:
         _leaders.discard(pid)
 
 
-def kill_family(leader: int) -> None:
-    """Kill the leader, its process group and every descendant, whatever their session.
+def kill_group(leader: int) -> None:
+    """Kill a construct's process and its process group; what left the group becomes a stray.
 
     The leader must not have been reaped yet: until then nobody else can hold its id.
     """
-    family = _descendants(leader) if sys.platform == "linux" else []
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
-    for pid in family:
-        _kill(pid)
 
 
 async def end_strays() -> None:
-    """Kill and reap what dead constructs left to the runner; gives up after two seconds."""
+    """Kill and reap what dead constructs left to the runner; gives up after two seconds.
+
+    A killed stray leaves its own children to the runner: so until there are none.
+    """
     if sys.platform != "linux":
         return
     with contextlib.suppress(TimeoutError):
@@ -96,8 +96,7 @@ def cpu_seconds_used(pid: int) -> float:
 def _strays() -> list[int]:
     """Return children of the runner that descend from a construct whose process is dead."""
     with _registration:
-        children = [pid for pid, parent in _parents().items() if parent == os.getpid()]
-        return [pid for pid in children if pid not in _leaders and _bears_mark(pid)]
+        return [pid for pid in _children() if pid not in _leaders and _bears_mark(pid)]
 
 
 def _bears_mark(pid: int) -> bool:
@@ -109,21 +108,11 @@ def _bears_mark(pid: int) -> bool:
     return hard != resource.RLIM_INFINITY and (own == resource.RLIM_INFINITY or hard < own)
 
 
-def _descendants(ancestor: int) -> list[int]:
-    parents = _parents()
-    family: list[int] = []
-    generation = {ancestor}
-    while generation:
-        generation = {pid for pid, parent in parents.items() if parent in generation}
-        family += generation
-    return family
-
-
-def _parents() -> dict[int, int]:
-    """Return the parent of every process of this machine, by process id."""
+def _children() -> list[int]:
     pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
     stats = {pid: _stat_fields(pid) for pid in pids}
-    return {pid: int(fields[1]) for pid, fields in stats.items() if fields is not None}
+    runner = str(os.getpid())
+    return [pid for pid, fields in stats.items() if fields is not None and fields[1] == runner]
 
 
 def _stat_fields(pid: int) -> list[str] | None:

@@ -49,7 +49,7 @@ def home(tmp_path: Path) -> Path:
     pilot = tmp_path / "pilot"
     (pilot / "rules").mkdir(parents=True)
     (pilot / "main.py").write_text("import rules\n")
-    (pilot / "rules" / "first rule.py").write_text("RULE = 1\n")
+    (pilot / "rules" / "first rule.py").write_text("RULE = 2\n")
     (pilot / "notes.txt").write_text("unrelated\n")
     return tmp_path
 
@@ -164,6 +164,7 @@ def test_a_version_is_what_sha256sum_says(home: Path) -> None:
         hashlib.sha256((home / "pilot" / name).read_bytes()).hexdigest() + "  " + name + "\n"
         for name in ("main.py", "rules/first rule.py")
     )
+    assert lines[0].endswith("rule.py\n"), "not in the order of names, or this proves nothing"
     expected = hashlib.sha256("".join(lines).encode()).hexdigest()
     assert construct_version(construct) == expected
     command = "sha256sum main.py rules/*.py | LC_ALL=C sort | sha256sum"
@@ -257,6 +258,14 @@ WRONG_ARGV = {
 def test_an_argv_without_a_file_to_pin_is_refused(home: Path, argv: str) -> None:
     with pytest.raises(ConstructRegistryError, match=r"expected an argv (as a JSON|that names)"):
         construct_from_argv("pilot", argv, home)
+
+
+def test_the_running_python_is_no_file_of_a_construct_wherever_it_is_installed(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(home / "pilot" / "notes.txt"))
+    construct = construct_from_argv("pilot", '["{python}", "pilot/main.py"]', home)
+    assert construct.files == ("main.py",)
 
 
 ANSWERS_ONCE = """

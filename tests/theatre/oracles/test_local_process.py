@@ -21,6 +21,7 @@ from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.oracles.errors import AdapterClosedError
 from theatre.oracles.local import LocalOracleAdapter
+from theatre.oracles.process_tree import kill_group
 
 Ask = Callable[..., list[Attempt]]
 AdapterOf = Callable[..., LocalOracleAdapter]
@@ -50,6 +51,16 @@ def pids(attempt: Attempt) -> list[int]:
 
 def statuses(attempts: list[Attempt]) -> list[tuple[InvocationStatus, str | None]]:
     return [(attempt.response.status, attempt.reason) for attempt in attempts]
+
+
+def wait_until_reaped(pidfd: int) -> bool:
+    """Wait for the end of a process whose parent is dead; False if it lives for 20 s more."""
+    ended, _, _ = select.select([pidfd], [], [], 20)
+    # As a child subreaper, this process may have become the one to reap it.
+    with contextlib.suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+    os.close(pidfd)
+    return bool(ended)
 
 
 SUCCESS = (InvocationStatus.SUCCESS, None)
@@ -107,16 +118,19 @@ def test_an_exit_that_meets_the_next_question_is_no_error(
     assert len({pid for attempt in attempts for pid in pids(attempt)}) == 3
 
 
-def test_an_exit_after_reading_the_next_question_is_a_crash(
-    ask: Ask, request_for: RequestFor
+def test_an_exit_after_reading_the_next_question_is_a_crash_and_not_asked_again(
+    ask: Ask, request_for: RequestFor, tmp_path: Path
 ) -> None:
-    body = """
+    heard = tmp_path / "heard"
+    body = f"""
     for request in requests():
+        with open({str(heard)!r}, "a") as file: file.write(request["episode_id"] + "\\n")
         if request["input_data"]["seq"] == 2: sys.exit(0)
         answer(request)
     """
     attempts = ask(body, *(request_for(seq) for seq in range(1, 4)))
     assert statuses(attempts) == [SUCCESS, CRASHED, SUCCESS]
+    assert heard.read_text() == "episode-1\nepisode-2\nepisode-3\n"
 
 
 def test_a_program_that_ends_before_any_answer_is_started_once_a_call(
@@ -170,18 +184,17 @@ def test_an_answer_to_half_a_question_is_taken_and_the_process_replaced(
     ask: Ask, request_for: RequestFor
 ) -> None:
     body = """
-    while True:
-        head = os.read(0, 200).decode()
-        start = head.index('"invocation_id": "') + 18
-        request = {"invocation_id": head[start:start + 36], "construct_id": "pilot"}
-        answer(request, output_data={"pids": [os.getpid()]})
+    head = os.read(0, 200).decode()
+    start = head.index('"invocation_id": "') + 18
+    request = {"invocation_id": head[start:start + 36], "construct_id": "pilot", "input_data": 0}
+    answer(request, output_data={"pids": [os.getpid()]})
+    hang()
     """
     text = {"text": "x" * 1_000_000}
-    body = body.replace("answer(request,", "request['input_data'] = {}; answer(request,")
-    attempts = ask(body, request_for(1, input_data=text), request_for(2, input_data=text))
-    assert statuses(attempts)[0] == SUCCESS
-    assert statuses(attempts)[1] == SUCCESS
-    assert pids(attempts[0]) != pids(attempts[1])
+    requests = [request_for(seq, input_data=text, timeout_seconds=5) for seq in (1, 2)]
+    first, second = ask(body, *requests)
+    assert statuses([first, second]) == [SUCCESS, SUCCESS]
+    assert pids(first) != pids(second)
 
 
 def test_output_that_answers_nothing_costs_the_process_and_is_recorded(
@@ -244,6 +257,21 @@ for request in requests():
     assert [is_gone(pid) for pid in pids(first) + pids(second)] == [True, True]
 
 
+def test_the_children_of_such_a_daemon_are_ended_too(
+    ask: Ask, request_for: RequestFor, is_gone: IsGone
+) -> None:
+    body = """
+    script = "sleep 1000 <&- >&- 2>&- & echo $! $$; exec <&- >&- 2>&-; wait"
+    command = ["setsid", "/bin/sh", "-c", f"/bin/sh -c '{script}' &"]
+    for request in requests():
+        words = subprocess.run(command, stdout=subprocess.PIPE).stdout.split()
+        answer(request, output_data={"pids": [int(word) for word in words]})
+        sys.exit()
+    """
+    (attempt,) = ask(body, request_for())
+    assert [is_gone(pid) for pid in pids(attempt)] == [True, True]
+
+
 def test_a_grandchild_that_holds_stdout_does_not_hide_a_crash(
     ask: Ask, request_for: RequestFor, is_gone: IsGone, tmp_path: Path
 ) -> None:
@@ -260,6 +288,18 @@ def test_a_grandchild_that_holds_stdout_does_not_hide_a_crash(
         "expected an answer line, got the end of the process: exit code 4"
     )
     assert is_gone(int(note.read_text()))
+
+
+def test_the_whole_process_group_is_killed_at_once() -> None:
+    script = "sleep 1000 >&- & echo $!; wait"
+    with subprocess.Popen(
+        ["/bin/sh", "-c", script], stdout=subprocess.PIPE, start_new_session=True
+    ) as leader:
+        assert leader.stdout is not None
+        member = os.pidfd_open(int(leader.stdout.readline()))
+        kill_group(leader.pid)
+        assert leader.wait() == -signal.SIGKILL
+    assert wait_until_reaped(member)
 
 
 def test_ending_one_construct_leaves_the_processes_of_another_alone(
@@ -373,12 +413,7 @@ asyncio.run(run())
         assert process.stdout is not None
         construct = os.pidfd_open(int(process.stdout.readline()))
         process.send_signal(signal.SIGKILL)
-    ended, _, _ = select.select([construct], [], [], 20)
-    # As a child subreaper, this process may have become the one to reap it.
-    with contextlib.suppress(ChildProcessError):
-        os.waitid(os.P_PIDFD, construct, os.WEXITED)
-    os.close(construct)
-    assert ended == [construct]
+    assert wait_until_reaped(construct)
 
 
 NOT_STARTED = {

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from theatre.engine.audit_chain import verify_chain
-from theatre.engine.bundle_check.batches import Batch, BatchIndex, batch_of
+from theatre.engine.bundle_check.batches import Batch, batch_of
 from theatre.engine.bundle_check.documents import AUDIT_TRAIL, canonical_object
 from theatre.engine.bundle_check.folder import BundleFolder
 from theatre.engine.bundle_check.json_values import (
@@ -81,10 +81,6 @@ class AuditTrail:
     def detail(self, event_type: str, *keys: str) -> JsonValue | Nothing:
         """Return what the detail of such an entry holds, or NOTHING."""
         return at(self.entry(event_type), "detail", *keys)
-
-    def batch_index(self, ledger: Ledger) -> BatchIndex:
-        """Return the batches, ready to take the records that they cover."""
-        return BatchIndex(self.batches, ledger)
 
 
 def read_audit_trail(folder: BundleFolder, theatre_id: str | Nothing, ledger: Ledger) -> AuditTrail:

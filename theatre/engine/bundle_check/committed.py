@@ -21,9 +21,9 @@ from theatre.engine.bundle_check.json_values import (
     same_json,
     shown,
 )
-from theatre.engine.bundle_check.plan import CommittedPlan, committed_plan
+from theatre.engine.bundle_check.plan import CommittedPlan, commitment_hash, committed_plan
 from theatre.engine.bundle_check.report import CheckId, Ledger
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.schema_registry import SchemaRegistry
 
 TEMPLATE_SCHEMA = "echelon_theatre_schema_v2_1.json"
@@ -48,15 +48,15 @@ def check_template(
 ) -> CommittedPlan | None:
     """Make the check `template`; return the plan, or None where none can be read.
 
-    Where `template.json` itself is of no use, the receipt's snapshot serves, so that the later
-    checks still say something.
+    Where `template.json` is not what was committed, or of no use, the receipt's snapshot serves,
+    so that the later checks still say something.
     """
     document, snapshot = documents.at(TEMPLATE), documents.at(RECEIPT, "template_snapshot")
     ledger.compare(CheckId.TEMPLATE, TEMPLATE, snapshot, document)
     ledger.completed(CheckId.TEMPLATE, "as in the receipt")
-    for candidate in (document, snapshot):
-        if not isinstance(candidate, dict):
-            continue
+    candidates = [candidate for candidate in (document, snapshot) if isinstance(candidate, dict)]
+    committed = documents.at(RECEIPT, "commitment_hash")
+    for candidate in sorted(candidates, key=lambda found: commitment_hash(found) != committed):
         try:
             _require_valid(candidate, registry)
             return committed_plan(candidate)
@@ -73,7 +73,8 @@ def check_commitment(
     `committed_entry` is the audit entry of that event.
     """
     _check_receipt(documents, ledger)
-    recomputed = _recomputed(documents)
+    template = _template(documents)
+    recomputed = commitment_hash(template) if isinstance(template, dict) else NOTHING
     named: list[tuple[str, JsonValue | Nothing]] = [
         (path, documents.at(path, "commitment_hash")) for path in (RECEIPT, CERTIFICATE, MANIFEST)
     ]
@@ -138,19 +139,6 @@ def _composed(template: JsonValue | Nothing, name: str) -> JsonValue:
     """Return a template's member as the commitment composes it: `{}` where it is absent."""
     member = at(template, name)
     return {} if isinstance(member, Nothing) else member
-
-
-def _recomputed(documents: Documents) -> str | Nothing:
-    template = _template(documents)
-    if isinstance(template, Nothing):
-        return NOTHING
-    return canonical_sha256(
-        {
-            "dataset_hashes": _composed(template, "dataset_hashes"),
-            "template": template,
-            "version_pins": _composed(template, "version_pins"),
-        }
-    )
 
 
 def _is_uuid(value: str) -> bool:

@@ -188,9 +188,11 @@ def check_manifest(
         require_members(documents.at(MANIFEST), _MANIFEST_MEMBERS, MANIFEST)
     except DefectError as defect:
         ledger.wrong(CheckId.MANIFEST, defect.expected, defect.actual)
-    known = isinstance(theatre_id, str) and isinstance(bundle_hash, str)
+    bundle_id: str | Nothing = NOTHING
+    if isinstance(theatre_id, str) and isinstance(bundle_hash, str):
+        bundle_id = str(uuid5(UUID(theatre_id), bundle_hash))
     expectations: dict[str, JsonValue | Nothing] = {
-        "bundle_id": str(uuid5(UUID(theatre_id), bundle_hash)) if known else NOTHING,
+        "bundle_id": bundle_id,
         "theatre_id": theatre_id,
         "created_at": sealed_at,
         "methodology_version": NOTHING if plan is None else plan.methodology_version,

@@ -13,9 +13,14 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import cast
 
+from theatre.engine.bundle_check.criteria import (
+    committed_criteria,
+    committed_params,
+    committed_scorers,
+)
 from theatre.engine.bundle_check.json_values import DefectError, shown
-from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.scoring import COMPOSITE, exact
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
+from theatre.engine.scoring import exact
 
 REPLAY_DATASET = "ground_truth/dataset.jsonl"
 GOLD_LABELS = "ground_truth/gold_labels.jsonl"
@@ -32,9 +37,6 @@ _DEFAULTS: JsonObject = {
     "sanitise_input": True,
 }
 _RETRY_DEFAULTS: JsonObject = {"max_retries": 2, "backoff_seconds": 5}
-_WEIGHT_TOLERANCE = Fraction(1, 1_000_000)
-_MAX_PATH = 1000
-"""Longest dotted path of a criterion: beyond 4,300 digits Python reads no integer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +47,7 @@ class CommittedPlan:
     """
 
     document: JsonObject
+    commitment_hash: str
     template_id: str
     construct_id: str
     construct_version: str
@@ -71,6 +74,17 @@ class CommittedPlan:
         return int(cast("float", self.retry_policy["max_retries"])) + 1
 
 
+def commitment_hash(template: JsonObject) -> str:
+    """Return the SHA-256 of the composite, in which an absent member of the template is `{}`."""
+    return canonical_sha256(
+        {
+            "dataset_hashes": template.get("dataset_hashes", {}),
+            "template": template,
+            "version_pins": template.get("version_pins", {}),
+        }
+    )
+
+
 def committed_plan(document: JsonObject) -> CommittedPlan:
     """Read a template that fits the 2.1.0 schema.
 
@@ -88,6 +102,7 @@ def committed_plan(document: JsonObject) -> CommittedPlan:
     threshold = exact(cast("float", policy["failure_threshold"]))
     return CommittedPlan(
         document=document,
+        commitment_hash=commitment_hash(document),
         template_id=cast("str", document["theatre_id"]),
         construct_id=construct_id,
         construct_version=_pin(pins, construct_id),
@@ -96,9 +111,9 @@ def committed_plan(document: JsonObject) -> CommittedPlan:
         scorer_version=cast("str", pins["scorer_version"]),
         methodology_version=cast("str", pins.get("methodology_version", "1.0.0")),
         ground_truth_source=cast("str", config["ground_truth_source"]),
-        criteria=_criteria(document),
-        scorers=_scorers(document),
-        params=_params(document),
+        criteria=committed_criteria(document),
+        scorers=committed_scorers(document),
+        params=committed_params(document),
         dataset_hashes=dict(hashes),
         replay_dataset_hash=_replay_hash(config, hashes),
         datasets=_datasets(config, hashes),
@@ -169,55 +184,6 @@ def _invocation_step(document: JsonObject, construct_id: str) -> JsonObject:
             f"a call of the construct under test, {shown(construct_id)}", shown(called)
         )
     return step
-
-
-def _criteria(document: JsonObject) -> JsonObject:
-    """Return the criteria as a certificate shows them, once their weights are sound."""
-    criteria = _object(document, "criteria")
-    ids = cast("list[str]", criteria["criteria_ids"])
-    weights = cast("dict[str, float]", criteria.get("weights", {}))
-    if COMPOSITE in ids:
-        raise DefectError(f"criteria that are not named {COMPOSITE}", "one that is")
-    if weights and weights.keys() != set(ids):
-        raise DefectError("weights for exactly the criteria", shown(sorted(weights)))
-    total = sum((exact(weight) for weight in weights.values()), Fraction(0))
-    if weights and (abs(total - 1) > _WEIGHT_TOLERANCE or min(weights.values()) < 0):
-        raise DefectError("weights from 0 that sum to 1", shown(dict(weights)))
-    return {
-        "criteria_ids": list(ids),
-        "criteria_human": criteria.get("criteria_human", ""),
-        "weights": dict(weights),
-    }
-
-
-def _chosen(document: JsonObject) -> dict[str, JsonObject]:
-    """Return criterion → its entry of `criteria_scorers`, for each committed criterion."""
-    entries = _object(_object(document, "scoring"), "criteria_scorers")
-    chosen = {}
-    for criterion in cast("list[str]", _object(document, "criteria")["criteria_ids"]):
-        if criterion not in entries:
-            raise DefectError(f"a scorer for criterion {criterion}", "none")
-        chosen[criterion] = cast("JsonObject", entries[criterion])
-    return chosen
-
-
-def _scorers(document: JsonObject) -> dict[str, str]:
-    return {
-        criterion: cast("str", entry["scorer"]) for criterion, entry in _chosen(document).items()
-    }
-
-
-def _params(document: JsonObject) -> dict[str, JsonObject]:
-    params = {criterion: _object(entry, "params") for criterion, entry in _chosen(document).items()}
-    for criterion, given in params.items():
-        for name in ("field", "expected"):
-            path = given.get(name)
-            if isinstance(path, str) and len(path) > _MAX_PATH:
-                raise DefectError(
-                    f"a path of at most {_MAX_PATH} characters at {criterion}/{name}",
-                    f"{len(path)} characters",
-                )
-    return params
 
 
 def _replay_hash(config: JsonObject, hashes: Mapping[str, str]) -> str:

@@ -33,9 +33,7 @@ class RecordItem:
     record: JsonObject | None
 
 
-def stored_records(
-    folder: BundleFolder, total: int | None, ledger: Ledger
-) -> Iterator[RecordItem]:
+def stored_records(folder: BundleFolder, total: int | None, ledger: Ledger) -> Iterator[RecordItem]:
     """Yield every record by ascending position; `total` is the number of episodes, if known.
 
     Files of the wrong layout, and what cannot be read, go to `invocations`.
@@ -68,9 +66,7 @@ def _numbered(folder: BundleFolder, pattern: re.Pattern[str]) -> list[tuple[int,
     return sorted(found)
 
 
-def _of_part(
-    folder: BundleFolder, number: int, path: str, ledger: Ledger
-) -> Iterator[RecordItem]:
+def _of_part(folder: BundleFolder, number: int, path: str, ledger: Ledger) -> Iterator[RecordItem]:
     for line, raw in enumerate(folder.lines(path), start=1):
         if line > PART_SIZE:
             raise DefectError(f"{path} with at most {PART_SIZE} lines", "more")

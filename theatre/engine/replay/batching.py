@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import Self
@@ -15,7 +14,11 @@ Flush = Callable[[Sequence[EpisodeResult]], Awaitable[None]]
 
 
 class BatchWriter:
-    """Collects results and flushes them; on leaving, also after an error, flushes the rest."""
+    """Collects results and flushes them; on leaving, also after an error, flushes the rest.
+
+    A flush that began ends, however often its caller is cancelled. After one that failed
+    nothing more is written: whatever is recorded is recorded without a gap.
+    """
 
     def __init__(self, flush: Flush, *, size: int, max_age: float, sleep: Sleep) -> None:
         self._flush = flush
@@ -24,6 +27,7 @@ class BatchWriter:
         self._sleep = sleep
         self._pending: list[EpisodeResult] = []
         self._writing = asyncio.Lock()
+        self._broken = False
         self._timer: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -36,24 +40,17 @@ class BatchWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Write what is left: an interrupted run loses nothing that was answered."""
-        timer, self._timer = self._timer, None
-        if timer is not None:
-            # Under the lock the timer can only be waiting: no write is ever cut off.
-            async with self._writing:
-                timer.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await timer
-        await self._write()
+        """Write what is left; raises what this write, or one in the background, raised."""
+        await _finish(asyncio.ensure_future(self._close()))
 
     async def put(self, result: EpisodeResult) -> None:
         """Add `result`; raises what an earlier write in the background raised."""
         self._pending.append(result)
-        if len(self._pending) >= self._size:
-            await self._write()
         if self._timer is not None and self._timer.done():
             timer, self._timer = self._timer, None
             timer.result()
+        if len(self._pending) >= self._size:
+            await self._write()
         if self._timer is None and self._pending:
             self._timer = asyncio.create_task(self._write_later())
 
@@ -61,17 +58,37 @@ class BatchWriter:
         await self._sleep(self._max_age)
         await self._write()
 
+    async def _close(self) -> None:
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            # Under the lock the timer can only be waiting: no write is ever cut off.
+            async with self._writing:
+                timer.cancel()
+            await asyncio.wait([timer])
+            if not timer.cancelled():
+                timer.result()
+        await self._write()
+
     async def _write(self) -> None:
         async with self._writing:
             batch, self._pending = self._pending, []
-            if batch:
-                await _finish(asyncio.ensure_future(self._flush(batch)))
+            if not batch or self._broken:
+                return
+            write = asyncio.ensure_future(self._flush(batch))
+            try:
+                await _finish(write)
+            finally:
+                self._broken = write.cancelled() or write.exception() is not None
 
 
-async def _finish(write: asyncio.Future[None]) -> None:
-    """Wait for a write to end, even when cancelled: the lock must outlast it."""
-    try:
-        await asyncio.shield(write)
-    except asyncio.CancelledError:
-        await write
-        raise
+async def _finish(work: asyncio.Future[None]) -> None:
+    """Wait until `work` has ended; only then let a cancellation through."""
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait([work])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    work.result()
+    if cancelled is not None:
+        raise cancelled

@@ -21,11 +21,11 @@ from theatre.engine.models import (
 )
 from theatre.engine.replay.batching import BatchWriter
 from theatre.engine.replay.calls import EpisodeCaller
-from theatre.engine.replay.events import batch_events, covered_sequences, last_latency
+from theatre.engine.replay.events import batch_events, last_latency
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
-from theatre.engine.replay.recovery import sealed_run
-from theatre.engine.replay.scoring_pass import failure_stop
+from theatre.engine.replay.recovery import events_kept_back, sealed_run
+from theatre.engine.replay.scoring_pass import failure_stop, pair_in_order
 from theatre.engine.replay.sealed_run import SealedRun
 from theatre.engine.replay.settlement import Settlement
 from theatre.engine.replay.surroundings import Progress, RunSettings, Surroundings
@@ -72,10 +72,15 @@ class ReplayEngine:
     async def run(self) -> Theatre:
         """Run to the end and return the RESOLVED theatre; the outcome is in its last event.
 
+        A bundle that an earlier process sealed is taken as it is, whatever became of the data.
         A dataset that is missing or changed before the first call raises DatasetError and
         leaves the state COMMITTED; one that changed in the middle resolves the theatre as
         failed.
         """
+        earlier = await sealed_run(self._settings.output_dir, self._receipt, self._journal)
+        if earlier is not None:
+            await self._resolve(earlier)
+            return self._theatre
         try:
             with self._open_datasets() as datasets:
                 if self._theatre.state is TheatreState.COMMITTED:
@@ -83,7 +88,7 @@ class ReplayEngine:
                 if self._theatre.state is TheatreState.ACTIVE:
                     await self._invoke_all(datasets)
                     await self._move(self._theatre.settle(at=self._now(), detail={}))
-                await self._settle(datasets)
+                await self._resolve(await self._seal(datasets))
         except DatasetMismatchError as error:
             if self._theatre.state is TheatreState.COMMITTED:
                 raise
@@ -111,23 +116,22 @@ class ReplayEngine:
 
     async def _invoke_all(self, datasets: OpenDatasets) -> None:
         """Call the construct for every episode that is not recorded, in dataset order."""
-        await self._cover_recorded()
+        await self._report_kept_back()
         caller = self._caller()
         gold = self._gold_labels(datasets)
         total = datasets.replay.lines_total
         stop = failure_stop(self._template, total)
-        recorded = aiter(self._journal.results())
+        episodes = read_episodes(datasets.replay.lines())
         async with self._writer() as writer:
             done = await self._journal.recorded()
             self._around.on_progress(Progress(done=len(done), total=total))
-            for episode in read_episodes(datasets.replay.lines()):
-                if episode.seq in done:
-                    stop.count((await anext(recorded)).outcome)
-                elif not stop.stopped:
+            async for episode, recorded in pair_in_order(episodes, self._journal.results()):
+                result = recorded
+                if result is None:
                     result = await caller.call(episode, self._provider, gold)
                     await writer.put(result)
-                    stop.count(result.outcome)
                     self._report(result, episode.seq, total)
+                stop.count(result.outcome)
                 if stop.stopped:
                     break
 
@@ -142,14 +146,10 @@ class ReplayEngine:
     async def _flush(self, results: Sequence[EpisodeResult]) -> None:
         await self._journal.append(results, batch_events(results, at=self._timestamp()))
 
-    async def _cover_recorded(self) -> None:
-        """Write the audit events that a crash kept back: records are durable before events."""
-        covered: set[int] = set()
-        async for entry in self._journal.trail():
-            covered.update(covered_sequences(entry))
-        orphans = [r async for r in self._journal.results() if r.seq not in covered]
-        if orphans:
-            await self._journal.append([], batch_events(orphans, at=self._timestamp()))
+    async def _report_kept_back(self) -> None:
+        events = await events_kept_back(self._journal, at=self._timestamp())
+        if events:
+            await self._journal.append([], events)
 
     def _caller(self) -> EpisodeCaller:
         step = next(s for s in self._template.programme if s.type == "construct_invocation")
@@ -172,12 +172,6 @@ class ReplayEngine:
         self._around.on_progress(
             Progress(done=done, total=total, status=result.status, latency_ms=last_latency(result))
         )
-
-    async def _settle(self, datasets: OpenDatasets) -> None:
-        """Seal and resolve; a bundle that an earlier process sealed is taken as it is."""
-        earlier = await sealed_run(self._settings.output_dir, self._receipt, self._journal)
-        run = earlier or await self._seal(datasets)
-        await self._resolve(run)
 
     async def _seal(self, datasets: OpenDatasets) -> SealedRun:
         settlement = Settlement(

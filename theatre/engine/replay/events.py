@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from theatre.engine.audit_chain import AuditEvent
@@ -24,7 +24,16 @@ def batch_events(results: Sequence[EpisodeResult], *, at: str) -> list[AuditEven
     """Return the events for a batch of results, which are taken in dataset order."""
     ordered = sorted(results, key=lambda result: result.seq)
     recorded = AuditEvent(event_type=RECORDED, at=at, detail=_batch_detail(ordered))
-    return [recorded, *_trouble_events(ordered, at)]
+    return [recorded, *trouble_events(ordered, at=at)]
+
+
+def trouble_events(ordered: Iterable[EpisodeResult], *, at: str) -> Iterator[AuditEvent]:
+    """Yield an event for each failure and each refusal among results in dataset order."""
+    for result in ordered:
+        if result.status is InvocationStatus.SUCCESS:
+            continue
+        event_type = REFUSED if result.status is InvocationStatus.REFUSED else FAILED
+        yield AuditEvent(event_type=event_type, at=at, detail=_trouble_detail(result))
 
 
 def covered_sequences(entry: JsonObject) -> Iterator[int]:
@@ -32,6 +41,13 @@ def covered_sequences(entry: JsonObject) -> Iterator[int]:
     if entry["event_type"] == RECORDED:
         for first, last in cast("dict[str, list[list[int]]]", entry["detail"])["seqs"]:
             yield from range(first, last + 1)
+
+
+def troubled_sequence(entry: JsonObject) -> int | None:
+    """Return which episode an entry of the chain reports a failure or a refusal of, if any."""
+    if entry["event_type"] in {FAILED, REFUSED}:
+        return cast("dict[str, int]", entry["detail"])["seq"]
+    return None
 
 
 def last_latency(result: EpisodeResult) -> int:
@@ -50,14 +66,6 @@ def _batch_detail(ordered: Sequence[EpisodeResult]) -> JsonObject:
         "records_sha256": hasher.hexdigest(),
         "statuses": {status.value: statuses[status.value] for status in InvocationStatus},
     }
-
-
-def _trouble_events(ordered: Sequence[EpisodeResult], at: str) -> Iterator[AuditEvent]:
-    for result in ordered:
-        if result.status is InvocationStatus.SUCCESS:
-            continue
-        event_type = REFUSED if result.status is InvocationStatus.REFUSED else FAILED
-        yield AuditEvent(event_type=event_type, at=at, detail=_trouble_detail(result))
 
 
 def _trouble_detail(result: EpisodeResult) -> JsonObject:

@@ -33,13 +33,13 @@ class RunJournal(Protocol):
         """
 
     def results(self) -> AsyncIterator[EpisodeResult]:
-        """Yield every recorded episode in dataset order, streaming."""
+        """Yield in dataset order, streaming, what was recorded when the iteration began."""
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one audit event durably and return its entry.
 
-        An event with a `from_state` is a compare-and-swap: StateConflictError unless the
-        theatre is in that state.
+        A transition (an event with a `to_state`) is a compare-and-swap: StateConflictError
+        unless the theatre is in its `from_state`; None is the state before the first.
         """
 
     def trail(self) -> AsyncIterator[JsonObject]:

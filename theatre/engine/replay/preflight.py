@@ -6,12 +6,16 @@ says "sanitised" or "repeated" must mean it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from theatre.engine.errors import PinMismatchError, ProgrammeError, RehearsalAdapterError
 from theatre.engine.oracle_contract import OracleAdapter, RehearsalAdapter
-from theatre.engine.resolution import ResolutionStateMachine
+from theatre.engine.resolution import INVOCATION, ResolutionStateMachine
 from theatre.engine.templates import ProductTheatreTemplate
+
+# Each further dataset becomes a file of that name in the evidence.
+_FILE_NAME = re.compile(r"(?!(?:dataset|gold_labels)$)[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
 def refuse_unsupported(template: ProductTheatreTemplate) -> None:
@@ -23,6 +27,14 @@ def refuse_unsupported(template: ProductTheatreTemplate) -> None:
         "construct_chain must name one construct": len(config.construct_chain) > 1,
         "episode_runner must be single_call": config.episode_runner != "single_call",
         "output_spec must be left out": any(step.output_spec for step in template.programme),
+        "construct_invocation must name construct_under_test": any(
+            step.type == INVOCATION and step.construct_id != config.construct_under_test
+            for step in template.programme
+        ),
+        "dataset_paths must have names that are file names, not dataset or gold_labels": any(
+            name != config.gold_label_dataset_id and not _FILE_NAME.fullmatch(name)
+            for name in config.dataset_paths
+        ),
     }
     unmet = [text for text, applies in problems.items() if applies]
     if unmet:

@@ -1,4 +1,4 @@
-"""After a crash between sealing and the state change: the sealed bundle is the one that counts.
+"""After a crash: what the audit chain still lacks, and a bundle that was sealed already.
 
 Source: contract/evidence.md §4: recovery never seals twice, the certificate in a sealed bundle
 is the one that is stored.
@@ -14,6 +14,13 @@ from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import JournalError
 from theatre.engine.evidence_bundle import bundle_name
+from theatre.engine.models import EpisodeResult, InvocationStatus
+from theatre.engine.replay.events import (
+    batch_events,
+    covered_sequences,
+    trouble_events,
+    troubled_sequence,
+)
 from theatre.engine.replay.journal import RunJournal
 from theatre.engine.replay.sealed_run import SealedRun
 
@@ -44,6 +51,27 @@ async def sealed_run(
         bundle_path=bundle,
         already_noted=already_noted,
     )
+
+
+async def events_kept_back(journal: RunJournal, *, at: str) -> list[AuditEvent]:
+    """Return the audit events that a crash kept back: records are durable before events.
+
+    A batch's events are durable up to where the crash came: missing are the last failures and
+    refusals of the last batch in the chain, and everything about the episodes behind it.
+    """
+    covered: set[int] = set()
+    troubled: set[int | None] = set()
+    async for entry in journal.trail():
+        covered.update(covered_sequences(entry))
+        troubled.add(troubled_sequence(entry))
+    cut_off: list[EpisodeResult] = []
+    orphans: list[EpisodeResult] = []
+    async for result in journal.results():
+        if result.seq not in covered:
+            orphans.append(result)
+        elif result.status is not InvocationStatus.SUCCESS and result.seq not in troubled:
+            cut_off.append(result)
+    return [*trouble_events(cut_off, at=at), *(batch_events(orphans, at=at) if orphans else ())]
 
 
 def _event(entry: JsonObject) -> AuditEvent:

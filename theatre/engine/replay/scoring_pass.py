@@ -58,7 +58,7 @@ class ScoringPass:
             builder.open_file("scores/per_episode.jsonl") as lines,
             builder.invocation_writer(total) as records,
         ):
-            paired = _pair_in_order(read_episodes(dataset.lines()), journal.results())
+            paired = pair_in_order(read_episodes(dataset.lines()), journal.results())
             async for episode, result in self._until_stop(paired, total):
                 if result is not None:
                     records.write(result.seq, result.invocation)
@@ -101,10 +101,10 @@ def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
     return FailureStop(total=total, threshold=threshold)
 
 
-async def _pair_in_order(
+async def pair_in_order(
     episodes: Iterator[GroundTruthEpisode], results: AsyncIterator[EpisodeResult]
 ) -> AsyncIterator[_Pair]:
-    """Yield every episode of the dataset with its recorded result, or None."""
+    """Yield every episode of the dataset with the result recorded before, or None."""
     result = await anext(results, None)
     for episode in episodes:
         if result is None or result.seq != episode.seq:

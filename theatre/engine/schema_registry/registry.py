@@ -11,7 +11,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, cast
 
 from referencing import Registry
-from referencing.exceptions import Unresolvable
 
 from theatre.engine.canonical_json import MAX_DEPTH, canonical_json
 from theatre.engine.errors import CanonicalisationError, ResourceMissingError
@@ -26,6 +25,9 @@ if TYPE_CHECKING:
     from theatre.engine.canonical_json import JsonObject, JsonValue
 
 _MAX_INTEGER_BITS = 1024
+_ENDLESS = SchemaViolation(
+    "", UNUSABLE, "expected a schema that ends, got one that refers to itself without end"
+)
 _NO_REMOTE: Registry[object] = Registry()
 
 
@@ -51,16 +53,23 @@ class SchemaRegistry:
         """
         try:
             compiled = _inline(canonical_json(schema))
+            if isinstance(compiled, SchemaViolation):
+                return [compiled]
+            return _violations(compiled, document)
         except CanonicalisationError as error:
             return [SchemaViolation("", UNUSABLE, f"expected a JSON Schema: {error}"[:200])]
-        if isinstance(compiled, SchemaViolation):
-            return [compiled]
-        return _violations(compiled, document)
+        except RecursionError:
+            return [_ENDLESS]
 
     def inline_faults(self, schema: Mapping[str, object]) -> list[SchemaViolation]:
         """Return why `schema` cannot be used, with pointers into it; empty where it can."""
         fault = _not_json(schema)
-        return schema_faults(schema) if fault is None else [fault]
+        if fault is not None:
+            return [fault]
+        try:
+            return schema_faults(schema)
+        except RecursionError:
+            return [_ENDLESS]
 
     def _shipped(self, name: str) -> Validator:
         if name not in self._compiled:
@@ -98,13 +107,7 @@ def _violations(validator: Validator, document: object) -> list[SchemaViolation]
     if fault is not None:
         return [fault]
     checked = cast("JsonValue", document)
-    try:
-        return sorted({violation_of(error) for error in validator.iter_errors(checked)})
-    except Unresolvable as error:
-        detail = f"expected references within the schema, got {shown(error.ref)}"
-    except RecursionError:
-        detail = "expected a schema that ends, got one that refers to itself without end"
-    return [SchemaViolation("", UNUSABLE, detail)]
+    return sorted({violation_of(error) for error in validator.iter_errors(checked)})
 
 
 def _not_json(document: object) -> SchemaViolation | None:

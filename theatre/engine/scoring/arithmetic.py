@@ -14,8 +14,8 @@ NANO = 1_000_000_000
 """Billionths in one: the resolution of a score."""
 
 
-def to_nano(value: float) -> int | None:
-    """Return a scorer's number as billionths, rounded half-even once.
+def to_nano(value: object) -> int | None:
+    """Return what a scorer gave as billionths, rounded half-even once.
 
     None for what is not a finite number in [0, 1]: the scorer or its data is at fault.
     """

@@ -1,0 +1,146 @@
+"""A bundle in memory, to be changed as a forger would: alone, or with sums and hashes made anew.
+
+Written from docs/evidence.md with `hashlib` alone: it shares no code with the builder of bundles
+or with their check.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from enum import IntEnum
+from pathlib import Path
+from typing import cast
+from uuid import UUID, uuid5
+
+from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, parse_json
+from theatre.engine.errors import ParseError
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.scorers import load_scorers
+
+Files = dict[str, bytes]
+"""Path in the bundle → bytes."""
+
+REGISTRY = SchemaRegistry()
+SCORERS = load_scorers()
+
+_UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", "certificate.json"})
+
+
+class Effort(IntEnum):
+    """How far a forger goes after the change itself; each includes the ones before it."""
+
+    ALONE = 1
+    SUMS_AND_MANIFEST = 2
+    CERTIFIED_HASH = 3
+    """The certificate's `evidence_bundle_hash` too: all but the chain is made anew."""
+
+
+def load(bundle: Path) -> Files:
+    """Return the files of a bundle."""
+    paths = (path for path in sorted(bundle.rglob("*")) if path.is_file())
+    return {path.relative_to(bundle).as_posix(): path.read_bytes() for path in paths}
+
+
+def store(files: Files, folder: Path) -> Path:
+    """Write `files` to the new folder `folder` and return it."""
+    for name, raw in files.items():
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(raw)
+    return folder
+
+
+def document(files: Files, path: str) -> JsonObject:
+    """Return a JSON document of the bundle, to be changed at will."""
+    return cast("JsonObject", parse_json(files[path]))
+
+
+def lines(files: Files, path: str) -> list[JsonObject]:
+    """Return the documents of a JSON lines file."""
+    return [cast("JsonObject", parse_json(line)) for line in files[path].splitlines()]
+
+
+def with_document(files: Files, path: str, value: JsonValue) -> Files:
+    """Return the files with another document at `path`."""
+    return files | {path: canonical_line(value)}
+
+
+def with_lines(files: Files, path: str, values: list[JsonObject]) -> Files:
+    """Return the files with other lines at `path`."""
+    return files | {path: b"".join(canonical_line(value) for value in values)}
+
+
+def changed(files: Files, path: str, change: Callable[[JsonObject], object]) -> Files:
+    """Return the files after `change` edited the document at `path` in place."""
+    edited = document(files, path)
+    change(edited)
+    return with_document(files, path, edited)
+
+
+def resealed(files: Files, effort: Effort) -> Files:
+    """Return the files with everything made anew that `effort` says."""
+    if effort is Effort.ALONE:
+        return files
+    forged = files | {"SHA256SUMS": sums(files)}
+    if effort is Effort.CERTIFIED_HASH:
+        forged = with_certified_hash(forged)
+    return with_manifest(forged)
+
+
+def sums(files: Files) -> bytes:
+    """Return what SHA256SUMS has to be."""
+    named = sorted((name.encode(), raw) for name, raw in files.items() if name not in _UNSUMMED)
+    return b"".join(hashlib.sha256(raw).hexdigest().encode() + b"  " + n + b"\n" for n, raw in named)
+
+
+def with_certified_hash(files: Files) -> Files:
+    """Return the files with a certificate that names their bundle hash, if it can name one."""
+    if "certificate.json" not in files:
+        return files
+    certificate = parse_or_none(files["certificate.json"])
+    if not isinstance(certificate, dict) or "evidence_bundle_hash" not in certificate:
+        return files
+    bundle_hash = hashlib.sha256(files["SHA256SUMS"]).hexdigest()
+    return with_document(
+        files, "certificate.json", certificate | {"evidence_bundle_hash": bundle_hash}
+    )
+
+
+def with_manifest(files: Files) -> Files:
+    """Return the files with a manifest whose inventory, hash and id are right."""
+    manifest = parse_or_none(files.get("manifest.json", b""))
+    if not isinstance(manifest, dict):
+        return files
+    bundle_hash = hashlib.sha256(files["SHA256SUMS"]).hexdigest()
+    inventory: list[JsonValue] = [
+        {"path": name, "size_bytes": len(raw), "sha256": hashlib.sha256(raw).hexdigest()}
+        for name, raw in sorted(files.items(), key=lambda item: item[0].encode())
+        if name != "manifest.json"
+    ]
+    theatre = UUID(cast("str", manifest["theatre_id"]))
+    derived: JsonObject = {
+        "file_inventory": inventory,
+        "bundle_hash": bundle_hash,
+        "bundle_id": str(uuid5(theatre, bundle_hash)),
+    }
+    return with_document(files, "manifest.json", manifest | derived)
+
+
+def parse_or_none(raw: bytes) -> JsonValue:
+    """Return the value of strict JSON, None for anything else."""
+    try:
+        return parse_json(raw)
+    except ParseError:
+        return None
+
+
+def check(folder: Path, *, certificate: bytes | None = None) -> CheckReport:
+    """Check a folder with the installed scorers."""
+    return check_bundle(folder, SCORERS, registry=REGISTRY, certificate=certificate)
+
+
+def failed_ids(report: CheckReport) -> set[str]:
+    """Return the ids of the checks that failed."""
+    return {line.id for line in report.failed}

@@ -1,0 +1,421 @@
+"""The aggregate, member by member, against a slow and straightforward reading of the contract."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, cast
+
+import pytest
+import rfc8785
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import (
+    CriterionResult,
+    EpisodeOutcome,
+    InvocationStatus,
+    Scored,
+    Scorer,
+    Verdict,
+)
+from theatre.engine.scoring import Aggregator, ScoredEpisode, TheatreScoringProvider
+
+COMMITMENT = "5e" * 32
+NANO = 10**9
+KINDS = ("scored", "missing", "not_applicable", "declined", "unscored")
+SPLITS = {0: Fraction(0), 0.2: Fraction(1, 5), 0.5: Fraction(1, 2)}
+SCORER = Scorer(name="any", version="1", params_schema={}, score=lambda _: None)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A committed set of criteria and the episodes that it came to."""
+
+    weights: dict[str, int]
+    split: float
+    episodes: tuple[ScoredEpisode, ...]
+
+    @property
+    def aggregator(self) -> Aggregator:
+        document: JsonObject = {
+            "criteria": {
+                "criteria_ids": [*self.weights],
+                "weights": {name: weight / 10 for name, weight in self.weights.items()},
+            },
+            "scoring": {
+                "holdout_split": self.split,
+                "criteria_scorers": {name: {"scorer": "any"} for name in self.weights},
+            },
+        }
+        return Aggregator(TheatreScoringProvider(document, {"any": SCORER}), COMMITMENT)
+
+    def aggregate(self) -> tuple[list[bytes], JsonObject]:
+        aggregator = self.aggregator
+        lines = [aggregator.add(episode) for episode in self.episodes]
+        return lines, aggregator.finish()
+
+
+def nine_places(value: Fraction | None) -> float | None:
+    """Round half-even by hand and read the decimal as a double."""
+    if value is None:
+        return None
+    whole, rest = divmod(value.numerator * NANO, value.denominator)
+    whole += 2 * rest > value.denominator or (2 * rest == value.denominator and whole % 2 == 1)
+    return float(f"{whole // NANO}.{whole % NANO:09d}")
+
+
+class Oracle:
+    """One set of episodes, read as the contract reads: lists of values, no running sums."""
+
+    def __init__(self, run: Run, episodes: list[ScoredEpisode]) -> None:
+        self.weights = run.weights
+        self.episodes = episodes
+        self.ran = [e for e in episodes if e.outcome is not EpisodeOutcome.NOT_RUN]
+
+    def kinds(self, criterion: str) -> list[str]:
+        results = [episode.scores[criterion] for episode in self.ran]
+        return ["scored" if isinstance(r, Scored) else r.value for r in results]
+
+    def mean(self, criterion: str, *counted: str) -> Fraction | None:
+        results = [episode.scores[criterion] for episode in self.ran]
+        values = [
+            Fraction(r.nano, NANO) if isinstance(r, Scored) else Fraction(0)
+            for r, kind in zip(results, self.kinds(criterion), strict=True)
+            if kind in counted
+        ]
+        return sum(values, Fraction(0)) / len(values) if values else None
+
+    def means(self, *counted: str) -> dict[str, float | None]:
+        return {c: nine_places(self.mean(c, *counted)) for c in self.weights}
+
+    def composite(self) -> float | None:
+        total = Fraction(0)
+        for criterion, weight in self.weights.items():
+            mean = self.mean(criterion, "scored", "missing")
+            if mean is None:
+                return None
+            total += mean * weight / sum(self.weights.values())
+        return nine_places(total)
+
+    def statuses(self, *wanted: InvocationStatus) -> int:
+        return sum(episode.status in wanted for episode in self.ran)
+
+    def outcomes(self, outcome: EpisodeOutcome) -> int:
+        return sum(episode.outcome is outcome for episode in self.episodes)
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "episodes": len(self.ran),
+            "scores": self.means("scored", "missing"),
+            "composite_score": self.composite(),
+        }
+
+
+def held_out(episode: ScoredEpisode, split: Fraction) -> bool:
+    digest = hashlib.sha256(f"{COMMITMENT}:{episode.episode_id}".encode()).hexdigest()
+    return int(digest[:16], 16) * split.denominator < split.numerator * 2**64
+
+
+def expected_aggregate(run: Run) -> dict[str, Any]:
+    everything, split = Oracle(run, list(run.episodes)), SPLITS[run.split]
+    total, ran = len(run.episodes), len(everything.ran)
+    refused = everything.statuses(InvocationStatus.REFUSED)
+    scored = everything.outcomes(EpisodeOutcome.SCORED)
+    answerable = ran - refused
+    held = [episode for episode in run.episodes if held_out(episode, split)]
+    train = [episode for episode in run.episodes if episode not in held]
+    return {
+        "scores": everything.means("scored", "missing"),
+        "composite_score": everything.composite(),
+        "score_counts": {
+            c: {kind: everything.kinds(c).count(kind) for kind in KINDS} for c in run.weights
+        },
+        "episode_counts": {
+            "total": total,
+            "scored": scored,
+            "timeout": everything.statuses(InvocationStatus.TIMEOUT),
+            "error": everything.statuses(InvocationStatus.ERROR),
+            "refused": refused,
+            "unscored": everything.outcomes(EpisodeOutcome.UNSCORED),
+            "not_run": total - ran,
+        },
+        "coverage": nine_places(Fraction(scored, answerable)) if answerable else None,
+        "refusal_rate": nine_places(Fraction(refused, ran)) if ran else None,
+        "holdout_scores": None
+        if split == 0
+        else {"train": Oracle(run, train).summary(), "holdout": Oracle(run, held).summary()},
+        "answered_only": everything.means("scored"),
+        "refusals_as_zero": everything.means("scored", "missing", "excluded"),
+    }
+
+
+STATUSES = [*InvocationStatus, None]
+NANOS = st.integers(min_value=0, max_value=NANO) | st.sampled_from([0, NANO])
+
+
+@st.composite
+def episode_results(draw: st.DrawFn, seq: int, criteria: list[str]) -> ScoredEpisode:
+    """Draw one episode whose outcome and results could stand beside each other in a run."""
+    status = draw(st.sampled_from(STATUSES))
+    choices: st.SearchStrategy[CriterionResult]
+    if status is None:
+        choices = st.just(Verdict.NOT_RUN)
+    elif status is InvocationStatus.SUCCESS:
+        gaps = [Verdict.NOT_APPLICABLE, Verdict.DECLINED, Verdict.UNSCORED]
+        choices = NANOS.map(Scored) | st.sampled_from(gaps)
+    else:
+        refused = status is InvocationStatus.REFUSED
+        usual = Verdict.EXCLUDED if refused else Verdict.MISSING
+        choices = st.sampled_from([usual, Verdict.NOT_APPLICABLE])
+    scores = {criterion: draw(choices) for criterion in criteria}
+    return ScoredEpisode(
+        seq=seq,
+        episode_id=f"episode {seq}",
+        status=status,
+        outcome=outcome_of(status, scores),
+        scores=scores,
+    )
+
+
+def outcome_of(
+    status: InvocationStatus | None, scores: dict[str, CriterionResult]
+) -> EpisodeOutcome:
+    if status is None:
+        return EpisodeOutcome.NOT_RUN
+    if status is InvocationStatus.REFUSED:
+        return EpisodeOutcome.EXCLUDED
+    if status is not InvocationStatus.SUCCESS:
+        return EpisodeOutcome.MISSING
+    measured = any(isinstance(result, Scored) for result in scores.values())
+    return EpisodeOutcome.SCORED if measured else EpisodeOutcome.UNSCORED
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Run:
+    criteria = draw(st.sampled_from([["a"], ["b", "a"], ["c", "a", "b"]]))
+    weights = [draw(st.integers(min_value=0, max_value=9)) for _ in criteria[1:]]
+    return Run(
+        weights=dict(
+            zip(criteria, [draw(st.integers(min_value=1, max_value=9)), *weights], strict=True)
+        ),
+        split=draw(st.sampled_from(list(SPLITS))),
+        episodes=tuple(
+            draw(episode_results(seq, criteria))
+            for seq in range(1, 1 + draw(st.integers(min_value=0, max_value=12)))
+        ),
+    )
+
+
+per_property = settings(deadline=None, max_examples=200)
+
+
+@per_property
+@given(runs())
+def test_every_member_of_the_aggregate_is_what_the_contract_defines(run: Run) -> None:
+    _, aggregate = run.aggregate()
+    plain = {k: v for k, v in aggregate.items() if k not in {"score_intervals", "results_hash"}}
+    assert plain == expected_aggregate(run)
+    intervals = cast("dict[str, JsonObject]", aggregate["score_intervals"])
+    assert list(intervals) == [*run.weights, "composite_score"]
+
+
+@per_property
+@given(runs())
+def test_the_mean_of_the_numbers_in_a_column_is_the_criterion_s_score(run: Run) -> None:
+    lines, aggregate = run.aggregate()
+    rows = [json.loads(line, parse_float=Fraction, parse_int=Fraction) for line in lines]
+    for criterion in run.weights:
+        column = [row["scores"][criterion] for row in rows if row["scores"][criterion] is not None]
+        mean = sum(column, Fraction(0)) / len(column) if column else None
+        assert nine_places(mean) == cast("JsonObject", aggregate["scores"])[criterion]
+
+
+@per_property
+@given(runs())
+def test_the_results_hash_is_over_the_lines_and_the_aggregate_without_hash_and_intervals(
+    run: Run,
+) -> None:
+    lines, aggregate = run.aggregate()
+    rest = {k: v for k, v in aggregate.items() if k not in {"results_hash", "score_intervals"}}
+    by_hand = hashlib.sha256(b"".join(lines) + rfc8785.dumps(cast("Any", rest))).hexdigest()
+    assert aggregate["results_hash"] == by_hand
+
+
+@per_property
+@given(runs().flatmap(lambda run: st.tuples(st.just(run), st.permutations(run.episodes))))
+def test_no_number_depends_on_the_order_of_the_episodes(
+    both: tuple[Run, list[ScoredEpisode]],
+) -> None:
+    run, order = both
+    lines, aggregate = run.aggregate()
+    other_lines, other = replace(run, episodes=tuple(order)).aggregate()
+    assert sorted(other_lines) == sorted(lines)
+    assert other | {"results_hash": None} == aggregate | {"results_hash": None}
+    assert (other["results_hash"] == aggregate["results_hash"]) == (other_lines == lines)
+
+
+@per_property
+@given(runs())
+def test_no_score_leaves_the_range_from_0_to_1(run: Run) -> None:
+    _, aggregate = run.aggregate()
+    for name in ("scores", "answered_only", "refusals_as_zero"):
+        numbers = [n for n in cast("dict[str, Any]", aggregate[name]).values() if n is not None]
+        assert all(0 <= number <= 1 for number in numbers)
+    composite = cast("float | None", aggregate["composite_score"])
+    assert composite is None or 0 <= composite <= 1
+
+
+@given(st.lists(st.floats(min_value=1e-9, max_value=1), min_size=1, max_size=8))
+def test_full_marks_everywhere_give_a_composite_of_exactly_one(weights: list[float]) -> None:
+    criteria = [f"c{number}" for number in range(len(weights))]
+    document: JsonObject = {
+        "criteria": {
+            "criteria_ids": [*criteria],
+            "weights": dict(zip(criteria, weights, strict=True)),
+        },
+        "scoring": {"criteria_scorers": {c: {"scorer": "any"} for c in criteria}},
+    }
+    aggregator = Aggregator(TheatreScoringProvider(document, {"any": SCORER}), COMMITMENT)
+    aggregator.add(episode(1, dict.fromkeys(criteria, Scored(NANO))))
+    assert aggregator.finish()["composite_score"] == 1
+
+
+def episode(
+    seq: int,
+    scores: dict[str, CriterionResult],
+    *,
+    status: InvocationStatus | None = InvocationStatus.SUCCESS,
+    cluster_key: str | None = None,
+) -> ScoredEpisode:
+    return ScoredEpisode(
+        seq=seq,
+        episode_id=f"episode {seq}",
+        status=status,
+        outcome=outcome_of(status, scores),
+        scores=scores,
+        cluster_key=cluster_key,
+    )
+
+
+def test_a_line_shows_a_failure_as_0_and_every_other_gap_as_null() -> None:
+    run = Run(
+        weights=dict.fromkeys(["z", "a"], 5),
+        split=0.5,
+        episodes=(
+            episode(1, {"z": Scored(333_333_333), "a": Verdict.UNSCORED}),
+            episode(
+                2,
+                {"z": Verdict.MISSING, "a": Verdict.NOT_APPLICABLE},
+                status=InvocationStatus.ERROR,
+            ),
+            episode(
+                3, {"z": Verdict.EXCLUDED, "a": Verdict.EXCLUDED}, status=InvocationStatus.REFUSED
+            ),
+            episode(4, {"z": Verdict.DECLINED, "a": Verdict.NOT_APPLICABLE}),
+            episode(5, {"z": Verdict.NOT_RUN, "a": Verdict.NOT_RUN}, status=None),
+            episode(6, {"z": Scored(NANO), "a": Scored(0)}),
+        ),
+    )
+    marks = [str(held_out(one, Fraction(1, 2))).lower() for one in run.episodes]
+    assert set(marks) == {"true", "false"}
+    lines, aggregate = run.aggregate()
+    expected = [
+        (1, "scored", '{"a":null,"z":0.333333333}'),
+        (2, "missing", '{"a":null,"z":0}'),
+        (3, "excluded", '{"a":null,"z":null}'),
+        (4, "unscored", '{"a":null,"z":null}'),
+        (5, "not_run", '{"a":null,"z":null}'),
+        (6, "scored", '{"a":0,"z":1}'),
+    ]
+    assert lines == [
+        (
+            f'{{"episode_id":"episode {seq}","holdout":{holdout},"outcome":"{outcome}",'
+            f'"scores":{scores},"seq":{seq}}}\n'
+        ).encode()
+        for (seq, outcome, scores), holdout in zip(expected, marks, strict=True)
+    ]
+    assert aggregate["scores"] == {"z": 0.444444444, "a": 0.0}
+    assert aggregate["composite_score"] == 0.222222222
+
+
+def test_the_composite_is_made_of_the_unrounded_means() -> None:
+    # 0.4 and 1.4 billionths: 0.9 in the middle, but 0.5 between their roundings, and so 0.
+    run = Run(
+        weights={"a": 5, "b": 5},
+        split=0,
+        episodes=tuple(
+            episode(seq, {"a": Scored(a), "b": Scored(b)})
+            for seq, (a, b) in enumerate([(2, 7), (0, 0), (0, 0), (0, 0), (0, 0)], start=1)
+        ),
+    )
+    _, aggregate = run.aggregate()
+    assert aggregate["scores"] == {"a": 0.0, "b": 1e-9}
+    assert aggregate["composite_score"] == 1e-9
+
+
+WILSON_45_OF_50 = {"low": 0.786398, "high": 0.956524, "method": "wilson", "level": 0.95}
+UNDEFINED = {"low": None, "high": None, "method": "undefined", "level": 0.95}
+
+
+def interval(*results: CriterionResult, cluster_key: str | None = None) -> object:
+    statuses = {Verdict.MISSING: InvocationStatus.ERROR, Verdict.EXCLUDED: InvocationStatus.REFUSED}
+    episodes = (
+        episode(
+            seq,
+            {"a": result},
+            status=statuses.get(cast("Verdict", result), InvocationStatus.SUCCESS),
+            cluster_key=cluster_key if seq == 1 else None,
+        )
+        for seq, result in enumerate(results, start=1)
+    )
+    _, aggregate = Run(weights={"a": 1}, split=0, episodes=tuple(episodes)).aggregate()
+    intervals = cast("JsonObject", aggregate["score_intervals"])
+    assert intervals["composite_score"] == UNDEFINED
+    return intervals["a"]
+
+
+RIGHT, WRONG, GRADED = Scored(NANO), Scored(0), Scored(1)
+
+
+@pytest.mark.parametrize(
+    ("results", "expected"),
+    [
+        ([RIGHT] * 45 + [WRONG] * 5, WILSON_45_OF_50),
+        ([RIGHT] * 45 + [Verdict.MISSING] * 5, WILSON_45_OF_50),
+        ([Verdict.EXCLUDED] * 9 + [RIGHT] * 45 + [WRONG] * 5, WILSON_45_OF_50),
+        ([Verdict.DECLINED, Verdict.UNSCORED, *[RIGHT] * 45, *[WRONG] * 5], WILSON_45_OF_50),
+        ([RIGHT] * 45 + [WRONG] * 4 + [GRADED], UNDEFINED),
+        ([], UNDEFINED),
+        ([RIGHT], UNDEFINED),
+        ([RIGHT, Verdict.EXCLUDED, Verdict.NOT_APPLICABLE], UNDEFINED),
+        (
+            [RIGHT, Verdict.MISSING],
+            {"low": 0.094531, "high": 0.905469, "method": "wilson", "level": 0.95},
+        ),
+        (
+            [Verdict.MISSING] * 2,
+            {"low": 0.0, "high": 0.65762, "method": "wilson", "level": 0.95},
+        ),
+    ],
+    ids=str,
+)
+def test_an_interval_is_given_where_every_counted_value_is_0_or_1(
+    results: list[CriterionResult], expected: object
+) -> None:
+    assert interval(*results) == expected
+
+
+def test_a_cluster_leaves_the_interval_undefined_and_the_results_hash_alone() -> None:
+    results: list[CriterionResult] = [RIGHT, WRONG, RIGHT]
+    assert interval(*results, cluster_key="family") == UNDEFINED
+    assert interval(*results) != UNDEFINED
+    hashes = set()
+    for key in ("family", None):
+        episodes = [episode(s, {"a": r}, cluster_key=key) for s, r in enumerate(results, start=1)]
+        _, aggregate = Run(weights={"a": 1}, split=0.2, episodes=tuple(episodes)).aggregate()
+        hashes.add(aggregate["results_hash"])
+    assert len(hashes) == 1

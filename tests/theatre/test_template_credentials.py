@@ -1,0 +1,71 @@
+"""No secret gets into a template, and none is repeated by the message that refuses it."""
+
+from __future__ import annotations
+
+import pytest
+
+from theatre.engine.template_validator import TemplateValidator
+from theatre.engine.template_validator.credentials import credential_kind
+
+CREDENTIALS = {
+    "ghp_abcdefghijklmnopqrstuvwxyz0123456789": "a GitHub token",
+    "github_pat_11ABCDEFG0abcdefghijkl": "a GitHub token",
+    "glpat-abcdefghij0123456789": "a GitLab token",
+    "sk-ant-api03-abcdefghijklmnop": "an API key",
+    "sk-abcdefghijklmnopqrstuvwx": "an API key",
+    f"tk_abcdefgh_{'x' * 43}": "a service key of this platform",
+    "sk_live_abcdefghijklmnop": "a payment key",
+    "AKIAABCDEFGHIJKLMNOP": "a cloud access key",
+    f"AIza{'x' * 35}": "a Google key",
+    "xoxb-1234567890-abc": "a Slack token",
+    f"npm_{'x' * 36}": "a registry token",
+    "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiIxMjMifQ.c2ln": "a JSON web token",
+    "Bearer abcdefghijklmnopqrstuvwxyz": "a bearer token",
+    "-----BEGIN EC PRIVATE KEY-----": "a PEM block",
+    "postgres://alice@db.example/x": "a URL with userinfo",
+    "https://alice:secret@db.example/x": "a URL with userinfo",
+    "https://example.com/x?limit=1&api_key=1": "a URL with a key",
+    "https://example.com/#access_token=abc": "a URL with a key",
+}
+
+
+@pytest.mark.parametrize(("secret", "kind"), CREDENTIALS.items(), ids=CREDENTIALS.values())
+def test_a_credential_is_known_by_its_form(secret: str, kind: str) -> None:
+    assert credential_kind(secret) == kind
+    assert credential_kind(f"it is {secret}, keep it") == kind
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "risk-assessment-of-everything-that-matters",
+        "sk-learn-pipeline-for-classification",
+        "https://example.com/@user/key?limit=5&monkey=1",
+        "https://example.com/page?tokens=12",
+        "the bearer of this letter",
+        "mail alice@example.com about https://example.com",
+        "token=abc outside of an address",
+        "0f" * 32,
+        "",
+    ],
+)
+def test_ordinary_text_is_no_credential(text: str) -> None:
+    assert credential_kind(text) is None
+
+
+@pytest.mark.parametrize("secret", CREDENTIALS)
+def test_a_template_with_a_credential_is_refused_without_repeating_it(secret: str) -> None:
+    document = {"template_family": secret, "theatre_id": f"{secret} {secret}", secret: {secret: 1}}
+    report = TemplateValidator({}).validate(document)  # type: ignore[arg-type]  # JSON it is
+    refused = {error.pointer for error in report.errors if error.rule == "no-credentials"}
+    assert {"", "/template_family", "/theatre_id"} < refused
+    repeated = secret[:16]
+    assert not [error for error in report.errors if repeated in f"{error.pointer} {error.detail}"]
+
+
+@pytest.mark.parametrize(
+    "unit", ["://", "eyJ", "bearer ", "a://?key", "-----BEGIN ", "sk-", "?key"]
+)
+def test_hostile_text_is_scanned_in_linear_time(unit: str) -> None:
+    # Quadratic work on a mebibyte would take minutes.
+    assert credential_kind(unit * (2**20 // len(unit))) is None

@@ -1,0 +1,9 @@
+"""The independent check of an evidence bundle (contract/evidence.md §6).
+
+Imports nothing that writes bundles: what it knows, it has from the published format.
+"""
+
+from theatre.engine.bundle_check.check import check_bundle
+from theatre.engine.bundle_check.report import Check, CheckId, CheckReport, CheckStatus
+
+__all__ = ["Check", "CheckId", "CheckReport", "CheckStatus", "check_bundle"]

@@ -1,0 +1,227 @@
+"""The independent check: everything that a bundle claims, recomputed from the bundle alone.
+
+Source: contract/evidence.md §6. A defect never hides what can still be computed, and what can
+not is a failure by name: the ids in a report are always the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from theatre.engine.bundle_check.audit import (
+    AuditTrail,
+    check_audit_facts,
+    read_audit_trail,
+)
+from theatre.engine.bundle_check.batches import BatchIndex
+from theatre.engine.bundle_check.certificate_check import (
+    CertificateSources,
+    certificate_id,
+    check_certificate_copy,
+    check_certificate_fields,
+    check_certificate_schema,
+)
+from theatre.engine.bundle_check.committed import (
+    check_commitment,
+    check_template,
+    theatre_id_of,
+)
+from theatre.engine.bundle_check.documents import (
+    AGGREGATE,
+    CERTIFICATE,
+    RECEIPT,
+    Documents,
+    read_documents,
+)
+from theatre.engine.bundle_check.episodes import (
+    EpisodeEvidence,
+    EpisodeSources,
+    check_episodes,
+    unread_episodes,
+)
+from theatre.engine.bundle_check.folder import BundleFolder
+from theatre.engine.bundle_check.ground_truth import GroundTruth, check_ground_truth
+from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
+from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, shown
+from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.records import RecordChecker
+from theatre.engine.bundle_check.report import Cause, CheckId, CheckReport, Ledger
+from theatre.engine.bundle_check.results import (
+    check_aggregate,
+    check_resolution,
+    check_results_hash,
+)
+from theatre.engine.bundle_check.scorer_pins import pinned_provider
+from theatre.engine.bundle_check.tier_check import TierEvidence, check_tier, history_summary
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import Scorer
+from theatre.engine.schema_registry import SchemaRegistry
+
+_NO_TEMPLATE = Cause("no valid template says what was committed")
+_NO_GROUND_TRUTH = Cause("the replay dataset cannot be read")
+_NO_THEATRE = Cause("no document names the theatre")
+
+
+def check_bundle(
+    bundle: Path,
+    scorers: Mapping[str, Scorer],
+    *,
+    registry: SchemaRegistry,
+    certificate: bytes | None = None,
+) -> CheckReport:
+    """Check the bundle in folder `bundle`; `certificate` is a copy kept from elsewhere.
+
+    `scorers` are the installed ones by name. Raises BundleError where the folder is no bundle
+    at all; every other defect is a line of the report.
+    """
+    return _BundleCheck(bundle, scorers, registry).run(certificate)
+
+
+class _BundleCheck:
+    """One check: what the steps found, in the order in which they need each other."""
+
+    def __init__(
+        self, bundle: Path, scorers: Mapping[str, Scorer], registry: SchemaRegistry
+    ) -> None:
+        self._scorers = scorers
+        self._registry = registry
+        self._folder = BundleFolder.listed(bundle)
+        self._ledger = Ledger()
+        self._documents: Documents = read_documents(self._folder, self._ledger)
+        self._plan: CommittedPlan | None = check_template(self._documents, registry, self._ledger)
+        self._theatre_id = theatre_id_of(self._documents, self._ledger)
+        self._trail: AuditTrail = read_audit_trail(self._folder, self._theatre_id, self._ledger)
+
+    def run(self, copy: bytes | None) -> CheckReport:
+        folder, documents, ledger = self._folder, self._documents, self._ledger
+        check_inventory(folder, documents, self._plan, ledger)
+        bundle_hash = check_sums(folder, documents, ledger)
+        check_manifest(
+            documents,
+            self._plan,
+            theatre_id=self._theatre_id,
+            bundle_hash=bundle_hash,
+            sealed_at=at(self._trail.entry("sealed"), "at"),
+            ledger=ledger,
+        )
+        evidence, ground_truth = self._check_episodes()
+        commitment_hash = check_commitment(documents, self._trail.entry("committed"), ledger)
+        self._check_trail(evidence, ground_truth, commitment_hash)
+        results_hash = self._check_results(evidence)
+        self._check_tier(evidence)
+        check_certificate_schema(documents, self._registry, ledger)
+        check_certificate_copy(documents, copy, ledger)
+        sources = CertificateSources(
+            plan=self._plan,
+            theatre_id=self._theatre_id,
+            commitment_hash=commitment_hash,
+            bundle_hash=bundle_hash,
+            results_hash=results_hash,
+            results=self._results(evidence),
+            committed_at=documents.at(RECEIPT, "committed_at"),
+            trail=self._trail,
+            calls=evidence.calls,
+        )
+        check_certificate_fields(documents, sources, ledger)
+        ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
+        self._name_what_nothing_settles()
+        return ledger.report()
+
+    def _check_episodes(self) -> tuple[EpisodeEvidence, GroundTruth | None]:
+        folder, ledger, plan = self._folder, self._ledger, self._plan
+        batches = BatchIndex(self._trail.batches, ledger)
+        ground_truth = None if plan is None else check_ground_truth(folder, plan, ledger)
+        if plan is None:
+            ledger.cannot(CheckId.DATASETS, _NO_TEMPLATE)
+            ledger.cannot(CheckId.SCORERS, _NO_TEMPLATE)
+            evidence = unread_episodes(folder, batches, _NO_TEMPLATE, ledger)
+        else:
+            provider = pinned_provider(plan, self._documents, self._scorers, self._registry, ledger)
+            if ground_truth is None or isinstance(self._theatre_id, Nothing):
+                cause = _NO_GROUND_TRUTH if ground_truth is None else _NO_THEATRE
+                evidence = unread_episodes(folder, batches, cause, ledger)
+            else:
+                adapter = self._trail.detail("activated", "adapters", plan.construct_id)
+                sources = EpisodeSources(
+                    plan=plan,
+                    ground_truth=ground_truth,
+                    checker=RecordChecker(plan, self._theatre_id, adapter, ledger),
+                    provider=provider,
+                    batches=batches,
+                )
+                evidence = check_episodes(folder, sources, ledger)
+            ledger.completed(CheckId.DATASETS, f"{len(plan.datasets)} files")
+        batches.finish(readable=self._trail.readable)
+        return evidence, ground_truth
+
+    def _check_trail(
+        self,
+        evidence: EpisodeEvidence,
+        ground_truth: GroundTruth | None,
+        commitment_hash: str | Nothing,
+    ) -> None:
+        plan, sealed_at = self._plan, at(self._trail.entry("sealed"), "at")
+        adapters: JsonValue | Nothing = NOTHING
+        if plan is not None:
+            adapters = {plan.construct_id: evidence.calls.adapter}
+        expected: dict[str, JsonValue | Nothing] = {
+            "created/template_id": NOTHING if plan is None else plan.template_id,
+            "activated/episodes": NOTHING if ground_truth is None else ground_truth.total,
+            "activated/adapters": adapters,
+            "activated/scorers": self._documents.at(RECEIPT, "scorer_pins"),
+            "sealed/certificate_id": certificate_id(self._theatre_id, commitment_hash),
+            "sealed/issued_at": sealed_at,
+            "sealed/theatre_resolved_at": sealed_at,
+        }
+        check_audit_facts(
+            self._trail,
+            expected=expected,
+            audit_head=self._documents.at(CERTIFICATE, "audit_head"),
+            ledger=self._ledger,
+        )
+
+    def _check_results(self, evidence: EpisodeEvidence) -> str | Nothing:
+        documents, ledger = self._documents, self._ledger
+        check_aggregate(documents, evidence.aggregate, ledger)
+        results_hash = check_results_hash(self._folder, documents, ledger)
+        check_resolution(
+            documents,
+            self._plan,
+            audited_steps=self._trail.steps,
+            recorded=evidence.calls.recorded,
+            results_hash=at(self._results(evidence), "results_hash"),
+            ledger=ledger,
+        )
+        return results_hash
+
+    def _results(self, evidence: EpisodeEvidence) -> JsonObject | Nothing:
+        """Return the recomputed aggregate; the stored one where none could be recomputed."""
+        if not isinstance(evidence.aggregate, Cause):
+            return evidence.aggregate
+        stored = self._documents.get(AGGREGATE)
+        return NOTHING if stored is None else stored
+
+    def _check_tier(self, evidence: EpisodeEvidence) -> None:
+        results, plan = self._results(evidence), self._plan
+        if plan is None or isinstance(results, Nothing):
+            cause = _NO_TEMPLATE if plan is None else Cause(f"{AGGREGATE} cannot be read")
+            check_tier(self._documents, cause, self._ledger)
+            return
+        tier_evidence = TierEvidence(
+            plan=plan,
+            calls=evidence.calls,
+            aggregate=results,
+            bundle_complete=self._ledger.passed(CheckId.INVENTORY),
+            commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
+            resolved_at=at(self._trail.entry("sealed"), "at"),
+        )
+        check_tier(self._documents, tier_evidence, self._ledger)
+
+    def _name_what_nothing_settles(self) -> None:
+        documents, ledger = self._documents, self._ledger
+        issuer = shown(documents.at(CERTIFICATE, "issuer"))
+        ledger.unanchored(CheckId.ISSUER_IDENTITY, f"{issuer} by its own word")
+        issued_at = shown(documents.at(CERTIFICATE, "issued_at"))
+        ledger.unanchored(CheckId.TIMES_AND_LATENCIES, f"issued {issued_at} by its issuer's word")
+        ledger.unanchored(CheckId.HISTORY, history_summary(documents))

@@ -1,0 +1,145 @@
+"""Intervals of weighted means by resampling whole units: BCa, and the normal one for large n.
+
+Source: contract/scoring.md, "Intervals and calibration"; Efron 1987 (BCa). Scores are integer
+billionths, so every sum is exact in a double whatever its order, and PCG64's raw stream is the
+same in every numpy: two machines draw the same resamples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.scoring.intervals import LEVEL, undefined_interval
+
+DRAWS = 10_000
+MAX_BOOTSTRAP_UNITS = 5_000
+"""Above so many units the normal interval takes over."""
+
+_MIN_UNITS = 2
+_CELLS_IN_MEMORY = 1 << 21
+_NORMAL = NormalDist()
+
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What is resampled: a row a unit (an episode, or a whole cluster of them).
+
+    `sums[u, c]` is the sum of the scores of unit u on criterion c in billionths, `counts[u, c]`
+    over how many values; `weights[c]` sum to 1. The statistic is Σ weight · Σ sums / Σ counts.
+    """
+
+    sums: Integers
+    counts: Integers
+    weights: Floats
+
+    @property
+    def units(self) -> int:
+        """Return the number of units."""
+        return len(self.sums)
+
+    def statistic(self, sums: Floats, counts: Floats) -> Floats:
+        """Return the weighted mean for rows of totals, in units of 1; NaN without a value."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return (sums / counts) @ self.weights / 1e9
+
+    def observed(self) -> float:
+        """Return the statistic of the sample itself."""
+        totals = self.sums.sum(axis=0, dtype=np.float64), self.counts.sum(axis=0, dtype=np.float64)
+        return float(self.statistic(*totals))
+
+    def leave_one_out(self) -> Floats:
+        """Return the statistic without each unit in turn, in closed form."""
+        sums = self.sums.sum(axis=0) - self.sums
+        counts = self.counts.sum(axis=0) - self.counts
+        return self.statistic(sums.astype(np.float64), counts.astype(np.float64))
+
+
+def resampled_interval(sample: Sample, *, seed: str, clustered: bool) -> JsonObject:
+    """Return the 95 % interval of a sample; `seed` is the commitment hash, 64 hex digits.
+
+    Undefined below two units, and where every resample would give the same value.
+    """
+    prefix = "cluster_" if clustered else ""
+    if sample.units < _MIN_UNITS:
+        return undefined_interval()
+    jackknife = sample.leave_one_out()
+    if not np.isfinite(jackknife).all() or np.ptp(jackknife) == 0:
+        return undefined_interval()
+    if sample.units > MAX_BOOTSTRAP_UNITS:
+        low, high = _normal_bounds(sample, jackknife)
+        return _interval(low, high, f"{prefix}clt")
+    draws = _draws(sample, seed)
+    low, high = _bca_bounds(draws[np.isfinite(draws)], sample.observed(), jackknife)
+    return _interval(low, high, f"{prefix}bca")
+
+
+def _normal_bounds(sample: Sample, jackknife: Floats) -> tuple[float, float]:
+    """Return the normal bounds with the jackknife's standard error (s/√n for a plain mean)."""
+    n = sample.units
+    deviations = jackknife - jackknife.mean()
+    error = float(np.sqrt((n - 1) / n * np.square(deviations).sum()))
+    half = _NORMAL.inv_cdf((1 + LEVEL) / 2) * error
+    return sample.observed() - half, sample.observed() + half
+
+
+def _draws(sample: Sample, seed: str) -> Floats:
+    """Return the statistic of every resample, drawn in chunks of bounded memory."""
+    n = sample.units
+    bits = np.random.PCG64(int(seed, 16))
+    sums, counts = sample.sums.astype(np.float64), sample.counts.astype(np.float64)
+    chunk = max(1, _CELLS_IN_MEMORY // n)
+    results = []
+    for begin in range(0, DRAWS, chunk):
+        size = min(chunk, DRAWS - begin)
+        times = _times_drawn(bits, size, n)
+        results.append(sample.statistic(times @ sums, times @ counts))
+    return np.concatenate(results)
+
+
+def _times_drawn(bits: np.random.PCG64, size: int, n: int) -> Floats:
+    """Return how often each of n units is drawn in each of `size` resamples."""
+    raw = bits.random_raw(size * n) >> np.uint64(32)
+    # A draw is floor(n * u) for a 32-bit fraction u: the bias is below n / 2^32.
+    chosen = (raw * np.uint64(n)) >> np.uint64(32)
+    rows = np.repeat(np.arange(size, dtype=np.uint64), n)
+    cells = (rows * np.uint64(n) + chosen).astype(np.int64)
+    return np.bincount(cells, minlength=size * n).reshape(size, n).astype(np.float64)
+
+
+def _bca_bounds(draws: Floats, observed: float, jackknife: Floats) -> tuple[float, float]:
+    """Return the bias-corrected and accelerated bounds; ties count half."""
+    below = float((draws < observed).mean() + (draws <= observed).mean()) / 2
+    if not 0 < below < 1:
+        low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+        return float(low), float(high)
+    deviations = jackknife.mean() - jackknife
+    spread = float(np.square(deviations).sum())
+    acceleration = float((deviations**3).sum()) / (6 * spread**1.5)
+    bias = _NORMAL.inv_cdf(below)
+    shares = [
+        _adjusted_share(bias, acceleration, tail) for tail in ((1 - LEVEL) / 2, (1 + LEVEL) / 2)
+    ]
+    low, high = np.quantile(draws, shares)
+    return float(low), float(high)
+
+
+def _adjusted_share(bias: float, acceleration: float, tail: float) -> float:
+    shifted = bias + _NORMAL.inv_cdf(tail)
+    return _NORMAL.cdf(bias + shifted / (1 - acceleration * shifted))
+
+
+def _interval(low: float, high: float, method: str) -> JsonObject:
+    return {
+        "low": max(0.0, round(low, 6)),
+        "high": min(1.0, round(high, 6)),
+        "method": method,
+        "level": LEVEL,
+    }
