@@ -149,11 +149,14 @@ def test_a_timer_that_rings_after_a_full_batch_writes_what_came_since() -> None:
 
 def test_an_error_in_the_run_still_writes_what_was_answered() -> None:
     async def scene(disk: Disk, clock: HandClock) -> None:
-        with pytest.raises(LookupError, match="the run failed"):
+        async def run() -> None:
             async with BatchWriter(disk.flush, size=9, max_age=NEVER, sleep=clock.sleep) as writer:
                 await writer.put(result(1))
                 await writer.put(result(2))
                 raise LookupError("the run failed")
+
+        with pytest.raises(LookupError, match="the run failed"):
+            await run()
 
     assert play(scene).written == [[1, 2]]
 
@@ -198,6 +201,8 @@ def test_a_write_that_began_ends_however_often_the_run_is_cancelled() -> None:
 
 def test_leaving_is_not_cut_short_by_a_second_cancellation() -> None:
     async def scene(disk: Disk, clock: HandClock) -> None:
+        ready = asyncio.Event()
+
         async def run() -> None:
             async with BatchWriter(disk.flush, size=9, max_age=1, sleep=clock.sleep) as writer:
                 await writer.put(result(1))
@@ -205,13 +210,14 @@ def test_leaving_is_not_cut_short_by_a_second_cancellation() -> None:
                 disk.stuck = True
                 await clock.ring()
                 await writer.put(result(2))
+                ready.set()
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(run())
+        await ready.wait()
         for _ in range(4):
-            await asyncio.gather(*(settle() for _ in range(4)))
             task.cancel()
-        await settle()
+            await settle()
         assert (task.done(), disk.begun, disk.written) == (False, 1, [])
         disk.free()
         with pytest.raises(asyncio.CancelledError):
@@ -220,69 +226,94 @@ def test_leaving_is_not_cut_short_by_a_second_cancellation() -> None:
     assert play(scene).written == [[1], [2]]
 
 
-def test_a_failing_write_surfaces_where_the_batch_became_full() -> None:
-    async def scene(disk: Disk, clock: HandClock) -> None:
-        with pytest.raises(OSError, match="No space left"):
-            async with BatchWriter(disk.flush, size=2, max_age=NEVER, sleep=clock.sleep) as writer:
-                await writer.put(result(1))
-                disk.failing = True
-                await writer.put(result(2))
+def failing_run(body: Callable[[BatchWriter, Disk, HandClock], Awaitable[None]], size: int) -> Disk:
+    """Play a run that must end with the disk's own error."""
 
-    disk = play(scene)
+    async def scene(disk: Disk, clock: HandClock) -> None:
+        async def run() -> None:
+            async with BatchWriter(disk.flush, size=size, max_age=1, sleep=clock.sleep) as writer:
+                await body(writer, disk, clock)
+
+        with pytest.raises(OSError, match="No space left"):
+            await run()
+
+    return play(scene)
+
+
+def test_a_failing_write_surfaces_where_the_batch_became_full() -> None:
+    async def body(writer: BatchWriter, disk: Disk, _: HandClock) -> None:
+        await writer.put(result(1))
+        disk.failing = True
+        await writer.put(result(2))
+        pytest.fail("the second put must raise")
+
+    disk = failing_run(body, size=2)
     assert (disk.begun, disk.written) == (1, [])
 
 
 def test_a_failing_write_surfaces_on_leaving() -> None:
-    async def scene(disk: Disk, clock: HandClock) -> None:
+    async def body(writer: BatchWriter, disk: Disk, _: HandClock) -> None:
+        await writer.put(result(1))
         disk.failing = True
-        with pytest.raises(OSError, match="No space left"):
-            async with BatchWriter(disk.flush, size=9, max_age=NEVER, sleep=clock.sleep) as writer:
-                await writer.put(result(1))
 
-    assert play(scene).begun == 1
-
-
-def test_a_write_that_fails_in_the_background_surfaces_and_leaves_no_gap_behind_it() -> None:
-    async def scene(disk: Disk, clock: HandClock) -> None:
-        with pytest.raises(OSError, match="No space left"):
-            async with BatchWriter(disk.flush, size=2, max_age=1, sleep=clock.sleep) as writer:
-                await writer.put(result(1))
-                await settle()
-                disk.failing = True
-                await clock.ring()
-                disk.failing = False
-                await writer.put(result(2))
-        assert disk.begun == 1
-
-    assert play(scene).written == []
-
-
-def test_a_write_that_fails_in_the_background_surfaces_also_if_nothing_is_put_any_more() -> None:
-    async def scene(disk: Disk, clock: HandClock) -> None:
-        with pytest.raises(OSError, match="No space left"):
-            async with BatchWriter(disk.flush, size=9, max_age=1, sleep=clock.sleep) as writer:
-                await writer.put(result(1))
-                await settle()
-                disk.failing = True
-                await clock.ring()
-                disk.failing = False
-
-    disk = play(scene)
+    disk = failing_run(body, size=9)
     assert (disk.begun, disk.written) == (1, [])
 
 
-def test_a_timer_that_cannot_wait_surfaces_as_well() -> None:
+def test_a_write_that_fails_in_the_background_surfaces_and_leaves_no_gap_behind_it() -> None:
+    async def body(writer: BatchWriter, disk: Disk, clock: HandClock) -> None:
+        await writer.put(result(1))
+        await settle()
+        disk.failing = True
+        await clock.ring()
+        disk.failing = False
+        await writer.put(result(2))
+        pytest.fail("the second put must raise")
+
+    disk = failing_run(body, size=2)
+    assert (disk.begun, disk.written) == (1, [])
+
+
+def test_a_write_that_fails_in_the_background_surfaces_also_if_nothing_is_put_any_more() -> None:
+    async def body(writer: BatchWriter, disk: Disk, clock: HandClock) -> None:
+        await writer.put(result(1))
+        await settle()
+        disk.failing = True
+        await clock.ring()
+        disk.failing = False
+
+    disk = failing_run(body, size=9)
+    assert (disk.begun, disk.written) == (1, [])
+
+
+def test_after_a_failed_write_a_run_that_goes_on_writes_nothing_more() -> None:
+    async def body(writer: BatchWriter, disk: Disk, _: HandClock) -> None:
+        disk.failing = True
+        with pytest.raises(OSError, match="No space left"):
+            await writer.put(result(1))
+        disk.failing = False
+        await writer.put(result(2))
+        raise OSError(28, "No space left on device")
+
+    disk = failing_run(body, size=1)
+    assert (disk.begun, disk.written) == (1, [])
+
+
+def test_a_timer_that_cannot_wait_surfaces_and_what_was_answered_is_written() -> None:
     async def broken_sleep(_: float) -> None:
         raise RuntimeError("no timers here")
 
     async def scene(disk: Disk, _: HandClock) -> None:
-        with pytest.raises(RuntimeError, match="no timers here"):
+        async def run() -> None:
             async with BatchWriter(disk.flush, size=9, max_age=1, sleep=broken_sleep) as writer:
                 await writer.put(result(1))
                 await settle()
                 await writer.put(result(2))
 
-    assert play(scene).recorded == [1, 2]
+        with pytest.raises(RuntimeError, match="no timers here"):
+            await run()
+
+    assert play(scene).written == [[1, 2]]
 
 
 ACTIONS = st.lists(st.sampled_from(["put", "ring", "cancel", "settle"]), max_size=30)
@@ -291,7 +322,9 @@ ACTIONS = st.lists(st.sampled_from(["put", "ring", "cancel", "settle"]), max_siz
 @settings(deadline=None, max_examples=150)
 @given(ACTIONS, st.integers(min_value=1, max_value=4), st.booleans())
 def test_what_was_put_is_written_once_and_in_order_whatever_happens(
-    actions: list[str], size: int, stuck: bool
+    actions: list[str],
+    size: int,
+    stuck: bool,  # noqa: FBT001  # drawn, not passed by a caller
 ) -> None:
     put: list[int] = []
 

@@ -95,7 +95,7 @@ class _BundleCheck:
 
     def run(self, copy: bytes | None) -> CheckReport:
         folder, documents, ledger = self._folder, self._documents, self._ledger
-        check_inventory(folder, documents, self._plan, ledger)
+        complete = check_inventory(folder, documents, self._plan, ledger)
         bundle_hash = check_sums(folder, documents, ledger)
         check_manifest(
             documents,
@@ -109,7 +109,7 @@ class _BundleCheck:
         commitment_hash = check_commitment(documents, self._trail.entry("committed"), ledger)
         self._check_trail(evidence, ground_truth, commitment_hash)
         results_hash = self._check_results(evidence)
-        self._check_tier(evidence)
+        self._check_tier(evidence, complete=complete)
         check_certificate_schema(documents, self._registry, ledger)
         check_certificate_copy(documents, copy, ledger)
         sources = CertificateSources(
@@ -202,7 +202,7 @@ class _BundleCheck:
         stored = self._documents.get(AGGREGATE)
         return NOTHING if stored is None else stored
 
-    def _check_tier(self, evidence: EpisodeEvidence) -> None:
+    def _check_tier(self, evidence: EpisodeEvidence, *, complete: bool) -> None:
         results, plan = self._results(evidence), self._plan
         if plan is None or isinstance(results, Nothing):
             cause = _NO_TEMPLATE if plan is None else Cause(f"{AGGREGATE} cannot be read")
@@ -212,7 +212,7 @@ class _BundleCheck:
             plan=plan,
             calls=evidence.calls,
             aggregate=results,
-            bundle_complete=self._ledger.passed(CheckId.INVENTORY),
+            bundle_complete=complete,
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
             resolved_at=at(self._trail.entry("sealed"), "at"),
         )

@@ -43,9 +43,11 @@ class Documents:
 
 
 def read_documents(folder: BundleFolder, ledger: Ledger) -> Documents:
-    """Read every document there is; what is wrong with their form goes to `canonical-form`."""
+    """Read every document there is; what is wrong with its form goes to `canonical-form`."""
     found: dict[str, JsonObject] = {}
     for path in DOCUMENTS:
+        if path not in folder.files:
+            continue
         try:
             found[path] = canonical_object(folder.read(path), path, ledger)
         except DefectError as defect:

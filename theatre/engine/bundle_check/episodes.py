@@ -116,8 +116,11 @@ class _EpisodePass:
             if EpisodeOutcome.MISSING in outcomes:
                 stop.count(EpisodeOutcome.MISSING)
         if read != total:
-            self._give_up("the dataset cannot be read to its end")
-        self._take_up_to(None)
+            cut = Cause("the dataset cannot be read to its end")
+            self._give_up(cut.text)
+            for check in (CheckId.INVOCATIONS, CheckId.VERSION_PINS):
+                ledger.cannot(check, cut)
+        self._take_rest(flagged=read == total)
         return self._finish(lines)
 
     def _record_of(self, episode: GroundTruthEpisode, *, stopped: bool) -> RecordItem | None:
@@ -149,17 +152,31 @@ class _EpisodePass:
         if isinstance(self._scoring, _Scoring) or self._scoring.unavailable:
             self._scoring = Cause(text)
 
-    def _take_up_to(self, position: int | None) -> RecordItem | None:
-        """Take the record at `position` (None: take all) and return it; others are misplaced."""
-        while self._next is not None and (position is None or self._next.position <= position):
-            item, self._next = self._next, next(self._records, None)
-            if item.record is not None:
-                _note(item.record, item, self._calls, self._sources.batches)
+    def _take_up_to(self, position: int) -> RecordItem | None:
+        """Take the record at `position` and return it; what lies before it is misplaced."""
+        while self._next is not None and self._next.position <= position:
+            item = self._take(self._next)
             if item.position == position:
                 return item
-            expected = "records of episodes of the dataset only"
-            self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)
+            self._flag(item)
         return None
+
+    def _take_rest(self, *, flagged: bool) -> None:
+        """Take the records that no episode asked for."""
+        while self._next is not None:
+            item = self._take(self._next)
+            if flagged:
+                self._flag(item)
+
+    def _take(self, item: RecordItem) -> RecordItem:
+        self._next = next(self._records, None)
+        if item.record is not None:
+            _note(item.record, item, self._calls, self._sources.batches)
+        return item
+
+    def _flag(self, item: RecordItem) -> None:
+        expected = "records of episodes of the dataset only"
+        self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)
 
     def _finish(self, lines: ScoreLines) -> EpisodeEvidence:
         recorded, mismatches = self._calls.recorded, self._calls.version_mismatches

@@ -69,10 +69,11 @@ _MANIFEST_MEMBERS = frozenset(
 
 def check_inventory(
     folder: BundleFolder, documents: Documents, plan: CommittedPlan | None, ledger: Ledger
-) -> None:
-    """Make the check `inventory`.
+) -> bool:
+    """Make the check `inventory`; return whether the bundle is complete and holds nothing else.
 
-    Which invocation records there have to be is for the check `invocations` to say.
+    A file that is there and listed, but with other bytes, leaves it complete. Which invocation
+    records there have to be is for the check `invocations` to say.
     """
     check = CheckId.INVENTORY
     for oddity in folder.oddities:
@@ -85,10 +86,18 @@ def check_inventory(
         if path not in _FIXED | datasets and not INVOCATION_PATH.fullmatch(path):
             ledger.wrong(check, "only files that the evidence calls for", f"also {path!r}")
     try:
-        _compare_listing(folder, _listed(documents), ledger)
+        listed = _listed(documents)
     except DefectError as defect:
         ledger.wrong(check, defect.expected, defect.actual)
+        return False
+    held = folder.files.keys() - {MANIFEST}
+    for path in sorted(listed.keys() ^ held):
+        expected = f"{path!r} listed in the manifest" if path in held else f"the file {path!r}"
+        ledger.wrong(check, expected, "none")
     ledger.completed(check, f"{len(folder.files)} files")
+    complete = ledger.passed(check)
+    _compare_bytes(folder, {path: listed[path] for path in sorted(listed.keys() & held)}, ledger)
+    return complete
 
 
 def _listed(documents: Documents) -> Mapping[str, JsonValue]:
@@ -108,12 +117,8 @@ def _listed(documents: Documents) -> Mapping[str, JsonValue]:
     return listed
 
 
-def _compare_listing(folder: BundleFolder, listed: Mapping[str, JsonValue], ledger: Ledger) -> None:
-    held = folder.files.keys() - {MANIFEST}
-    for path in sorted(listed.keys() ^ held):
-        expected = f"{path!r} listed in the manifest" if path in held else f"the file {path!r}"
-        ledger.wrong(CheckId.INVENTORY, expected, "none")
-    for path in sorted(listed.keys() & held):
+def _compare_bytes(folder: BundleFolder, listed: Mapping[str, JsonValue], ledger: Ledger) -> None:
+    for path, entry in listed.items():
         try:
             seen: JsonValue = {
                 "path": path,
@@ -123,7 +128,7 @@ def _compare_listing(folder: BundleFolder, listed: Mapping[str, JsonValue], ledg
         except DefectError as defect:
             ledger.wrong(CheckId.INVENTORY, defect.expected, defect.actual)
         else:
-            ledger.compare(CheckId.INVENTORY, f"{path}: ", listed[path], seen)
+            ledger.compare(CheckId.INVENTORY, f"the listed {path}, ", entry, seen)
 
 
 def check_sums(folder: BundleFolder, documents: Documents, ledger: Ledger) -> str | Nothing:

@@ -170,7 +170,7 @@ class Ledger:
         found = first_difference(expected, actual)
         if found is not None:
             place = f"{what}{found.pointer}"
-            self.wrong(check, f"{place} {shown(found.expected)}", f"{place} {shown(found.actual)}")
+            self.wrong(check, f"{place} {shown(found.expected)}", shown(found.actual))
 
     def cannot(self, check: CheckId, cause: Cause) -> None:
         """Note that `check` could not be computed."""

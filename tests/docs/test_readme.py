@@ -1,0 +1,106 @@
+"""The README's commands and output, executed, so that they cannot rot."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+ECHELON = Path(sys.executable).with_name("echelon")
+
+VARYING = [
+    (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uuid>"),
+    (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+Z"), "<time>"),
+    (re.compile(r"bundle {7}.*/"), "bundle       <home>/"),
+]
+
+
+def block(label: str) -> str:
+    found = re.search(rf"<!-- {re.escape(label)} -->\n```\w+\n(.*?)```", README, re.DOTALL)
+    assert found is not None, f"the README has no block {label}"
+    return found[1]
+
+
+def normalised(text: str) -> list[str]:
+    for pattern, name in VARYING:
+        text = pattern.sub(name, text)
+    return text.strip().splitlines()
+
+
+def matches(shown: list[str], printed: list[str]) -> bool:
+    """A shown `…` stands for any number of printed lines; other lines are equal, in order."""
+    pattern = "".join(r"(?:.*\n)*?" if line == "…" else re.escape(line) + r"\n" for line in shown)
+    return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    home = tmp_path_factory.mktemp("readme home")
+    run = subprocess.run(
+        [ECHELON, "demo"],
+        env={"ECHELON_HOME": str(home), "PATH": "/usr/bin:/bin", "LANG": "C.UTF-8"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    (bundle,) = home.glob("theatres/*/evidence_bundle_*")
+    return run.stdout, bundle
+
+
+def test_the_demo_prints_what_the_readme_shows(demo: tuple[str, Path]) -> None:
+    printed, _ = demo
+    assert matches(normalised(block("output: demo")), normalised(printed))
+
+
+def test_a_readme_that_shows_another_score_would_be_noticed(demo: tuple[str, Path]) -> None:
+    printed, _ = demo
+    shown = normalised(block("output: demo").replace("1.000  0.940", "0.999  0.940"))
+    assert not matches(shown, normalised(printed))
+
+
+def test_the_strangers_lines_accept_the_bundle_and_recompute_each_score(
+    demo: tuple[str, Path], tmp_path: Path
+) -> None:
+    _, bundle = demo
+    script = tmp_path / "stranger.py"
+    script.write_text(block("executed: stranger"), encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, script, bundle], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.splitlines() == [
+        "detail_density_adherence 0 recomputed: 0.0 over 60",
+        "hex_grid_accuracy 1 recomputed: 1.0 over 60",
+        f"isometric_convention_compliance 0.016666667 recomputed: {2 / 120} over 120",
+    ]
+
+
+def test_the_strangers_lines_refuse_a_changed_score_line(
+    demo: tuple[str, Path], tmp_path: Path
+) -> None:
+    _, bundle = demo
+    forged = tmp_path / "forged"
+    shutil.copytree(bundle, forged)
+    lines = forged / "scores" / "per_episode.jsonl"
+    lines.write_bytes(lines.read_bytes().replace(b'"missing"', b'"excluded"', 1))
+    script = tmp_path / "stranger.py"
+    script.write_text(block("executed: stranger"), encoding="utf-8")
+    run = subprocess.run(
+        [sys.executable, script, forged], capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 1
+    assert "AssertionError" in run.stderr
+
+
+def test_sha256sum_accepts_the_bundle(demo: tuple[str, Path]) -> None:
+    _, bundle = demo
+    program = shutil.which("sha256sum")
+    assert program is not None, "expected sha256sum (coreutils) on the machine"
+    subprocess.run([program, "--check", "--quiet", "SHA256SUMS"], cwd=bundle, check=True)
