@@ -22,10 +22,10 @@ def blocks(language: str) -> list[str]:
 def state_diagram() -> str:
     """Draw the transition table: states without a way in begin, states without one out end."""
     entered = {target for targets in VALID_TRANSITIONS.values() for target in targets}
-    steps = [("[*]", state) for state in VALID_TRANSITIONS if state not in entered]
+    arrows = [f"[*] --> {state}" for state in VALID_TRANSITIONS if state not in entered]
     for state, targets in VALID_TRANSITIONS.items():
-        steps += [(state, target) for target in targets or ("[*]",)]
-    return "".join(["stateDiagram-v2\n", *(f"    {one} --> {other}\n" for one, other in steps)])
+        arrows += [f"{state} --> {target}" for target in targets or ("[*]",)]
+    return "".join(["stateDiagram-v2\n", *(f"    {arrow}\n" for arrow in arrows)])
 
 
 def import_layers(contract_name: str) -> str:

@@ -175,12 +175,13 @@ def episode(
     number: int, numbers: Sequence[int], do: str | None = None, *, expected: bool = True
 ) -> JsonObject:
     """Return one episode of the construct that adds numbers."""
-    asked: JsonObject = {"numbers": list(numbers)} | ({} if do is None else {"do": do})
-    total = sum(numbers)
-    expectation: JsonObject = {"sum": total, "parity": total % 2 == 0}
-    return {"episode_id": f"sum-{number}", "input_data": asked} | (
-        {"expected_output": expectation} if expected else {}
-    )
+    asked: JsonObject = {"numbers": list(numbers)}
+    if do is not None:
+        asked["do"] = do
+    made: JsonObject = {"episode_id": f"sum-{number}", "input_data": asked}
+    if expected:
+        made["expected_output"] = {"sum": sum(numbers), "parity": sum(numbers) % 2 == 0}
+    return made
 
 
 EVERY_OUTCOME: tuple[JsonObject, ...] = (
@@ -246,9 +247,7 @@ def _write_construct(folder: Path, source: str) -> RegisteredConstruct:
     program = folder / "construct" / "main.py"
     program.parent.mkdir(exist_ok=True)
     program.write_text(textwrap.dedent(source), encoding="utf-8")
-    return construct_from_argv(
-        CONSTRUCT_ID, json.dumps(["{python}", str(program)]), program.parent
-    )
+    return construct_from_argv(CONSTRUCT_ID, json.dumps(["{python}", str(program)]), program.parent)
 
 
 async def _commit_and_run(

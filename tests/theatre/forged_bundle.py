@@ -92,7 +92,9 @@ def resealed(files: Files, effort: Effort) -> Files:
 def sums(files: Files) -> bytes:
     """Return what SHA256SUMS has to be."""
     named = sorted((name.encode(), raw) for name, raw in files.items() if name not in _UNSUMMED)
-    return b"".join(hashlib.sha256(raw).hexdigest().encode() + b"  " + n + b"\n" for n, raw in named)
+    return b"".join(
+        hashlib.sha256(raw).hexdigest().encode() + b"  " + n + b"\n" for n, raw in named
+    )
 
 
 def with_certified_hash(files: Files) -> Files:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -17,6 +18,7 @@ from theatre.cli.reports import print_certificate, run_report
 from theatre.cli.theatre_group import run_to_end
 from theatre.cli.workspace import Workspace
 from theatre.engine.bundle_check import CheckReport
+from theatre.engine.errors import BundleError
 from theatre.engine.schema_registry import resource_root
 
 TEMPLATE = "fixtures/templates/product_cartograph_v1.json"
@@ -40,7 +42,7 @@ def demo(*, as_json: bool) -> None:
     say.step("3  Check the bundle: everything is recomputed from its files alone")
     honest = check_folder(bundle)
     say.report(honest)
-    say.step(f"4  Flip one byte of {FORGED_FILE} in a copy, and check the copy")
+    say.step(f"4  Flip one byte of the answer in {FORGED_FILE} of a copy, and check it")
     forged = _check_forgery(bundle)
     say.report(forged)
     if as_json:
@@ -82,7 +84,15 @@ def _check_forgery(bundle: Path) -> CheckReport:
         copy = Path(folder) / bundle.name
         shutil.copytree(bundle, copy)
         target = copy / FORGED_FILE
-        data = bytearray(target.read_bytes())
-        data[len(data) // 2] ^= 1
-        target.write_bytes(data)
+        target.write_bytes(_with_other_answer(target.read_bytes()))
         return check_folder(copy)
+
+
+def _with_other_answer(record: bytes) -> bytes:
+    """Return `record` with one bit of the first digit of the recorded answer flipped."""
+    answer = re.search(rb'"result":\D*', record)
+    if answer is None:
+        raise BundleError("expected a recorded answer with a number in it, got none")
+    forged = bytearray(record)
+    forged[answer.end()] ^= 1
+    return bytes(forged)

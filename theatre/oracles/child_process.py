@@ -37,7 +37,7 @@ class Reply:
 
     While it lives, `data` is its line without the line feed, or more than the limit where it
     sent no line feed in time. When `ended`, `data` is the unfinished line, `exit_code` as in
-    `subprocess` (None: could not be learnt), and `between_calls` says that the process had
+    `subprocess` (None: it lived on with a closed stdout, and was ended), and `between_calls` says that the process had
     answered before and read nothing of this line: it ended after its last answer.
     """
 
@@ -151,7 +151,10 @@ class ChildProcess:
         await self._ends_within(_END_OF_INPUT_GRACE_SECONDS)
 
     async def end(self) -> int | None:
-        """End the process with all that it started; return its exit code if it can be learnt."""
+        """End the process with all that it started; return its exit code.
+
+        None where the system did not let go of it within five seconds.
+        """
         if not self._family_ended:
             process_tree.kill_group(self._popen.pid)
             await self._ends_within(_PATIENCE_SECONDS)
@@ -202,7 +205,7 @@ class ChildProcess:
 
     async def _last_words(self, line: bytes) -> Reply:
         # The exit code of a process that is just ending should be its own, not our signal.
-        await self._ends_within(_CLOSED_OUTPUT_GRACE_SECONDS)
+        ends_by_itself = await self._ends_within(_CLOSED_OUTPUT_GRACE_SECONDS)
         exit_code = await self.end()
         while self._pull():
             reply = self._next_line()
@@ -214,7 +217,7 @@ class ChildProcess:
         return Reply(
             data=unfinished,
             ended=True,
-            exit_code=exit_code,
+            exit_code=exit_code if ends_by_itself else None,
             between_calls=bool(self._answers) and untouched and not unfinished,
         )
 

@@ -240,10 +240,11 @@ def _crash(last_words: Reply, limits: ProcessLimits) -> _Breakdown:
 
 def _describe_exit(exit_code: int | None, limits: ProcessLimits) -> str:
     if exit_code is None:
-        return "exit code unknown"
+        return "it closed its stdout and was ended"
     if exit_code >= 0:
         return f"exit code {exit_code}"
-    name = signal.Signals(-exit_code).name
-    if -exit_code == signal.SIGXCPU:
-        return f"{name} (it used more than {limits.cpu_seconds} s of CPU time in one call)"
-    return name
+    number = -exit_code
+    if number == signal.SIGXCPU:
+        return f"SIGXCPU (it used more than {limits.cpu_seconds} s of CPU time in one call)"
+    # Most real-time signals have no name.
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

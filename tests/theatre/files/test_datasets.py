@@ -245,10 +245,13 @@ def test_several_readers_share_one_open_file(root: Path) -> None:
     dataset.close()
 
 
-def test_a_line_without_an_end_is_refused_at_the_limit_not_read_to_its_end(tmp_path: Path) -> None:
+@pytest.mark.parametrize("size", [MAX_LINE_BYTES + 1, 64 * MAX_LINE_BYTES])
+def test_a_line_without_an_end_is_refused_at_the_limit_not_read_to_its_end(
+    tmp_path: Path, size: int
+) -> None:
     path = tmp_path / "huge"
     with path.open("wb") as handle:
-        handle.truncate(64 * MAX_LINE_BYTES)
+        handle.truncate(size)
     dataset = DatasetFile(path)
     with pytest.raises(DatasetError, match=f"expected lines of at most {MAX_LINE_BYTES} bytes"):
         next(dataset.lines())

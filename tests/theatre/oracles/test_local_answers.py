@@ -193,7 +193,8 @@ CRASHES = {
     "exit code": ("sys.exit(3)", "exit code 3", None),
     "signal": ("os.kill(os.getpid(), signal.SIGSEGV)", "SIGSEGV", None),
     "mid-answer": ('say(\'{"status": "succ\'); os._exit(1)', "exit code 1", '{"status": "succ'),
-    "stdout closed": ("os.close(1); hang()", "SIGKILL", None),
+    "nameless signal": ("os.kill(os.getpid(), 40)", "signal 40", None),
+    "stdout closed": ("os.close(1); hang()", "it closed its stdout and was ended", None),
 }
 
 

@@ -426,8 +426,13 @@ NOT_STARTED = {
 
 @pytest.mark.parametrize(("argv", "problem"), NOT_STARTED.values(), ids=NOT_STARTED.keys())
 def test_a_program_that_cannot_be_started_is_unreachable(
-    ask: Ask, request_for: RequestFor, argv: list[str], problem: str
+    ask: Ask,
+    request_for: RequestFor,
+    monkeypatch: pytest.MonkeyPatch,
+    argv: list[str],
+    problem: str,
 ) -> None:
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
     (attempt,) = ask("", request_for(), argv=argv)
     assert statuses([attempt]) == [(InvocationStatus.ERROR, "unreachable")]
     assert attempt.response.error_detail is not None

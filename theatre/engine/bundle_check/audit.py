@@ -6,6 +6,7 @@ here once more: a check that read the engine's own table would share its mistake
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -86,19 +87,13 @@ class AuditTrail:
 def read_audit_trail(folder: BundleFolder, theatre_id: str | Nothing, ledger: Ledger) -> AuditTrail:
     """Read the trail and make the check `audit-chain` but for what other files say of it."""
     reader = _TrailReader(ledger)
-    entries = _entries(folder, ledger)
+    entries = reader.passed_on(_entries(folder, reader.trail, ledger))
     try:
-        verify_chain(
-            reader.passed_on(entries), theatre_id=theatre_id if isinstance(theatre_id, str) else ""
-        )
+        verify_chain(entries, theatre_id=theatre_id if isinstance(theatre_id, str) else "")
     except ChainBrokenError as error:
         ledger.wrong(CheckId.AUDIT_CHAIN, "an unbroken chain", str(error))
         # The rest is read all the same: what it says is held against the other files.
-        for _ in reader.passed_on(entries):
-            pass
-    except DefectError as defect:
-        ledger.wrong(CheckId.AUDIT_CHAIN, defect.expected, defect.actual)
-        reader.trail.readable = False
+        deque(entries, maxlen=0)
     reader.finish()
     return reader.trail
 
@@ -121,9 +116,18 @@ def check_audit_facts(
     ledger.completed(CheckId.AUDIT_CHAIN, f"head {shown(trail.head)}")
 
 
-def _entries(folder: BundleFolder, ledger: Ledger) -> Iterator[JsonObject]:
-    for number, line in enumerate(folder.lines(AUDIT_TRAIL), start=1):
-        yield canonical_object(line, f"{AUDIT_TRAIL} line {number}", ledger)
+def _entries(folder: BundleFolder, trail: AuditTrail, ledger: Ledger) -> Iterator[JsonObject]:
+    """Yield the entries that can be read; a line that cannot be breaks the chain by its gap."""
+    try:
+        for number, line in enumerate(folder.lines(AUDIT_TRAIL), start=1):
+            try:
+                yield canonical_object(line, f"{AUDIT_TRAIL} line {number}", ledger)
+            except DefectError as defect:
+                trail.readable = False
+                ledger.wrong(CheckId.AUDIT_CHAIN, defect.expected, defect.actual)
+    except DefectError as defect:
+        trail.readable = False
+        ledger.wrong(CheckId.AUDIT_CHAIN, defect.expected, defect.actual)
 
 
 class _TrailReader:

@@ -165,7 +165,6 @@ class BatchIndex:
         if not readable:
             cause = Cause("the audit trail cannot be read to its end")
             self._ledger.cannot(CheckId.AUDIT_EPISODES, cause)
-            return
         for batch in self._batches:
             batch.compare(self._ledger)
         self._ledger.completed(CheckId.AUDIT_EPISODES, f"{len(self._batches)} batches")

@@ -69,7 +69,7 @@ class ScoreLines:
                 self._ledger.wrong(check, defect.expected, defect.actual)
             return
         outcome = at(seen, "outcome")
-        if outcomes and outcome not in outcomes:
+        if outcomes and not (isinstance(outcome, str) and outcome in outcomes):
             expected = f"{where}: {' or '.join(sorted(outcomes))}"
             self._ledger.wrong(CheckId.OUTCOMES, expected, shown(outcome))
         if line is not None:

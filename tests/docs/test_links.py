@@ -1,0 +1,120 @@
+"""What the docs point to exists: files, headings, decisions, certificate fields, checks, caps."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+from theatre.engine.bundle_check.report import CheckId
+
+CHECKOUT = Path(__file__).parents[2]
+DOCS = CHECKOUT / "docs"
+PAGES = sorted([CHECKOUT / "README.md", *DOCS.rglob("*.md")])
+ADRS = sorted(path.name for path in (DOCS / "adr").glob("*.md") if path.name != "README.md")
+CERTIFICATE = (DOCS / "certificate.md").read_text(encoding="utf-8")
+
+
+def prose(page: Path) -> str:
+    """Return a page without its code, where brackets are no links and `#` is no heading."""
+    text = page.read_text(encoding="utf-8")
+    text = re.sub(r"^( *)(```|~~~).*?^\1\2[ ]*$", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"(`+)(?!`).+?(?<!`)\1(?!`)", lambda code: f"`{code[0].strip('`')}`", text)
+
+
+def relative_links(page: Path) -> Iterator[str]:
+    """Yield the targets of a page's links and images that stay in the repository."""
+    text = prose(page)
+    inline = re.findall(r"\]\(\s*<?([^)\s>]+)>?(?:\s+\"[^\"]*\")?\s*\)", text)
+    referenced = re.findall(r"^\s{0,3}\[[^\]]+\]:\s*<?(\S+?)>?\s*$", text, re.MULTILINE)
+    for target in [*inline, *referenced]:
+        if not re.match(r"[a-z][a-z0-9+.-]*:", target):
+            yield target
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that a forge gives the headings of a page."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#{1,6} +(.+?) *#*$", prose(page), re.MULTILINE):
+        label = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", label.lower()).replace(" ", "-")
+        found.add(f"{slug}-{seen[slug]}" if seen[slug] else slug)
+        seen[slug] += 1
+    return found
+
+
+def is_dead(page: Path, target: str) -> bool:
+    """Tell whether a link of `page` leads to no file, out of the repository, or to no heading."""
+    path, _, fragment = unquote(target).partition("#")
+    destination = (page.parent / path).resolve() if path else page
+    if not destination.exists() or not destination.is_relative_to(CHECKOUT):
+        return True
+    is_page = destination.suffix == ".md"
+    return bool(fragment) and is_page and fragment not in anchors(destination)
+
+
+def first_cells(header: str) -> list[str]:
+    """Return the names in backticks in the first column of every table with `header`."""
+    names = []
+    for table in CERTIFICATE.split(f"{header}\n")[1:]:
+        rows = re.findall(r"^\|([^|]*)\|", table.split("\n\n")[0], re.MULTILINE)
+        names += [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    return names
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    assert [target for target in relative_links(page) if is_dead(page, target)] == []
+
+
+def test_links_are_found_and_dead_ones_told_from_live_ones() -> None:
+    index = DOCS / "adr" / "README.md"
+    assert set(ADRS) <= set(relative_links(index))
+    assert not is_dead(index, "../templates.md#the-rules")
+    dead = ["gone.md", "../templates.md#no-such-heading", "#no-such-heading", "../../../elsewhere"]
+    assert [is_dead(index, target) for target in dead] == [True] * len(dead)
+
+
+def test_decisions_are_numbered_without_a_gap_and_indexed_under_their_titles() -> None:
+    assert [name[:4] for name in ADRS] == [f"{n:04d}" for n in range(1, len(ADRS) + 1)]
+    titles = {}
+    for name in ADRS:
+        title = (DOCS / "adr" / name).read_text(encoding="utf-8").splitlines()[0]
+        titles[name] = title.removeprefix("# ")
+    index = (DOCS / "adr" / "README.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| \[(.+)\]\((\d{4}-[^)]+)\) \|", index, re.MULTILINE)
+    assert {target: title for title, target in listed} == titles
+    assert len(listed) == len(titles)
+
+
+def test_the_certificate_page_explains_each_field_once() -> None:
+    schema = json.loads((DOCS / "schemas" / "echelon_certificate_schema.json").read_bytes())
+    explained = first_cells(
+        "| field | what it says | where it comes from | also covered by |\n|---|---|---|---|"
+    )
+    assert sorted(explained) == sorted(schema["properties"])
+
+
+def test_the_certificate_page_names_each_check_that_there_is() -> None:
+    checks = {check.value for check in CheckId}
+    assert {name for name in checks if f"`{name}`" not in CERTIFICATE} == set()
+    cells = re.findall(r"\| ([^|]*) \|$", CERTIFICATE, re.MULTILINE)
+    covered_by = [cell for cell in cells if cell.startswith("`")]
+    named = {name for cell in covered_by for name in re.findall(r"`([a-z-]+)`", cell)}
+    assert named <= checks
+
+
+def test_the_certificate_page_lists_each_code_that_caps_a_tier() -> None:
+    package = CHECKOUT / "theatre" / "engine"
+    source = (package / "tier_assigner" / "requirements.py").read_text(encoding="utf-8")
+    yielded = re.findall(r'yield f?"([a-z0-9-]+)(:\{\w+\})?"', source)
+    assert len(yielded) >= 20
+    listed = first_cells("| code | what is missing |\n|---|---|")
+    plain = {re.sub(r":<\w+>$", "", code) for code in listed}
+    assert {code for code, _ in yielded} | {"episodes-not-run"} == plain

@@ -1,0 +1,124 @@
+"""The real `echelon` program as a process: run it, watch it, kill it, look what it left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar, cast
+
+ECHELON = Path(sys.executable).with_name("echelon")
+REPOSITORY = Path(__file__).resolve().parents[2]
+CARTOGRAPH = REPOSITORY / "fixtures" / "templates" / "product_cartograph_v1.json"
+PATIENCE_SECONDS = 60.0
+
+# A test runner in the background may ignore SIGINT, and an ignored signal stays ignored.
+_LISTENING = (
+    "import os, signal, sys;"
+    "signal.signal(signal.SIGINT, signal.SIG_DFL);"
+    "os.execv(sys.argv[1], sys.argv[1:])"
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """How a command ended and what it said."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """Return stdout as the one JSON document that it must be."""
+        return cast("dict[str, Any]", json.loads(self.stdout))
+
+
+def environment(home: Path, *, measured: bool = True, **more: str) -> dict[str, str]:
+    """The caller's environment with a store of its own; not `measured`: without coverage."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("ECHELON_") and (measured or not name.startswith("COVERAGE"))
+    }
+    return {**kept, "ECHELON_HOME": str(home), **more}
+
+
+def echelon(
+    *arguments: str | Path,
+    home: Path,
+    cwd: Path | None = None,
+    measured: bool = True,
+    **more: str,
+) -> Answer:
+    """Run `echelon` to its end. `more` are environment variables."""
+    ended = subprocess.run(
+        [ECHELON, *arguments],
+        cwd=cwd,
+        env=environment(home, measured=measured, **more),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+        encoding="utf-8",
+    )
+    return Answer(code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)
+
+
+@contextmanager
+def started(
+    *arguments: str | Path, home: Path, command: Sequence[str | Path] = (ECHELON,), **more: str
+) -> Iterator[subprocess.Popen[str]]:
+    """Start `echelon`, which hears SIGINT; a process that the test leaves behind is killed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", _LISTENING, *command, *arguments],
+        env=environment(home, **more),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def ended(process: subprocess.Popen[str]) -> Answer:
+    """Wait for the end of a started command."""
+    stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
+    return Answer(code=process.returncode, stdout=stdout, stderr=stderr)
+
+
+def until(look: Callable[[], T | None], what: str) -> T:
+    """Return what `look` sees once it sees something; fails after PATIENCE_SECONDS."""
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while time.monotonic() < deadline:
+        seen = look()
+        if seen:
+            return seen
+        os.sched_yield()
+    raise TimeoutError(f"expected {what} within {PATIENCE_SECONDS:g} s, got nothing")
+
+
+def processes_that_mention(text: str | Path) -> list[str]:
+    """The command lines of all running processes that name `text`, but the caller's own."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdecimal() or int(entry.name) == os.getpid():
+            continue
+        try:
+            command = (entry / "cmdline").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if str(text).encode() in command:
+            found.append(command.decode("utf-8", "replace").replace("\0", " "))
+    return found

@@ -1,0 +1,120 @@
+"""A copy of the Cartograph theatre whose construct is watched: it writes down who called it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, Answer, echelon
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.oracles.construct_registry import ConstructRegistry, construct_version
+
+DATASET = "ground_truth/witnessed.jsonl"
+EPISODES = 240
+
+# Each invocation id is on disk before the answer leaves the construct.
+WITNESS = '''
+import json, os, sys
+
+cartograph, log, dataset = sys.argv[1:]
+sys.path.insert(0, cartograph)
+from main import respond
+
+for line in sys.stdin.buffer:
+    request = json.loads(line)
+    with open(log, "a", encoding="utf-8") as calls:
+        calls.write(request["invocation_id"] + "\\n")
+    SABOTAGE
+    print(json.dumps(respond(line, os.environ["ECHELON_CONSTRUCT_VERSION"])), flush=True)
+'''
+
+REGISTRY = """
+[constructs.cartograph]
+argv = ["{{python}}", "{{folder}}/witness.py", "{cartograph}", "{log}", "{dataset}"]
+folder = "witness"
+files = ["witness.py"]
+"""
+
+
+@dataclass(frozen=True)
+class WitnessedTheatre:
+    """A folder with template, data, construct and store; nothing in it is shared."""
+
+    folder: Path
+
+    @property
+    def home(self) -> Path:
+        return self.folder / "home"
+
+    @property
+    def template(self) -> Path:
+        return self.folder / "template.json"
+
+    @property
+    def dataset(self) -> Path:
+        return self.folder / DATASET
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "calls.log"
+
+    @cached_property
+    def theatre_id(self) -> str:
+        """Return the id of the one theatre in the store."""
+        (folder,) = (self.home / "theatres").iterdir()
+        return folder.name
+
+    @property
+    def store_folder(self) -> Path:
+        return self.home / "theatres" / self.theatre_id
+
+    @property
+    def bundle(self) -> Path:
+        return self.store_folder / f"evidence_bundle_{self.theatre_id}"
+
+    def calls(self) -> list[str]:
+        """Return the invocation ids that reached the construct, in order of arrival."""
+        return self.log.read_text(encoding="utf-8").split() if self.log.exists() else []
+
+    def recorded(self) -> list[bytes]:
+        """Return the whole lines of the journal."""
+        files = list(self.home.glob("theatres/*/journal.jsonl"))
+        data = files[0].read_bytes() if files else b""
+        return data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
+
+    def trail(self) -> list[JsonObject]:
+        """Return the audit entries of the store."""
+        data = (self.store_folder / "audit_trail.jsonl").read_bytes()
+        return [parse_object(line) for line in data.splitlines()]
+
+    def run(self, *arguments: str | Path) -> Answer:
+        """Run `echelon theatre` on the store."""
+        return echelon("theatre", *arguments, home=self.home)
+
+
+def witnessed_theatre(folder: Path, *, sabotage: str = "") -> WitnessedTheatre:
+    """Write a theatre into `folder`; `sabotage` is Python that each call executes first."""
+    theatre = WitnessedTheatre(folder)
+    (folder / "witness").mkdir(parents=True)
+    source = WITNESS.replace("SABOTAGE", sabotage)
+    (folder / "witness" / "witness.py").write_text(source, encoding="utf-8")
+    places: Mapping[str, Path] = {
+        "cartograph": REPOSITORY / "fixtures" / "constructs" / "cartograph",
+        "log": theatre.log,
+        "dataset": theatre.dataset,
+    }
+    registry = folder / "constructs.toml"
+    registry.write_text(REGISTRY.format(**places), encoding="utf-8")
+    template = json.loads(CARTOGRAPH.read_bytes())
+    config = template["product_theatre_config"]
+    theatre.dataset.parent.mkdir()
+    shutil.copy(REPOSITORY / "fixtures" / config["replay_data_path"], theatre.dataset)
+    config["replay_data_path"] = DATASET
+    construct = ConstructRegistry.load(registry).find("cartograph")
+    template["version_pins"]["constructs"]["cartograph"] = construct_version(construct)
+    theatre.template.write_text(json.dumps(template), encoding="utf-8")
+    return theatre
