@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import resource
 import shutil
-import stat
 import subprocess
 import sys
-import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
@@ -147,7 +142,7 @@ def test_documents_are_canonical_with_a_line_feed_and_lines_are_kept_byte_for_by
 ) -> None:
     files = files_in(sealed(tmp_path)[0])
     for path, document in DOCUMENTS.items():
-        assert files[path] == rfc8785.dumps(document) + b"\n"  # type: ignore[arg-type]  # JSON
+        assert files[path] == rfc8785.dumps(document) + b"\n"
     for path, lines in LINES.items():
         assert files[path] == b"".join(lines)
     assert files["invocations/episode_000002.json"] == b'{"calls":[],"seq":2}\n'

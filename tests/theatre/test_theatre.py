@@ -180,8 +180,10 @@ def test_there_is_no_commitment_before_the_commit() -> None:
         (receipt_for(OTHER_ID, TEMPLATE), f"got one of {OTHER_ID} with {RECEIPT.commitment_hash}"),
         (
             receipt_for(THEATRE_ID, TEMPLATE | {"display_name": "Another"}),
-            (f"expected the receipt of theatre {THEATRE_ID} with commitment "
-            f"{RECEIPT.commitment_hash}, got one of {THEATRE_ID} with "),
+            (
+                f"expected the receipt of theatre {THEATRE_ID} with commitment "
+                f"{RECEIPT.commitment_hash}, got one of {THEATRE_ID} with "
+            ),
         ),
         (dataclasses.replace(RECEIPT, dataset_hashes={}), "expected the receipt's dataset_hashes"),
         (dataclasses.replace(RECEIPT, commitment_hash="0" * 64), f"expected commitment {'0' * 64}"),

@@ -11,13 +11,14 @@ from pathlib import Path
 
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, Answer, echelon
 from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
 DATASET = "ground_truth/witnessed.jsonl"
 EPISODES = 240
 
 # Each invocation id is on disk before the answer leaves the construct.
-WITNESS = '''
+WITNESS = """
 import json, os, sys
 
 cartograph, log, dataset = sys.argv[1:]
@@ -30,7 +31,7 @@ for line in sys.stdin.buffer:
         calls.write(request["invocation_id"] + "\\n")
     SABOTAGE
     print(json.dumps(respond(line, os.environ["ECHELON_CONSTRUCT_VERSION"])), flush=True)
-'''
+"""
 
 REGISTRY = """
 [constructs.cartograph]
@@ -85,6 +86,10 @@ class WitnessedTheatre:
         files = list(self.home.glob("theatres/*/journal.jsonl"))
         data = files[0].read_bytes() if files else b""
         return data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
+
+    def state(self) -> str:
+        """Return the state that the store's chain shows."""
+        return FileTheatreStore(self.home).view(self.theatre_id).state.value
 
     def trail(self) -> list[JsonObject]:
         """Return the audit entries of the store."""

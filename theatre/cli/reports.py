@@ -75,7 +75,7 @@ def print_certificate(bundle: Path) -> None:
     click.echo(f"tier         {certificate['verification_tier']}")
     _print_missing(tier["assessment"], certificate["caps"])
     click.echo(f"issued       {certificate['issued_at']} by {certificate['issuer']}")
-    click.echo(f"expires      {certificate['expires_at'] or 'never held a tier that expires'}")
+    click.echo(f"expires      {certificate['expires_at'] or '- (UNVERIFIED has nothing to lose)'}")
     click.echo(f"results      {certificate['results_hash']}")
     click.echo(f"bundle       {_shortest(bundle)}")
 

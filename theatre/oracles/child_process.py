@@ -37,8 +37,9 @@ class Reply:
 
     While it lives, `data` is its line without the line feed, or more than the limit where it
     sent no line feed in time. When `ended`, `data` is the unfinished line, `exit_code` as in
-    `subprocess` (None: it lived on with a closed stdout, and was ended), and `between_calls` says that the process had
-    answered before and read nothing of this line: it ended after its last answer.
+    `subprocess` (None: it lived on with a closed stdout, and was ended), and `between_calls`
+    says that the process had answered before and read nothing of this line: it ended after
+    its last answer.
     """
 
     data: bytes

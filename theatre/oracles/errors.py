@@ -33,3 +33,33 @@ class AdapterClosedError(TheatreError):
     """An adapter was used after `aclose`."""
 
     code = "adapter-closed"
+
+
+class OutboundRefusedError(TheatreError):
+    """An endpoint lies where calls may not go (contract/construct.md, "Who may name what")."""
+
+    code = "endpoint-not-allowed"
+
+
+class OutboundPolicyError(TheatreError):
+    """An entry of the operator's list of allowed hosts cannot be read."""
+
+    code = "outbound-policy-invalid"
+
+
+class RequestHeadersError(TheatreError):
+    """A request header cannot be sent, or the variable that holds its value is not set."""
+
+    code = "request-headers-invalid"
+
+
+class ConstructTransportError(TheatreError):
+    """A registered construct is reached in another way than the one asked for."""
+
+    code = "construct-transport"
+
+
+class SanitisePolicyError(TheatreError):
+    """A field that is to be left as it is was not named by a JSON pointer."""
+
+    code = "sanitise-policy-invalid"

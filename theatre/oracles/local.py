@@ -88,9 +88,7 @@ class LocalOracleAdapter:
 
         Raises ConstructFilesError where the files cannot be read.
         """
-        if self._process_version is None:
-            return self._version()
-        return self._process_version
+        return self._process_version or self._version()
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; calls made at the same time wait for each other, each its full time.
@@ -173,7 +171,8 @@ class LocalOracleAdapter:
             attempt = read_answer(
                 outcome.data, request, latency_ms=latency_ms, responded_at=responded_at
             )
-            if attempt.reason is None or not outcome.ended:
+            cut_short = outcome.ended and not (outcome.data and outcome.exit_code == 0)
+            if attempt.reason is None or not cut_short:
                 return attempt
             outcome = _crash(outcome, self._limits)
         attempt = failed_attempt(
@@ -244,7 +243,7 @@ def _describe_exit(exit_code: int | None, limits: ProcessLimits) -> str:
     if exit_code >= 0:
         return f"exit code {exit_code}"
     number = -exit_code
-    if number == signal.SIGXCPU:
+    if number == signal.SIGXCPU and limits.cpu_seconds is not None:
         return f"SIGXCPU (it used more than {limits.cpu_seconds} s of CPU time in one call)"
     # Most real-time signals have no name.
     return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

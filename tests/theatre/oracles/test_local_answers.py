@@ -188,6 +188,18 @@ def test_a_last_answer_needs_no_line_feed(ask: Ask, request_for: RequestFor) -> 
     ]
 
 
+def test_a_last_line_without_line_feed_is_judged_like_any_other(
+    ask: Ask, request_for: RequestFor
+) -> None:
+    body = """
+    for request in requests():
+        say(json.dumps(envelope(request, construct_version="other")))
+        sys.exit()
+    """
+    (attempt,) = ask(body, request_for())
+    assert (attempt.reason, attempt.response.construct_version) == ("version-mismatch", "other")
+
+
 CRASHES = {
     "silent exit": ("sys.exit(0)", "exit code 0", None),
     "exit code": ("sys.exit(3)", "exit code 3", None),

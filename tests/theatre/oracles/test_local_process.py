@@ -408,7 +408,8 @@ async def run():
 asyncio.run(run())
 """)
     command = [sys.executable, str(runner)]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    folder = {"TMPDIR": str(tmp_path)}
+    environment = {**os.environ, **folder, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None
         construct = os.pidfd_open(int(process.stdout.readline()))

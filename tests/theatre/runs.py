@@ -1,0 +1,324 @@
+"""Runs for the tests of the engine: the real store, journal and loop, and a construct of choice."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID, uuid5
+
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    canonical_line,
+    parse_object,
+    sha256_hex,
+)
+from theatre.engine.clock import Clock
+from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
+from theatre.engine.evidence_bundle import bundle_name
+from theatre.engine.models import Scorer
+from theatre.engine.oracle_contract import (
+    Attempt,
+    OracleAdapter,
+    OracleInvocationRequest,
+    read_answer,
+)
+from theatre.engine.replay import ReplayEngine, RunSettings, Surroundings
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.theatre import Theatre
+from theatre.engine.tier_assigner import TierHistory
+from theatre.files.datasets import DatasetRoots
+from theatre.files.theatre_store import FileTheatreStore, HeldTheatre
+from theatre.oracles.retry import retrying
+from theatre.scorers import load_scorers
+
+PILOT = "pilot"
+VERSION = "c0ffee" * 10 + "beef"
+BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
+
+TEMPLATE: JsonObject = {
+    "schema_version": "2.1.0",
+    "theatre_id": "product_pilot_v1",
+    "template_family": "PRODUCT",
+    "execution_path": "replay",
+    "display_name": "Pilot",
+    "criteria": {
+        "criteria_ids": ["colour", "recall"],
+        "criteria_human": "Names the colour, and says how much it remembers.",
+        "weights": {"colour": 0.75, "recall": 0.25},
+    },
+    "version_pins": {
+        "constructs": {PILOT: VERSION},
+        "scorer_version": "exact_match@1",
+        "methodology_version": "1.2.0",
+        "adapter_version": "local@1",
+    },
+    "scorer_pins": {"exact_match": "1", "numeric_tolerance": "1"},
+    "dataset_hashes": {},
+    "resolution_programme": [
+        {"step_id": "invoke", "type": "construct_invocation", "construct_id": PILOT},
+        {"step_id": "aggregate", "type": "aggregation"},
+    ],
+    "fork_definitions": [
+        {
+            "fork_id": "f_01",
+            "options": [
+                {"option_id": "meets", "label": "Meets it"},
+                {"option_id": "falls_short", "label": "Falls short"},
+            ],
+        }
+    ],
+    "scoring": {
+        "holdout_split": 0.2,
+        "criteria_scorers": {
+            "colour": {
+                "scorer": "exact_match",
+                "params": {"field": "colour", "expected": "colour"},
+            },
+            "recall": {
+                "scorer": "numeric_tolerance",
+                "params": {"field": "recall", "expected": "recall", "abs": 0.1},
+            },
+        },
+    },
+    "execution_policy": {
+        "retry_policy": {"max_retries": 0, "backoff_seconds": 0},
+        "sanitise_input": False,
+    },
+    "product_theatre_config": {
+        "ground_truth_source": "CUSTOM",
+        "construct_under_test": PILOT,
+        "adapter_type": "local",
+        "replay_data_path": "truth.jsonl",
+        "replay_dataset_id": "truth",
+    },
+}
+
+EXPECTED: JsonObject = {"colour": "red", "recall": 0.5}
+Answer = Callable[[OracleInvocationRequest], JsonObject]
+
+
+def right(_: OracleInvocationRequest) -> JsonObject:
+    """Answer as expected."""
+    return {"output_data": {**EXPECTED}}
+
+
+def answer_as_asked(request: OracleInvocationRequest) -> JsonObject:
+    """Answer with what the episode's `input_data.answer` holds, else as expected."""
+    answer: JsonObject = request.input_data.get("answer", right(request))
+    return answer
+
+
+def episodes(count: int, answers: Mapping[int, JsonObject] | None = None) -> list[JsonObject]:
+    """Return episodes 1…count; `answers` are what `answer_as_asked` is to answer."""
+    asked = answers or {}
+    return [
+        {
+            "episode_id": f"pilot-{seq}",
+            "input_data": {"seq": seq} | ({"answer": asked[seq]} if seq in asked else {}),
+            "expected_output": {**EXPECTED},
+        }
+        for seq in range(1, count + 1)
+    ]
+
+
+ERROR: JsonObject = {"status": "error", "output_data": None, "error_detail": "cannot"}
+REFUSED: JsonObject = {"status": "refused", "output_data": None, "error_detail": "will not"}
+WRONG: JsonObject = {"output_data": {"colour": "blue", "recall": 0.9}}
+
+
+class ScriptedAdapter:
+    """Reaches a construct in this process: a function from request to envelope members."""
+
+    def __init__(
+        self, answer: Answer = right, *, pin: str = "local@1", version: str | None = VERSION
+    ) -> None:
+        self.asked: list[OracleInvocationRequest] = []
+        self.closed = False
+        self._answer = answer
+        self._pin = pin
+        self._version = version
+
+    @property
+    def pin(self) -> str:
+        """Return the adapter's name and version."""
+        return self._pin
+
+    @property
+    def computed_version(self) -> str | None:
+        """Return the version that the engine would have computed."""
+        return self._version
+
+    async def invoke(self, request: OracleInvocationRequest) -> Attempt:
+        """Return what the function answers, read as any adapter reads it."""
+        self.asked.append(request)
+        envelope = {
+            "invocation_id": request.invocation_id,
+            "construct_id": request.construct_id,
+            "construct_version": request.construct_version,
+            "status": "success",
+            **self._answer(request),
+        }
+        return read_answer(canonical_bytes(envelope), request, latency_ms=7, responded_at=BEGIN)
+
+    async def aclose(self) -> None:
+        """Note that nobody needs it any more."""
+        self.closed = True
+
+
+def ticking_clock() -> Clock:
+    """Return a clock that is one second later each time it is read."""
+    seconds = iter(range(10**9))
+    return lambda: BEGIN + timedelta(seconds=next(seconds))
+
+
+def with_changes(template: JsonObject, changes: Mapping[str, JsonValue]) -> JsonObject:
+    """Return a copy of `template` with the member at each pointer replaced, or added."""
+    changed: Any = json.loads(canonical_bytes(template))
+    for pointer, value in changes.items():
+        *parents, last = pointer.split("/")[1:]
+        place = changed
+        for key in parents:
+            place = place[int(key)] if isinstance(place, list) else place[key]
+        place[int(last) if isinstance(place, list) else last] = value
+    return cast("JsonObject", changed)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    """What a run left in its theatre's folder."""
+
+    theatre: Theatre
+    folder: Path
+    trail: list[JsonObject]
+
+    @property
+    def bundle(self) -> Path:
+        """Return where the bundle is, if there is one."""
+        return self.folder / bundle_name(self.theatre.theatre_id)
+
+    @property
+    def resolution(self) -> JsonObject:
+        """Return the detail of the last event, which must be `resolved`."""
+        assert self.trail[-1]["event_type"] == "resolved"
+        return cast("JsonObject", self.trail[-1]["detail"])
+
+    def document(self, path: str) -> JsonObject:
+        """Return a JSON document of the bundle."""
+        return parse_object((self.bundle / path).read_bytes())
+
+    def lines(self, path: str) -> list[JsonObject]:
+        """Return the documents of a JSONL file of the bundle."""
+        return [parse_object(line) for line in (self.bundle / path).read_bytes().splitlines()]
+
+
+class Stage:
+    """One committed theatre in a folder of its own, and the way to run it, as often as needed.
+
+    Data paths of `template` begin at `data`.
+    """
+
+    def __init__(self, folder: Path, template: JsonObject, *, data: Path) -> None:
+        self.data = data
+        self.clock = ticking_clock()
+        self._store = FileTheatreStore(folder / "home")
+        self.template = template
+        theatre_id = str(uuid5(UUID(int=0), "a stage of its own"))
+        theatre, created = Theatre.create(theatre_id, template, at=self.clock())
+        self.receipt: CommitmentReceipt = CommitmentProtocol.commit(
+            theatre_id,
+            template,
+            scorer_pins=cast("Mapping[str, str]", template["scorer_pins"]),
+            committed_at=self.clock(),
+        )
+        self._store.create_folder(theatre_id, template, template_folder=data)
+        with self._store.hold(theatre_id) as held:
+            asyncio.run(held.journal.note(created))
+            self._store.write_receipt(self.receipt)
+            asyncio.run(held.journal.note(theatre.commit(self.receipt)[1]))
+
+    @property
+    def theatre_id(self) -> str:
+        """Return the instance's id."""
+        return self.receipt.theatre_id
+
+    @property
+    def folder(self) -> Path:
+        """Return the theatre's folder in the store."""
+        return self._store.folder(self.theatre_id)
+
+    @property
+    def state(self) -> str:
+        """Return the state that the chain shows."""
+        return self._store.view(self.theatre_id).state.value
+
+    def run(
+        self,
+        adapter: OracleAdapter,
+        *,
+        certificate_run: bool = True,
+        batch_size: int = 10,
+        scorers: Mapping[str, Scorer] | None = None,
+        history: TierHistory | None = None,
+    ) -> Finished:
+        """Run, or go on, with `adapter` for the construct under test; errors as the engine's."""
+        settings = RunSettings(
+            output_dir=self.folder,
+            issuer="a test",
+            certificate_run=certificate_run,
+            batch_size=batch_size,
+        )
+        with self._store.hold(self.theatre_id) as held:
+            return asyncio.run(self._run(held, adapter, settings, scorers, history))
+
+    async def _run(
+        self,
+        held: HeldTheatre,
+        adapter: OracleAdapter,
+        settings: RunSettings,
+        scorers: Mapping[str, Scorer] | None,
+        history: TierHistory | None,
+    ) -> Finished:
+        config = cast("JsonObject", self.template["product_theatre_config"])
+        surroundings = Surroundings(
+            adapters={cast("str", config["construct_under_test"]): adapter},
+            invoke=retrying(asyncio.sleep),
+            datasets=DatasetRoots([self.data]),
+            scorers=load_scorers() if scorers is None else scorers,
+            registry=SchemaRegistry(),
+            clock=self.clock,
+            sleep=asyncio.sleep,
+            history=history or TierHistory(),
+        )
+        try:
+            theatre = await ReplayEngine(held.theatre, held.journal, surroundings, settings).run()
+            trail = [entry async for entry in held.journal.trail()]
+        finally:
+            await adapter.aclose()
+        return Finished(theatre=theatre, folder=held.folder, trail=trail)
+
+
+def pilot_stage(
+    folder: Path,
+    records: Sequence[JsonObject],
+    *,
+    changes: Mapping[str, JsonValue] | None = None,
+    further: Mapping[str, bytes] | None = None,
+) -> Stage:
+    """Write the dataset, `further` ones by file name, and commit the changed TEMPLATE."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = {"truth.jsonl": b"".join(canonical_line(record) for record in records)}
+    files.update(further or {})
+    for name, raw in files.items():
+        (folder / name).write_bytes(raw)
+    hashes: JsonObject = {
+        name.removesuffix(".jsonl"): sha256_hex(raw) for name, raw in files.items()
+    }
+    template = with_changes(TEMPLATE, {"/dataset_hashes": hashes, **(changes or {})})
+    return Stage(folder, template, data=folder)

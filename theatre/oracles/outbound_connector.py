@@ -1,0 +1,91 @@
+"""The outbound policy applied to the very addresses that aiohttp connects."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from theatre.oracles.errors import OutboundRefusedError
+from theatre.oracles.outbound_policy import OutboundPolicy
+
+Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
+"""Returns the IP addresses of a host name; raises OSError where it has none."""
+
+MAX_CONNECTIONS = 100
+# Shorter than the 5 s after which common servers close an idle connection: a call sent into
+# the closing would fail through nobody's fault.
+_IDLE_SECONDS = 2.0
+
+
+async def system_lookup(host: str, port: int) -> Sequence[str]:
+    """Ask the system's resolver."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+def guarded_connector(
+    policy: OutboundPolicy, url: URL, *, lookup: Lookup = system_lookup
+) -> aiohttp.TCPConnector:
+    """Return a pool of connections for one endpoint that obeys `policy`.
+
+    A name is resolved once for a connection; one refused answer among others refuses it whole.
+    What a socket is opened for is judged once more, so that no way through aiohttp (an address
+    in the URL is never resolved) leads round the policy. Call it in a running loop.
+    """
+    host, port = url.raw_host or "", url.port or 0
+
+    def open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, address = info
+        try:
+            policy.judge(str(address[0]), host=host, port=port)
+        except OutboundRefusedError as error:
+            raise PermissionError(errno.EACCES, str(error)) from error
+        return socket.socket(family=family, type=kind, proto=protocol)
+
+    return aiohttp.TCPConnector(
+        resolver=_JudgingResolver(policy, lookup),
+        socket_factory=open_socket,
+        limit=MAX_CONNECTIONS,
+        keepalive_timeout=_IDLE_SECONDS,
+    )
+
+
+class _JudgingResolver(AbstractResolver):
+    """Hands on the addresses of a host, if all of them may be connected."""
+
+    def __init__(self, policy: OutboundPolicy, lookup: Lookup) -> None:
+        self._policy = policy
+        self._lookup = lookup
+
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
+        """Raise OutboundRefusedError for one bad address, OSError where there is none."""
+        addresses = await self._lookup(host, port)
+        if not addresses:
+            raise OSError(errno.EADDRNOTAVAIL, f"expected an address for {host}, got none")
+        for address in addresses:
+            self._policy.judge(address, host=host, port=port)
+        results = [_result(host, address, port) for address in addresses]
+        return [result for result in results if family in (socket.AF_UNSPEC, result["family"])]
+
+    async def close(self) -> None:
+        """Hold nothing, so let go of nothing."""
+
+
+def _result(host: str, address: str, port: int) -> ResolveResult:
+    return ResolveResult(
+        hostname=host,
+        host=address,
+        port=port,
+        family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+        proto=0,
+        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+    )
