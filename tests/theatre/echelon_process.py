@@ -105,7 +105,8 @@ def until(look: Callable[[], T | None], what: str) -> T:
         seen = look()
         if seen:
             return seen
-        os.sched_yield()
+        # Short against a batch of ten episodes, long enough to leave the processor to the run.
+        time.sleep(0.002)
     raise TimeoutError(f"expected {what} within {PATIENCE_SECONDS:g} s, got nothing")
 
 

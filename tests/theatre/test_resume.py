@@ -45,9 +45,12 @@ BATCH = ("--batch-episodes", "10")
 class Undisturbed:
     """What a run that nobody disturbed comes to."""
 
+    theatre: WitnessedTheatre
     results_hash: str
     per_episode: bytes
     commitment_hash: str
+    trail: list[bytes]
+    recorded: list[bytes]
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +59,14 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     answer = theatre.run("run", theatre.template, *BATCH, "--json")
     assert answer.code == 0, answer.stderr
     assert len(theatre.calls()) == EPISODES
+    trail = (theatre.store_folder / TRAIL).read_bytes()
     return Undisturbed(
+        theatre=theatre,
         results_hash=answer.document["results_hash"],
         per_episode=(theatre.bundle / "scores" / "per_episode.jsonl").read_bytes(),
         commitment_hash=answer.document["commitment_hash"],
+        trail=trail.splitlines(keepends=True),
+        recorded=theatre.recorded(),
     )
 
 
@@ -132,6 +139,7 @@ def the_chain_is_whole(theatre: WitnessedTheatre) -> None:
         "resolved": 1,
     }
     covered: list[int] = []
+    batch: list[int] = []
     for entry in entries:
         detail = cast("dict[str, list[list[int]]]", entry["detail"])
         if entry["event_type"] == "episodes_recorded":
@@ -327,35 +335,28 @@ def test_a_sealed_bundle_that_does_not_continue_the_chain_is_refused(
     assert theatre.state() == "SETTLING"
 
 
-def batch_of_failures(trail: list[bytes]) -> int:
-    """The index of the third batch entry: failures of its episodes follow it."""
-    batches = [
-        number
-        for number, line in enumerate(trail)
-        if json.loads(line)["event_type"] == "episodes_recorded"
-    ]
-    return batches[2]
+def batch_with_failures(trail: list[bytes]) -> int:
+    """The index of a batch's entry with at least three failures behind it, not the first."""
+    events = [json.loads(line)["event_type"] for line in trail]
+    wanted = ["episodes_recorded", *["episode_failed"] * 3]
+    return next(n for n in range(10, len(events)) if events[n : n + 4] == wanted)
 
 
 @pytest.mark.parametrize("kept", ["no event", "the batch", "half a failure", "two failures"])
-def test_events_that_a_crash_kept_back_are_made_good(
-    theatre: WitnessedTheatre, undisturbed: Undisturbed, kept: str
-) -> None:
+def test_events_that_a_crash_kept_back_are_made_good(undisturbed: Undisturbed, kept: str) -> None:
     """Records are durable before their events; the chain may have been cut at any byte between."""
-    assert theatre.run("run", theatre.template, *BATCH).code == 0
+    theatre = undisturbed.theatre
     shutil.rmtree(theatre.bundle)
-    trail_path, journal_path = theatre.store_folder / TRAIL, theatre.store_folder / JOURNAL
-    trail = trail_path.read_bytes().splitlines(keepends=True)
-    batch = batch_of_failures(trail)
-    last = json.loads(trail[batch])["detail"]["seqs"][-1][-1]
+    batch = batch_with_failures(undisturbed.trail)
+    last = json.loads(undisturbed.trail[batch])["detail"]["seqs"][-1][-1]
     cut = {
-        "no event": trail[:batch],
-        "the batch": trail[: batch + 1],
-        "half a failure": [*trail[: batch + 2], trail[batch + 2][:40]],
-        "two failures": trail[: batch + 3],
+        "no event": undisturbed.trail[:batch],
+        "the batch": undisturbed.trail[: batch + 1],
+        "half a failure": [*undisturbed.trail[: batch + 2], undisturbed.trail[batch + 2][:40]],
+        "two failures": undisturbed.trail[: batch + 3],
     }
-    trail_path.write_bytes(b"".join(cut[kept]))
-    journal_path.write_bytes(b"".join(theatre.recorded()[:last]))
+    (theatre.store_folder / TRAIL).write_bytes(b"".join(cut[kept]))
+    (theatre.store_folder / JOURNAL).write_bytes(b"".join(undisturbed.recorded[:last]))
     theatre.log.unlink()
 
     answer = theatre.run("run", theatre.theatre_id, *BATCH, "--json")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+import asyncio
 from collections import Counter
-from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
@@ -18,21 +16,18 @@ from tests.theatre.runs import (
     REFUSED,
     VERSION,
     WRONG,
-    Finished,
     ScriptedAdapter,
     Stage,
     answer_as_asked,
     episodes,
     pilot_stage,
 )
-from theatre.engine.audit_chain import AuditEvent, verify_chain
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
-from theatre.engine.clock import parse_rfc3339
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import BundleError, CertificateError, JournalError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import Scorer, ScoringCase
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
-from theatre.engine.tier_assigner import Dispute, DisputeStatus, TierHistory
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.mock import MockOracleAdapter
 
@@ -252,206 +247,6 @@ def test_an_adapter_that_reports_itself_as_a_mock_backs_no_certificate(tmp_path:
     assert bundle_folders(stage) == []
 
 
-def certified(tmp_path: Path, count: int = 60) -> tuple[Stage, Finished]:
-    stage = pilot_stage(tmp_path, episodes(count, {7: REFUSED, 9: ERROR, 11: WRONG}))
-    return stage, stage.run(ScriptedAdapter(answer_as_asked), batch_size=25)
-
-
-def test_a_certified_run_writes_this_chain(tmp_path: Path) -> None:
-    stage, finished = certified(tmp_path)
-    assert [entry["event_type"] for entry in finished.trail] == [
-        *("created", "committed", "activated"),
-        *("episodes_recorded", "episode_refused", "episode_failed"),
-        *("episodes_recorded", "episodes_recorded"),
-        *("settling", "step_completed", "sealed", "resolved"),
-    ]
-    in_bundle = finished.lines("audit_trail.jsonl")
-    assert finished.trail[:-1] == in_bundle
-    head = verify_chain(in_bundle, theatre_id=stage.theatre_id)
-    certificate = finished.document("certificate.json")
-    assert certificate["audit_head"] == head.entry_hash
-    assert in_bundle[-1]["detail"] == {
-        "certificate_id": certificate["certificate_id"],
-        "issuer": "a test",
-        "issued_at": in_bundle[-1]["at"],
-        "theatre_resolved_at": in_bundle[-1]["at"],
-    }
-    aggregation = cast("list[JsonValue]", finished.document("resolution.json")["steps"])[1]
-    assert in_bundle[-2]["detail"] == aggregation
-    assert finished.resolution == {
-        "outcome": "certified",
-        "certificate_id": certificate["certificate_id"],
-        "verification_tier": certificate["verification_tier"],
-        "results_hash": certificate["results_hash"],
-    }
-
-
-def test_each_batch_binds_its_records_by_their_digest(tmp_path: Path) -> None:
-    _, finished = certified(tmp_path)
-    batches = [e["detail"] for e in finished.trail if e["event_type"] == "episodes_recorded"]
-    expected = []
-    for first, last in ((1, 25), (26, 50), (51, 60)):
-        records = [
-            finished.document(f"invocations/episode_{seq:06d}.json")
-            for seq in range(first, last + 1)
-        ]
-        lines = b"".join(canonical_line(record) for record in records)
-        failed, refused = (first <= 9 <= last, first <= 7 <= last)
-        expected.append(
-            {
-                "seqs": [[first, last]],
-                "records_sha256": hashlib.sha256(lines).hexdigest(),
-                "statuses": {
-                    "success": len(records) - failed - refused,
-                    "timeout": 0,
-                    "error": int(failed),
-                    "refused": int(refused),
-                },
-            }
-        )
-    assert batches == expected
-    troubles = [e["detail"] for e in finished.trail if "_failed" in str(e["event_type"])]
-    assert troubles == [
-        {
-            "seq": 9,
-            "episode_id": "pilot-9",
-            "construct_id": PILOT,
-            "hop": 0,
-            "status": "error",
-            "reason": None,
-            "error_detail": "cannot",
-        }
-    ]
-
-
-def test_a_tier_above_unverified_expires_and_the_sealing_says_when_it_began(
-    tmp_path: Path,
-) -> None:
-    _, finished = certified(tmp_path)
-    certificate = finished.document("certificate.json")
-    resolved_at = parse_rfc3339(cast("str", certificate["theatre_resolved_at"]))
-    assert certificate["verification_tier"] == "BACKTESTED"
-    assert parse_rfc3339(cast("str", certificate["expires_at"])) == resolved_at + timedelta(days=90)
-    assert certificate["issued_at"] == certificate["theatre_resolved_at"]
-    assert certificate["theatre_committed_at"] == "2026-11-21T12:00:01.000000Z"
-    assert certificate["caps"] == [
-        *("runs-below-3", "runs-span-below-90-days", "telemetry-missing"),
-        *("attestation-missing", "behavioural-signal-missing"),
-    ]
-
-
-def test_the_history_that_the_assigner_read_stands_in_the_evidence(tmp_path: Path) -> None:
-    dispute = Dispute(dispute_id="d-1", status=DisputeStatus.ADMITTED, at=BEGIN)
-    history = TierHistory(disputes=(dispute,))
-    finished = pilot_stage(tmp_path, episodes(60)).run(ScriptedAdapter(), history=history)
-    tier = finished.document("tier.json")
-    assert tier["history"] == history.as_document()
-    assert finished.document("certificate.json")["caps"] == ["dispute-open"]
-    assert cast("JsonObject", tier["assessment"])["tier"] == "UNVERIFIED"
-
-
-@pytest.mark.parametrize(("version", "source"), [(VERSION, "computed"), (None, "claimed")])
-def test_the_certificate_says_where_the_version_comes_from(
-    tmp_path: Path, version: str | None, source: str
-) -> None:
-    finished = pilot_stage(tmp_path, episodes(2)).run(ScriptedAdapter(version=version))
-    assert finished.document("certificate.json")["version_source"] == source
-    record = finished.document("invocations/episode_000001.json")
-    (call,) = cast("list[JsonObject]", record["calls"])
-    assert call["version_source"] == source
-
-
-def test_a_version_mismatch_caps_the_tier(tmp_path: Path) -> None:
-    mismatch: JsonObject = {"construct_version": "deadbeef" * 8, "output_data": {}}
-    finished = pilot_stage(tmp_path, episodes(60, {5: mismatch, 6: mismatch})).run(
-        ScriptedAdapter(answer_as_asked)
-    )
-    assert finished.document("certificate.json")["caps"] == ["version-mismatch"]
-    facts = cast("JsonObject", finished.document("tier.json")["facts"])
-    assert (facts["version_mismatches"], facts["failures"]) == (2, 2)
-
-
-def test_results_do_not_depend_on_batches_times_or_the_folder(tmp_path: Path) -> None:
-    seen = set()
-    for batch_size in (1, 7, 100):
-        stage = pilot_stage(tmp_path / str(batch_size), episodes(12, FAILING_THRICE))
-        finished = stage.run(ScriptedAdapter(answer_as_asked), batch_size=batch_size)
-        lines = (finished.bundle / "scores" / "per_episode.jsonl").read_bytes()
-        seen.add((lines, cast("str", finished.document("certificate.json")["results_hash"])))
-    assert len(seen) == 1
-
-
-GOLD = [
-    {"episode_id": "pilot-1", "label": {"colour": "blue"}, "labeller": "a test"},
-    {"episode_id": "pilot-2", "label": {"colour": "red"}, "labeller": "a test"},
-]
-
-
-def test_every_dataset_is_copied_byte_for_byte_under_its_name(tmp_path: Path) -> None:
-    gold = "\n".join(json.dumps(label) for label in GOLD).encode()
-    more = b'{"any":  "bytes"}\r\n\xff'
-    scorers: JsonObject = {
-        "colour": {
-            "scorer": "exact_match",
-            "params": {"field": "colour", "expected": "gold:colour"},
-        },
-        "recall": {
-            "scorer": "numeric_tolerance",
-            "params": {"field": "recall", "expected": "recall"},
-        },
-    }
-    stage = pilot_stage(
-        tmp_path,
-        episodes(3),
-        further={"labels.jsonl": gold, "more.jsonl": more},
-        changes={
-            "/product_theatre_config/gold_label_set": "labels.jsonl",
-            "/product_theatre_config/gold_label_dataset_id": "labels",
-            "/product_theatre_config/dataset_paths": {"more": "more.jsonl"},
-            "/scoring/criteria_scorers": scorers,
-        },
-    )
-    finished = stage.run(ScriptedAdapter())
-    truth = finished.bundle / "ground_truth"
-    assert {path.name: path.read_bytes() for path in truth.iterdir()} == {
-        "dataset.jsonl": (tmp_path / "truth.jsonl").read_bytes(),
-        "gold_labels.jsonl": gold,
-        "more.jsonl": more,
-    }
-    lines = finished.lines("scores/per_episode.jsonl")
-    assert [cast("JsonObject", line["scores"])["colour"] for line in lines] == [0, 1, None]
-
-
-def test_a_scorer_that_changes_what_it_is_shown_changes_no_evidence(tmp_path: Path) -> None:
-    def greedy(case: ScoringCase) -> float:
-        cast("JsonObject", case.answer).clear()
-        case.input_data.clear()
-        return 1.0
-
-    scorers = {
-        name: Scorer(name=name, version="1", params_schema={}, score=greedy)
-        for name in ("exact_match", "numeric_tolerance")
-    }
-    stage = pilot_stage(
-        tmp_path,
-        episodes(1),
-        changes={
-            "/scoring/criteria_scorers/colour/params": {},
-            "/scoring/criteria_scorers/recall/params": {},
-        },
-    )
-    finished = stage.run(ScriptedAdapter(), scorers=scorers)
-    (call,) = cast(
-        "list[JsonObject]", finished.document("invocations/episode_000001.json")["calls"]
-    )
-    (attempt,) = cast("list[JsonObject]", call["attempts"])
-    assert cast("JsonObject", attempt["response"])["output_data"] == {
-        "colour": "red",
-        "recall": 0.5,
-    }
-    assert cast("JsonObject", call["request"])["input_data"] == {"seq": 1}
-
-
 def test_a_disk_that_fails_while_sealing_leaves_nothing_visible_and_the_next_run_seals(
     tmp_path: Path,
 ) -> None:
@@ -478,8 +273,6 @@ async def note(stage: Stage, *events: AuditEvent) -> None:
 
 
 def test_a_journal_that_lacks_an_episode_cannot_be_settled(tmp_path: Path) -> None:
-    import asyncio
-
     stage = pilot_stage(tmp_path, episodes(2))
     moves = [("COMMITTED", "ACTIVE"), ("ACTIVE", "SETTLING")]
     asyncio.run(
@@ -501,19 +294,3 @@ def test_a_journal_that_lacks_an_episode_cannot_be_settled(tmp_path: Path) -> No
         stage.run(ScriptedAdapter())
     assert str(caught.value) == ("expected episode 1 in the journal before settling, got none")
     assert (stage.state, bundle_folders(stage)) == ("SETTLING", [])
-
-
-def test_past_a_thousand_episodes_the_records_lie_in_parts(tmp_path: Path) -> None:
-    stage = pilot_stage(tmp_path, episodes(1001, {1001: WRONG}))
-    finished = stage.run(ScriptedAdapter(answer_as_asked), batch_size=1000)
-    invocations = finished.bundle / "invocations"
-    assert sorted(path.name for path in invocations.iterdir()) == [
-        "part-00001.jsonl",
-        "part-00002.jsonl",
-    ]
-    (last,) = finished.lines("invocations/part-00002.jsonl")
-    assert (last["seq"], last["episode_id"]) == (1001, "pilot-1001")
-    assert len(canonical_bytes(last)) + 1 == (invocations / "part-00002.jsonl").stat().st_size
-    assert cast("dict[str, float]", finished.document("certificate.json")["scores"])["colour"] == (
-        0.999000999
-    )

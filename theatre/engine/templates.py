@@ -144,6 +144,6 @@ def product_template(document: JsonObject) -> ProductTheatreTemplate:
     if not isinstance(view, ProductTheatreTemplate):
         raise InvalidTemplateError(
             f"expected a replay template, got the market template {view.theatre_id}: "
-            "market theatres can be committed, not run"
+            "market templates can be validated and hashed, not run"
         )
     return view

@@ -1,6 +1,6 @@
 """The constructs that an operator registered (`constructs.toml`), and those named by an argv.
 
-Only here does a construct's id become a command. A template can never name one over HTTP
+Only here does a construct's id become a command or a URL. A template can never name one over HTTP
 (contract/construct.md, "Who may name what").
 """
 
@@ -9,19 +9,24 @@ from __future__ import annotations
 import glob
 import os
 import sys
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from theatre.engine.clock import Clock
+from theatre.oracles.construct_entries import ProgramEntry, RemoteEntry, read_entries
 from theatre.oracles.construct_files import content_hash, listed_files
-from theatre.oracles.errors import ConstructRegistryError, UnknownConstructError
+from theatre.oracles.errors import (
+    ConstructRegistryError,
+    ConstructTransportError,
+    UnknownConstructError,
+)
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.local import LocalOracleAdapter
+from theatre.oracles.remote_construct import RemoteConstruct
 
 _ARGV = TypeAdapter(Annotated[list[str], Field(min_length=1)])
 
@@ -44,7 +49,7 @@ class RegisteredConstruct:
 class ConstructRegistry:
     """The constructs of one `constructs.toml`, by id."""
 
-    def __init__(self, constructs: Mapping[str, RegisteredConstruct]) -> None:
+    def __init__(self, constructs: Mapping[str, RegisteredConstruct | RemoteConstruct]) -> None:
         self._constructs = dict(constructs)
 
     @classmethod
@@ -55,17 +60,40 @@ class ConstructRegistry:
         unknown, missing or mistyped keys or no folder, and ConstructFilesError where its files
         are not there.
         """
-        entries = _read_document(path).constructs
+        entries = read_entries(path)
         base = path.parent.resolve()
         return cls(
             {
-                construct_id: entry.located(construct_id, base)
+                construct_id: _located(construct_id, entry, base)
+                if isinstance(entry, ProgramEntry)
+                else _remote(construct_id, entry)
                 for construct_id, entry in entries.items()
             }
         )
 
     def find(self, construct_id: str) -> RegisteredConstruct:
-        """Return a construct. Raises UnknownConstructError where none has that id."""
+        """Return a construct that is run here.
+
+        Raises UnknownConstructError where none has that id, and ConstructTransportError where
+        it has a `url`.
+        """
+        construct = self._find(construct_id)
+        if isinstance(construct, RemoteConstruct):
+            raise ConstructTransportError(
+                f"expected {construct_id} with an argv, got one with a url: its adapter is http"
+            )
+        return construct
+
+    def find_remote(self, construct_id: str) -> RemoteConstruct:
+        """Return a construct that is called by its URL; errors as `find`, the other way round."""
+        construct = self._find(construct_id)
+        if isinstance(construct, RegisteredConstruct):
+            raise ConstructTransportError(
+                f"expected {construct_id} with a url, got one with an argv: its adapter is local"
+            )
+        return construct
+
+    def _find(self, construct_id: str) -> RegisteredConstruct | RemoteConstruct:
         try:
             return self._constructs[construct_id]
         except KeyError as error:
@@ -126,67 +154,33 @@ def local_adapter_for(
     )
 
 
-class _Entry(BaseModel):
-    """One table of `constructs.toml`, as written."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    argv: list[str] = Field(min_length=1)
-    folder: str
-    files: list[str] = Field(min_length=1)
-    author: str | None = None
-    memory_mb: int = Field(default=ProcessLimits().memory_mb, ge=1)
-    cpu_seconds: int | None = Field(default=None, ge=1)
-    open_files: int | None = Field(default=None, ge=1)
-
-    def located(self, construct_id: str, base: Path) -> RegisteredConstruct:
-        folder = (base / self.folder).resolve()
-        if not folder.is_dir():
-            raise ConstructRegistryError(
-                f"constructs.{construct_id}.folder: expected a folder, got {folder}"
-            )
-        listed_files(folder, self.files)
-        return RegisteredConstruct(
-            construct_id=construct_id,
-            argv=tuple(_fill_in(argument, folder) for argument in self.argv),
-            folder=folder,
-            files=tuple(self.files),
-            author=self.author,
-            limits=ProcessLimits(
-                memory_mb=self.memory_mb,
-                cpu_seconds=self.cpu_seconds,
-                open_files=self.open_files,
-            ),
-        )
-
-
-class _Document(BaseModel):
-    """A whole `constructs.toml`, as written."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    constructs: dict[str, _Entry]
-
-
-def _read_document(path: Path) -> _Document:
-    try:
-        return _Document.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except OSError as error:
+def _located(construct_id: str, entry: ProgramEntry, base: Path) -> RegisteredConstruct:
+    folder = (base / entry.folder).resolve()
+    if not folder.is_dir():
         raise ConstructRegistryError(
-            f"expected a construct registry at {path}, got: {error.strerror}"
-        ) from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ConstructRegistryError(f"{path}: expected TOML, got: {error}") from error
-    except ValidationError as error:
-        raise ConstructRegistryError(f"{path}: {_describe(error)}") from error
+            f"constructs.{construct_id}.folder: expected a folder, got {folder}"
+        )
+    listed_files(folder, entry.files)
+    return RegisteredConstruct(
+        construct_id=construct_id,
+        argv=tuple(_fill_in(argument, folder) for argument in entry.argv),
+        folder=folder,
+        files=tuple(entry.files),
+        author=entry.author,
+        limits=ProcessLimits(
+            memory_mb=entry.memory_mb,
+            cpu_seconds=entry.cpu_seconds,
+            open_files=entry.open_files,
+        ),
+    )
 
 
-def _describe(error: ValidationError) -> str:
-    """Say for each mistake where it is, what was expected and what was there."""
-    return "; ".join(
-        f"{'.'.join(str(part) for part in mistake['loc'])}: {mistake['msg']}, "
-        f"got {mistake['input']!r:.60}"
-        for mistake in error.errors()
+def _remote(construct_id: str, entry: RemoteEntry) -> RemoteConstruct:
+    return RemoteConstruct(
+        construct_id=construct_id,
+        url=entry.url,
+        headers_env=entry.headers_env,
+        author=entry.author,
     )
 
 

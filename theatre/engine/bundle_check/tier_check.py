@@ -98,7 +98,8 @@ def _facts(evidence: TierEvidence) -> JsonObject:
         "scorers_committed": True,
         "bundle_complete": evidence.bundle_complete,
         "commitment_verifiable": evidence.commitment_verifiable,
-        "extra_caps": [],
+        # A run that ended before its last episode is incomplete (docs/evidence.md).
+        "extra_caps": ["episodes-not-run"] if counts["not_run"] else [],
     }
 
 

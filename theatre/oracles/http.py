@@ -1,0 +1,257 @@
+"""`http@1`: a construct as a service, one JSON envelope a POST (contract/construct.md).
+
+The other side is not trusted: it decides neither how long a call takes, nor how much of it is
+read, nor where it goes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import aiohttp
+
+from theatre.engine.canonical_json import canonical_bytes
+from theatre.engine.clock import Clock
+from theatre.engine.models import InvocationStatus
+from theatre.engine.oracle_contract import (
+    MAX_ANSWER_BYTES,
+    Attempt,
+    OracleInvocationRequest,
+    failed_attempt,
+    read_answer,
+)
+from theatre.oracles.errors import AdapterClosedError, OutboundRefusedError
+from theatre.oracles.outbound_connector import Lookup, guarded_connector, system_lookup
+from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.oracles.remote_construct import RemoteConstruct
+from theatre.oracles.request_headers import RequestHeaders
+
+_MILLISECONDS = 1000
+_OK = 200
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_OWN_HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "identity",
+    "Content-Type": "application/json",
+    "User-Agent": "echelon-theatre",
+}
+# The first that fits is the reason.
+_BROKEN_TRANSPORT: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.ClientSSLError, "tls-failure"),
+    (aiohttp.ClientConnectorError, "unreachable"),
+    (aiohttp.ClientResponseError, "not-http"),
+    (aiohttp.ClientConnectionError, "disconnected"),
+    (aiohttp.ClientPayloadError, "disconnected"),
+    (OSError, "disconnected"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Breakdown:
+    """Why a call brought no answer that could be read."""
+
+    reason: str
+    detail: str
+    status: InvocationStatus = InvocationStatus.ERROR
+    raw: bytes | None = None
+
+
+class HTTPOracleAdapter:
+    """Asks the construct at one URL; up to 100 calls at a time, each with its own deadline.
+
+    `policy` decides where calls may go, `headers` are sent with each of them and recorded
+    nowhere, `monotonic` returns seconds and measures latency. Construct it anywhere; it opens
+    its one pool of connections with the first call and belongs to that event loop from then on.
+    Raises OutboundRefusedError for a URL that the policy refuses as it stands.
+
+    Reasons beside those of `read_answer`: `timeout`, `endpoint-not-allowed` (the host's address
+    is refused), `unreachable`, `tls-failure`, `disconnected` (before or within the answer),
+    `not-http`, `redirect`, `http-status` (other than 200), `content-encoding`,
+    `credential-echoed` (the answer holds a request header's value).
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        policy: OutboundPolicy,
+        clock: Clock,
+        monotonic: Callable[[], float],
+        headers: RequestHeaders | None = None,
+        lookup: Lookup = system_lookup,
+    ) -> None:
+        self._url = policy.check_url(url)
+        self._policy = policy
+        self._headers = headers or RequestHeaders()
+        self._clock = clock
+        self._monotonic = monotonic
+        self._lookup = lookup
+        self._session: aiohttp.ClientSession | None = None
+        self._closed = False
+
+    @property
+    def pin(self) -> str:
+        """Return `http@1`."""
+        return "http@1"
+
+    @property
+    def computed_version(self) -> None:
+        """Return None: what runs behind a URL is known by what it reports only."""
+
+    async def invoke(self, request: OracleInvocationRequest) -> Attempt:
+        """Make one try; raises AdapterClosedError after `aclose`, and nothing for the other side.
+
+        A connection that the other side closes while it is idle can cost a call (reason
+        `disconnected`): sending it again unseen would keep an attempt out of the evidence.
+        """
+        if self._closed:
+            raise AdapterClosedError("expected an adapter in use, got one after aclose()")
+        started = self._monotonic()
+        outcome = await self._exchange_in_time(request)
+        latency_ms = round((self._monotonic() - started) * _MILLISECONDS)
+        if isinstance(outcome, bytes):
+            return read_answer(outcome, request, latency_ms=latency_ms, responded_at=self._clock())
+        return failed_attempt(
+            request,
+            outcome.status,
+            reason=outcome.reason,
+            detail=self._headers.redacted(outcome.detail.encode("utf-8", "replace")).decode(),
+            latency_ms=latency_ms,
+            responded_at=self._clock(),
+            raw=outcome.raw,
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection; calls under way end as `disconnected`."""
+        self._closed = True
+        if self._session is not None:
+            await self._session.close()
+
+    async def _exchange_in_time(self, request: OracleInvocationRequest) -> bytes | _Breakdown:
+        seconds = request.metadata.timeout_seconds
+        deadline = asyncio.timeout(seconds)
+        try:
+            async with deadline:
+                return await self._exchange(request)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            return _Breakdown(
+                reason="timeout",
+                detail=f"expected an answer within {seconds:g} s, got none",
+                status=InvocationStatus.TIMEOUT,
+            )
+
+    async def _exchange(self, request: OracleInvocationRequest) -> bytes | _Breakdown:
+        self._session = self._session or self._open_session()
+        try:
+            async with self._session.post(
+                self._url,
+                data=canonical_bytes(request.as_document()),
+                headers={"Idempotency-Key": request.invocation_id},
+                allow_redirects=False,
+            ) as response:
+                return await self._read(response)
+        except OutboundRefusedError as error:
+            return _Breakdown(reason="endpoint-not-allowed", detail=str(error))
+        except (aiohttp.ClientError, OSError) as error:
+            reason = next(reason for kind, reason in _BROKEN_TRANSPORT if isinstance(error, kind))
+            origin = self._url.origin()
+            got = str(error) or type(error).__name__
+            return _Breakdown(reason=reason, detail=f"expected an answer from {origin}, got: {got}")
+
+    async def _read(self, response: aiohttp.ClientResponse) -> bytes | _Breakdown:
+        """Return the body of a response that may be an answer."""
+        problem = _refused_head(response)
+        if problem is not None:
+            return problem
+        received = await _body(response)
+        body = self._headers.redacted(received)
+        if response.status != _OK:
+            return _Breakdown(
+                reason="http-status",
+                detail=f"expected status {_OK}, got {response.status}",
+                raw=body,
+            )
+        if body != received:
+            return _Breakdown(
+                reason="credential-echoed",
+                detail="expected an answer without the value of a request header, got one with it",
+                raw=body,
+            )
+        if len(received) > MAX_ANSWER_BYTES:
+            return _Breakdown(
+                reason="too-large",
+                detail=f"expected at most {MAX_ANSWER_BYTES} bytes, got more",
+                raw=body,
+            )
+        return body
+
+    def _open_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
+            connector=guarded_connector(self._policy, self._url, lookup=self._lookup),
+            headers={**_OWN_HEADERS, **self._headers.values},
+            # Cookies would let one episode speak to the next.
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
+            auto_decompress=False,
+            trust_env=False,
+        )
+
+
+def http_adapter_for(
+    construct: RemoteConstruct,
+    *,
+    policy: OutboundPolicy,
+    environment: Mapping[str, str],
+    clock: Clock,
+    monotonic: Callable[[], float],
+) -> HTTPOracleAdapter:
+    """Return the adapter that calls `construct`, its headers' values from `environment`.
+
+    Raises OutboundRefusedError for its URL and RequestHeadersError for its headers. That a
+    construct is registered does not allow its address: the operator's policy does.
+    """
+    return HTTPOracleAdapter(
+        construct.url,
+        policy=policy,
+        headers=RequestHeaders.from_environment(construct.headers_env, environment),
+        clock=clock,
+        monotonic=monotonic,
+    )
+
+
+def _refused_head(response: aiohttp.ClientResponse) -> _Breakdown | None:
+    """Return what is wrong with a response before its body matters."""
+    if response.status in _REDIRECTS:
+        location = response.headers.get("Location", "nowhere")
+        return _Breakdown(
+            reason="redirect",
+            detail=f"expected status {_OK}, got {response.status} to {location:.200}",
+        )
+    encodings = response.headers.getall("Content-Encoding", [])
+    if any(encoding.strip().lower() not in ("", "identity") for encoding in encodings):
+        return _Breakdown(
+            reason="content-encoding",
+            detail=f"expected an answer without a content encoding, got {encodings!r:.200}",
+        )
+    return None
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Return the body as far as it fits, and a piece more where it does not."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > MAX_ANSWER_BYTES:
+            break
+    return bytes(body)
+
+
+def _words_of(error: Exception) -> str:
+    # The text of this one also has the whole URL, which may hold a key in its query.
+    if isinstance(error, aiohttp.ClientResponseError):
+        return error.message
+    return str(error) or type(error).__name__
