@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 import aiohttp
 
@@ -16,46 +15,25 @@ from theatre.engine.canonical_json import canonical_bytes
 from theatre.engine.clock import Clock
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
-    MAX_ANSWER_BYTES,
     Attempt,
     OracleInvocationRequest,
     failed_attempt,
     read_answer,
 )
-from theatre.oracles.errors import AdapterClosedError, OutboundRefusedError
+from theatre.oracles.errors import AdapterClosedError
+from theatre.oracles.http_exchange import Breakdown, exchange
 from theatre.oracles.outbound_connector import Lookup, guarded_connector, system_lookup
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.oracles.request_headers import RequestHeaders
 
 _MILLISECONDS = 1000
-_OK = 200
-_REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _OWN_HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "identity",
     "Content-Type": "application/json",
     "User-Agent": "echelon-theatre",
 }
-# The first that fits is the reason.
-_BROKEN_TRANSPORT: tuple[tuple[type[Exception], str], ...] = (
-    (aiohttp.ClientSSLError, "tls-failure"),
-    (aiohttp.ClientConnectorError, "unreachable"),
-    (aiohttp.ClientResponseError, "not-http"),
-    (aiohttp.ClientConnectionError, "disconnected"),
-    (aiohttp.ClientPayloadError, "disconnected"),
-    (OSError, "disconnected"),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Breakdown:
-    """Why a call brought no answer that could be read."""
-
-    reason: str
-    detail: str
-    status: InvocationStatus = InvocationStatus.ERROR
-    raw: bytes | None = None
 
 
 class HTTPOracleAdapter:
@@ -129,7 +107,7 @@ class HTTPOracleAdapter:
         if self._session is not None:
             await self._session.close()
 
-    async def _exchange_in_time(self, request: OracleInvocationRequest) -> bytes | _Breakdown:
+    async def _exchange_in_time(self, request: OracleInvocationRequest) -> bytes | Breakdown:
         seconds = request.metadata.timeout_seconds
         deadline = asyncio.timeout(seconds)
         try:
@@ -138,56 +116,21 @@ class HTTPOracleAdapter:
         except TimeoutError:
             if not deadline.expired():
                 raise
-            return _Breakdown(
+            return Breakdown(
                 reason="timeout",
                 detail=f"expected an answer within {seconds:g} s, got none",
                 status=InvocationStatus.TIMEOUT,
             )
 
-    async def _exchange(self, request: OracleInvocationRequest) -> bytes | _Breakdown:
+    async def _exchange(self, request: OracleInvocationRequest) -> bytes | Breakdown:
         self._session = self._session or self._open_session()
-        try:
-            async with self._session.post(
-                self._url,
-                data=canonical_bytes(request.as_document()),
-                headers={"Idempotency-Key": request.invocation_id},
-                allow_redirects=False,
-            ) as response:
-                return await self._read(response)
-        except OutboundRefusedError as error:
-            return _Breakdown(reason="endpoint-not-allowed", detail=str(error))
-        except (aiohttp.ClientError, OSError) as error:
-            reason = next(reason for kind, reason in _BROKEN_TRANSPORT if isinstance(error, kind))
-            origin = self._url.origin()
-            got = str(error) or type(error).__name__
-            return _Breakdown(reason=reason, detail=f"expected an answer from {origin}, got: {got}")
-
-    async def _read(self, response: aiohttp.ClientResponse) -> bytes | _Breakdown:
-        """Return the body of a response that may be an answer."""
-        problem = _refused_head(response)
-        if problem is not None:
-            return problem
-        received = await _body(response)
-        body = self._headers.redacted(received)
-        if response.status != _OK:
-            return _Breakdown(
-                reason="http-status",
-                detail=f"expected status {_OK}, got {response.status}",
-                raw=body,
-            )
-        if body != received:
-            return _Breakdown(
-                reason="credential-echoed",
-                detail="expected an answer without the value of a request header, got one with it",
-                raw=body,
-            )
-        if len(received) > MAX_ANSWER_BYTES:
-            return _Breakdown(
-                reason="too-large",
-                detail=f"expected at most {MAX_ANSWER_BYTES} bytes, got more",
-                raw=body,
-            )
-        return body
+        return await exchange(
+            self._session,
+            self._url,
+            canonical_bytes(request.as_document()),
+            idempotency_key=request.invocation_id,
+            redacted=self._headers.redacted,
+        )
 
     def _open_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
@@ -221,37 +164,3 @@ def http_adapter_for(
         clock=clock,
         monotonic=monotonic,
     )
-
-
-def _refused_head(response: aiohttp.ClientResponse) -> _Breakdown | None:
-    """Return what is wrong with a response before its body matters."""
-    if response.status in _REDIRECTS:
-        location = response.headers.get("Location", "nowhere")
-        return _Breakdown(
-            reason="redirect",
-            detail=f"expected status {_OK}, got {response.status} to {location:.200}",
-        )
-    encodings = response.headers.getall("Content-Encoding", [])
-    if any(encoding.strip().lower() not in ("", "identity") for encoding in encodings):
-        return _Breakdown(
-            reason="content-encoding",
-            detail=f"expected an answer without a content encoding, got {encodings!r:.200}",
-        )
-    return None
-
-
-async def _body(response: aiohttp.ClientResponse) -> bytes:
-    """Return the body as far as it fits, and a piece more where it does not."""
-    body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > MAX_ANSWER_BYTES:
-            break
-    return bytes(body)
-
-
-def _words_of(error: Exception) -> str:
-    # The text of this one also has the whole URL, which may hold a key in its query.
-    if isinstance(error, aiohttp.ClientResponseError):
-        return error.message
-    return str(error) or type(error).__name__

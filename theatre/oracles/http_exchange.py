@@ -1,0 +1,129 @@
+"""One POST to a construct: its answer's bytes, or what went wrong with it.
+
+Nothing here knows envelopes (`theatre.oracles.http` gives the bytes their meaning), and nothing
+has a deadline; the caller bounds the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import aiohttp
+from yarl import URL
+
+from theatre.engine.models import InvocationStatus
+from theatre.engine.oracle_contract import MAX_ANSWER_BYTES
+from theatre.oracles.errors import OutboundRefusedError
+
+_OK = 200
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+# The first that fits is the reason.
+_BROKEN_TRANSPORT: tuple[tuple[type[Exception], str], ...] = (
+    (aiohttp.ClientSSLError, "tls-failure"),
+    (aiohttp.ClientConnectorError, "unreachable"),
+    (aiohttp.ClientResponseError, "not-http"),
+    (aiohttp.ClientConnectionError, "disconnected"),
+    (aiohttp.ClientPayloadError, "disconnected"),
+    (OSError, "disconnected"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Breakdown:
+    """Why a call brought no answer that could be read, with a stable `reason`."""
+
+    reason: str
+    detail: str
+    status: InvocationStatus = InvocationStatus.ERROR
+    raw: bytes | None = None
+
+
+async def exchange(
+    session: aiohttp.ClientSession,
+    url: URL,
+    body: bytes,
+    *,
+    idempotency_key: str,
+    redacted: Callable[[bytes], bytes],
+) -> bytes | Breakdown:
+    """Return the body of a response with status 200 that is whole, plain and small enough.
+
+    `redacted` takes out of a body what must not be recorded; an answer in which it finds
+    anything is refused.
+    """
+    try:
+        async with session.post(
+            url,
+            data=body,
+            headers={"Idempotency-Key": idempotency_key},
+            allow_redirects=False,
+        ) as response:
+            return _refused_head(response) or await _read(response, redacted)
+    except OutboundRefusedError as error:
+        return Breakdown(reason="endpoint-not-allowed", detail=str(error))
+    except (aiohttp.ClientError, OSError) as error:
+        reason = next(reason for kind, reason in _BROKEN_TRANSPORT if isinstance(error, kind))
+        return Breakdown(
+            reason=reason, detail=f"expected an answer from {url.origin()}, got: {_words_of(error)}"
+        )
+
+
+def _refused_head(response: aiohttp.ClientResponse) -> Breakdown | None:
+    """Return what is wrong with a response before its body matters."""
+    if response.status in _REDIRECTS:
+        location = response.headers.get("Location", "nowhere")
+        return Breakdown(
+            reason="redirect",
+            detail=f"expected status {_OK}, got {response.status} to {location}",
+        )
+    encodings = response.headers.getall("Content-Encoding", [])
+    if any(encoding.strip().lower() not in ("", "identity") for encoding in encodings):
+        return Breakdown(
+            reason="content-encoding",
+            detail=f"expected an answer without a content encoding, got {encodings}",
+        )
+    return None
+
+
+async def _read(
+    response: aiohttp.ClientResponse, redacted: Callable[[bytes], bytes]
+) -> bytes | Breakdown:
+    received = await _body(response)
+    body = redacted(received)
+    if response.status != _OK:
+        return Breakdown(
+            reason="http-status",
+            detail=f"expected status {_OK}, got {response.status}",
+            raw=body,
+        )
+    if body != received:
+        return Breakdown(
+            reason="credential-echoed",
+            detail="expected an answer without the value of a request header, got one with it",
+            raw=body,
+        )
+    if len(body) > MAX_ANSWER_BYTES:
+        return Breakdown(
+            reason="too-large",
+            detail=f"expected at most {MAX_ANSWER_BYTES} bytes, got more",
+            raw=body,
+        )
+    return body
+
+
+async def _body(response: aiohttp.ClientResponse) -> bytes:
+    """Return the body as far as it fits, and a piece more where it does not."""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk
+        if len(body) > MAX_ANSWER_BYTES:
+            break
+    return bytes(body)
+
+
+def _words_of(error: Exception) -> str:
+    # The text of this one also has the whole URL, which may hold a key in its query.
+    if isinstance(error, aiohttp.ClientResponseError):
+        return error.message
+    return str(error) or type(error).__name__
