@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -10,6 +11,7 @@ import signal
 import sys
 from collections import Counter
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import cast
 
@@ -29,10 +31,14 @@ from theatre.engine.audit_chain import verify_chain
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.certificate import certificate_id
+from theatre.engine.clock import format_rfc3339
+from theatre.engine.models import EpisodeResult
 from theatre.engine.oracle_contract import invocation_id
+from theatre.engine.replay.events import batch_events
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.run_journal import EPISODES as JOURNAL
 from theatre.files.run_journal import TRAIL
+from theatre.files.theatre_store import FileTheatreStore
 from theatre.scorers import load_scorers
 
 SOAK = bool(os.environ.get("ECHELON_SOAK"))
@@ -211,10 +217,12 @@ from pathlib import Path
 from theatre.cli.committing import utc_now
 from theatre.cli.workspace import Workspace
 from theatre.engine.replay import ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay.events import batch_events
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.run_journal import FileRunJournal
 from theatre.oracles.construct_registry import local_adapter_for
 from theatre.oracles.retry import retrying
+from theatre.files.theatre_store import FileTheatreStore
 from theatre.scorers import load_scorers
 import time
 
@@ -365,6 +373,30 @@ def test_events_that_a_crash_kept_back_are_made_good(undisturbed: Undisturbed, k
     assert len(theatre.calls()) == EPISODES - last
     noted = f"note: removed an unfinished last line of {TRAIL}"
     assert (noted in answer.stderr) == (kept == "half a failure")
+
+
+def test_episodes_missing_before_recorded_ones_are_called_and_those_are_not(
+    undisturbed: Undisturbed,
+) -> None:
+    """A batch that the disk refused may be followed by one that it took."""
+    theatre = undisturbed.theatre
+    shutil.rmtree(theatre.bundle)
+    theatre.log.unlink()
+    (theatre.store_folder / TRAIL).write_bytes(b"".join(undisturbed.trail[:3]))
+    (theatre.store_folder / JOURNAL).unlink()
+    kept = undisturbed.recorded[15:40]
+    results = [EpisodeResult.from_document(parse_object(line)) for line in kept]
+    with FileTheatreStore(theatre.home).hold(theatre.theatre_id) as held:
+        events = batch_events(results, at=format_rfc3339(datetime.now(UTC)))
+        asyncio.run(held.journal.append(results, events))
+
+    answer = theatre.run("run", theatre.theatre_id, *BATCH, "--json")
+
+    assert theatre.recorded()[: len(kept)] == kept
+    assert theatre.calls() == ids_of(undisturbed.recorded[:15] + undisturbed.recorded[40:])
+    assert (answer.code, answer.document["results_hash"]) == (0, undisturbed.results_hash)
+    check = check_bundle(theatre.bundle, load_scorers(), registry=SchemaRegistry())
+    assert check.valid
 
 
 def test_a_torn_record_is_cut_reported_and_its_episode_called_again_under_its_id(

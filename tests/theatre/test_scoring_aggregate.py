@@ -373,9 +373,7 @@ def interval(*results: CriterionResult, cluster_key: str | None = None) -> objec
         for seq, result in enumerate(results, start=1)
     )
     _, aggregate = Run(weights={"a": 1}, split=0, episodes=tuple(episodes)).aggregate()
-    intervals = cast("JsonObject", aggregate["score_intervals"])
-    assert intervals["composite_score"] == UNDEFINED
-    return intervals["a"]
+    return cast("JsonObject", aggregate["score_intervals"])["a"]
 
 
 RIGHT, WRONG, GRADED = Scored(NANO), Scored(0), Scored(1)
@@ -388,7 +386,6 @@ RIGHT, WRONG, GRADED = Scored(NANO), Scored(0), Scored(1)
         ([RIGHT] * 45 + [Verdict.MISSING] * 5, WILSON_45_OF_50),
         ([Verdict.EXCLUDED] * 9 + [RIGHT] * 45 + [WRONG] * 5, WILSON_45_OF_50),
         ([Verdict.DECLINED, Verdict.UNSCORED, *[RIGHT] * 45, *[WRONG] * 5], WILSON_45_OF_50),
-        ([RIGHT] * 45 + [WRONG] * 4 + [GRADED], UNDEFINED),
         ([], UNDEFINED),
         ([RIGHT], UNDEFINED),
         ([RIGHT, Verdict.EXCLUDED, Verdict.NOT_APPLICABLE], UNDEFINED),
@@ -401,7 +398,17 @@ RIGHT, WRONG, GRADED = Scored(NANO), Scored(0), Scored(1)
             {"low": 0.0, "high": 0.65762, "method": "wilson", "level": 0.95},
         ),
     ],
-    ids=str,
+    ids=[
+        "45 of 50 right",
+        "failures count",
+        "refusals do not",
+        "nor do gaps",
+        "no value",
+        "one value",
+        "one value and gaps",
+        "one right, one failed",
+        "all failed",
+    ],
 )
 def test_an_interval_is_given_where_every_counted_value_is_0_or_1(
     results: list[CriterionResult], expected: object
@@ -409,13 +416,22 @@ def test_an_interval_is_given_where_every_counted_value_is_0_or_1(
     assert interval(*results) == expected
 
 
-def test_a_cluster_leaves_the_interval_undefined_and_the_results_hash_alone() -> None:
+def test_graded_values_and_clusters_are_resampled() -> None:
+    graded = cast("dict[str, object]", interval(*[RIGHT] * 45, *[WRONG] * 4, GRADED))
+    clustered = cast(
+        "dict[str, object]", interval(*[RIGHT] * 45, *[WRONG] * 5, cluster_key="family")
+    )
+    assert (graded["method"], clustered["method"]) == ("bca", "cluster_bca")
+
+
+def test_one_cluster_only_leaves_the_interval_undefined_and_the_results_hash_alone() -> None:
     results: list[CriterionResult] = [RIGHT, WRONG, RIGHT]
-    assert interval(*results, cluster_key="family") == UNDEFINED
-    assert interval(*results) != UNDEFINED
-    hashes = set()
+    hashes, intervals = set(), []
     for key in ("family", None):
         episodes = [episode(s, {"a": r}, cluster_key=key) for s, r in enumerate(results, start=1)]
         _, aggregate = Run(weights={"a": 1}, split=0.2, episodes=tuple(episodes)).aggregate()
         hashes.add(aggregate["results_hash"])
+        intervals.append(cast("JsonObject", aggregate["score_intervals"])["a"])
     assert len(hashes) == 1
+    assert intervals[0] == UNDEFINED
+    assert intervals[1] != UNDEFINED

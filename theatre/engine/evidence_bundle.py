@@ -227,15 +227,15 @@ class InvocationWriter:
         if not self._in_parts:
             self._builder.write_lines(f"invocations/episode_{seq:06d}.json", [line])
             return
-        if self._written % PART_SIZE == 0:
-            self._open_part(self._written // PART_SIZE + 1)
-        if self._part is not None:
-            self._part.write(line)
+        if self._part is None or self._written % PART_SIZE == 0:
+            self._part = self._next_part()
+        self._part.write(line)
         self._written += 1
 
-    def _open_part(self, number: int) -> None:
+    def _next_part(self) -> _SummedFile:
         self._stack.close()
-        self._part = self._stack.enter_context(
+        number = self._written // PART_SIZE + 1
+        return self._stack.enter_context(
             self._builder.open_file(f"invocations/part-{number:05d}.jsonl")
         )
 

@@ -1,7 +1,7 @@
 """From episode results, streamed in dataset order, to `scores/`: lines, aggregate, hash.
 
 Source: contract/scoring.md (means, rates, holdout) and contract/evidence.md §4 (the members of
-`aggregate.json`, `results_hash`). Memory does not grow with the number of episodes.
+`aggregate.json`, `results_hash`). Memory grows by a few bytes an episode, for the intervals.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from theatre.engine.scoring.arithmetic import NANO, nano_to_number, ratio, round
 from theatre.engine.scoring.holdout import is_held_out
 from theatre.engine.scoring.intervals import undefined_interval, wilson_interval
 from theatre.engine.scoring.provider import CriterionPlan, TheatreScoringProvider
+from theatre.engine.scoring.units import ResampledUnits
 
 COMPOSITE = "composite_score"
 """The key of the composite among the intervals; no criterion may be named so."""
@@ -73,13 +74,6 @@ class _CriterionTally:
         """Return the criterion's score: failures count against it, refusals not at all."""
         return self.mean_over("scored", "missing")
 
-    def interval(self, *, clustered: bool) -> JsonObject:
-        """Return Wilson where every counted value is 0 or 1 and episodes are independent."""
-        units = self.counts["scored"] + self.counts["missing"]
-        if units < _MIN_UNITS or self.graded or clustered:
-            return undefined_interval()
-        return wilson_interval(self.ones, units)
-
 
 class _Group:
     """The tallies of one set of episodes: all of them, the train part, or the holdout."""
@@ -128,16 +122,16 @@ class Aggregator:
         self._train = _Group(provider.criteria)
         self._holdout = _Group(provider.criteria)
         self._outcomes: Counter[str] = Counter()
-        self._clustered = False
+        self._units = ResampledUnits(provider.criteria)
         self._hasher = hashlib.sha256()
 
     def add(self, episode: ScoredEpisode) -> bytes:
         """Count `episode` and return its line of `scores/per_episode.jsonl`."""
         held_out = is_held_out(self._commitment_hash, episode.episode_id, self._split)
         self._outcomes[_count_name(episode)] += 1
-        self._clustered |= episode.cluster_key is not None
         if episode.outcome is not EpisodeOutcome.NOT_RUN:
             self._all.add(episode.scores)
+            self._units.add(episode.scores, episode.cluster_key)
             (self._holdout if held_out else self._train).add(episode.scores)
         line = per_episode_line(episode, held_out=held_out)
         self._hasher.update(line)
@@ -166,17 +160,27 @@ class Aggregator:
             "episode_counts": dict(counts),
             "coverage": ratio(scored, run - refused),
             "refusal_rate": ratio(refused, run),
-            "score_intervals": {
-                **{
-                    criterion: tally.interval(clustered=self._clustered)
-                    for criterion, tally in tallies.items()
-                },
-                COMPOSITE: undefined_interval(),
-            },
+            "score_intervals": self._intervals(),
             "holdout_scores": self._holdout_scores(),
             "answered_only": self._all.means("scored"),
             "refusals_as_zero": self._all.means("scored", "missing", "excluded"),
         }
+
+    def _intervals(self) -> JsonObject:
+        """Return each criterion's interval and the composite's, with the method of each."""
+        intervals: JsonObject = {
+            criterion: self._interval(column, tally)
+            for column, (criterion, tally) in enumerate(self._all.tallies.items())
+        }
+        return intervals | {COMPOSITE: self._units.composite_interval(seed=self._commitment_hash)}
+
+    def _interval(self, column: int, tally: _CriterionTally) -> JsonObject:
+        counted = tally.counts["scored"] + tally.counts["missing"]
+        if counted < _MIN_UNITS:
+            return undefined_interval()
+        if tally.graded or self._units.clustered:
+            return self._units.criterion_interval(column, seed=self._commitment_hash)
+        return wilson_interval(tally.ones, counted)
 
     def _episode_counts(self) -> dict[str, int]:
         kinds = ("scored", "timeout", "error", "refused", "unscored", "not_run")
