@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,28 +42,30 @@ class Answer:
         return cast("dict[str, Any]", json.loads(self.stdout))
 
 
-def environment(home: Path, *, measured: bool = True, **more: str) -> dict[str, str]:
-    """The caller's environment with a store of its own; not `measured`: without coverage."""
+def environment(
+    home: Path, *, measured: bool = False, more: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """The caller's environment with a store of its own; `measured` where coverage is to see it."""
     kept = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith("ECHELON_") and (measured or not name.startswith("COVERAGE"))
     }
-    return {**kept, "ECHELON_HOME": str(home), **more}
+    return {**kept, "ECHELON_HOME": str(home), **(more or {})}
 
 
 def echelon(
     *arguments: str | Path,
     home: Path,
     cwd: Path | None = None,
-    measured: bool = True,
-    **more: str,
+    measured: bool = False,
+    more: Mapping[str, str] | None = None,
 ) -> Answer:
     """Run `echelon` to its end. `more` are environment variables."""
     ended = subprocess.run(
         [ECHELON, *arguments],
         cwd=cwd,
-        env=environment(home, measured=measured, **more),
+        env=environment(home, measured=measured, more=more),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
@@ -75,12 +77,12 @@ def echelon(
 
 @contextmanager
 def started(
-    *arguments: str | Path, home: Path, command: Sequence[str | Path] = (ECHELON,), **more: str
+    *arguments: str | Path, home: Path, command: Sequence[str | Path] = (ECHELON,)
 ) -> Iterator[subprocess.Popen[str]]:
     """Start `echelon`, which hears SIGINT; a process that the test leaves behind is killed."""
     with subprocess.Popen(
         [sys.executable, "-c", _LISTENING, *command, *arguments],
-        env=environment(home, **more),
+        env=environment(home, measured=False),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -111,15 +113,16 @@ def until(look: Callable[[], T | None], what: str) -> T:
 
 
 def processes_that_mention(text: str | Path) -> list[str]:
-    """The command lines of all running processes that name `text`, but the caller's own."""
+    """The command lines of running processes with `text` in arguments or environment."""
     found: list[str] = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal() or int(entry.name) == os.getpid():
             continue
         try:
             command = (entry / "cmdline").read_bytes()
-        except (FileNotFoundError, ProcessLookupError):
+            surroundings = (entry / "environ").read_bytes()
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue
-        if str(text).encode() in command:
+        if str(text).encode() in command + surroundings:
             found.append(command.decode("utf-8", "replace").replace("\0", " "))
     return found

@@ -133,7 +133,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"invocations", "audit-episodes", "resolution"}),
     ("a required file less", without("resolution.json"), {"inventory", "tier", "resolution"}),
     ("a record less", without(RECORD),
-     {"invocations", "audit-episodes", "outcomes", "scores", "aggregate", "resolution"}),
+     {"invocations", "version-pins", "audit-episodes", "outcomes", "scores", "aggregate",
+      "resolution"}),
     ("a document in another form", replaced("tier.json", b"{", b"{ "), {"canonical-form"}),
     ("a schema version that is none", set_in("certificate.json", "/schema_version", "1.0.0"),
      {"certificate-schema", "certificate-fields"}),
@@ -167,6 +168,29 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
     ("another version in an accepted answer",
      in_record("/attempts/0/response/construct_version", "0" * 40),
      {"audit-episodes", "version-pins"}),
+    ("a mismatch that reports no version", set_in(
+        "invocations/episode_000005.json", "/calls/0/attempts/0/response/construct_version", None),
+     {"audit-episodes", "version-pins"}),
+    ("a success without an answer", in_record("/attempts/0/response/output_data", None),
+     {"audit-episodes", "invocations", "outcomes", "scores", "aggregate"}),
+    ("no call", set_in(RECORD, "/calls", []),
+     {"audit-episodes", "invocations", "version-pins", "outcomes", "scores", "aggregate"}),
+    ("a version source of another sort", in_record("/version_source", "guessed"),
+     {"audit-episodes", "invocations"}),
+    ("another adapter", in_record("/adapter", "http@1"), {"audit-episodes", "invocations"}),
+    ("another hop", in_record("/hop", 1), {"audit-episodes", "invocations"}),
+    ("a repeat", in_record("/repeat", 1), {"audit-episodes", "invocations"}),
+    ("no time of the call", in_record("/request/metadata/invoked_at", None),
+     {"audit-episodes", "invocations"}),
+    ("a longer time limit", in_record("/request/metadata/timeout_seconds", 60),
+     {"audit-episodes", "invocations"}),
+    ("another seq", set_in(RECORD, "/seq", 2), {"audit-episodes", "invocations"}),
+    ("no score file", without(PER_EPISODE),
+     {"inventory", "tier", "outcomes", "scores", "results-hash", "certificate-fields"}),
+    ("score lines less", lambda f: f | {PER_EPISODE: f[PER_EPISODE].splitlines(keepends=True)[0]},
+     {"outcomes", "scores", "results-hash", "certificate-fields"}),
+    ("score lines more", lambda f: f | {PER_EPISODE: f[PER_EPISODE] * 2},
+     {"outcomes", "scores", "results-hash", "certificate-fields"}),
     ("another outcome", replaced(PER_EPISODE, b"excluded", b"missing"),
      {"outcomes", "scores", "results-hash", "certificate-fields"}),
     ("another score", replaced(PER_EPISODE, b'"addition":0', b'"addition":1'),
@@ -178,6 +202,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
     ("a step that failed", set_in("resolution.json", "/steps/0/status", "failed"), {"resolution"}),
     ("more replays", set_in("tier.json", "/facts/replay_count", 60), {"tier"}),
     ("fewer caps", set_in("certificate.json", "/caps", []), {"tier", "certificate-fields"}),
+    ("a member more", set_in("certificate.json", "/remark", "fine"),
+     {"certificate-fields", "certificate-schema"}),
     ("another issuer", set_in("certificate.json", "/issuer", "Echelon"), {"certificate-fields"}),
     ("computed, not claimed", set_in("certificate.json", "/version_source", "claimed"),
      {"certificate-fields"}),
@@ -203,12 +229,16 @@ def test_a_defect_alone_also_breaks_sums_and_inventory(files: Files, tmp_path: P
     assert failed_ids(report) == {"inventory", "sums", "audit-episodes"}
 
 
+def sums_of(files: Files) -> list[bytes]:
+    return files[SUMS].splitlines(keepends=True)
+
+
 # fmt: off
 LAST_CHANGES: list[tuple[str, Change, set[str]]] = [
     ("a sum", lambda f: f | {SUMS: b"0" * 64 + f[SUMS][64:]}, {"sums"}),
-    ("sums in another order", lambda f: f | {SUMS: b"".join(sorted(f[SUMS].splitlines(True)))},
+    ("sums in another order", lambda f: f | {SUMS: b"".join(sorted(sums_of(f)))},
      {"sums"}),
-    ("a sum twice", lambda f: f | {SUMS: f[SUMS] + f[SUMS].splitlines(True)[-1]}, {"sums"}),
+    ("a sum twice", lambda f: f | {SUMS: f[SUMS] + sums_of(f)[-1]}, {"sums"}),
     ("no last line feed", lambda f: f | {SUMS: f[SUMS][:-1]}, {"sums"}),
 ]
 MANIFEST_CHANGES: list[tuple[str, JsonValue, set[str]]] = [

@@ -27,7 +27,13 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from theatre.engine.bundle_check import CheckId
-from theatre.engine.bundle_check.json_values import NOTHING, first_difference, same_json
+from theatre.engine.bundle_check.folder import BundleFolder
+from theatre.engine.bundle_check.json_values import (
+    NOTHING,
+    DefectError,
+    first_difference,
+    same_json,
+)
 from theatre.engine.canonical_json import JsonValue, canonical_bytes, canonical_line
 
 IDS = [check_id.value for check_id in CheckId]
@@ -288,3 +294,23 @@ def test_a_trail_line_that_cannot_be_read_does_not_hide_the_ones_behind_it(
         told["audit-episodes"] == "not computed because the audit trail cannot be read to its end"
     )
     assert failed_ids(report) == {"inventory", "sums", "audit-chain", "audit-episodes"}
+
+
+def test_a_file_that_changed_its_nature_after_the_listing_is_refused(bundle: Path) -> None:
+    listed = BundleFolder.listed(bundle)
+    (bundle / "tier.json").unlink()
+    (bundle / "resolution.json").rename(bundle.parent / "resolution.json")
+    (bundle / "resolution.json").symlink_to(bundle.parent / "resolution.json")
+    pipe(bundle)
+    for name in ("tier.json", "resolution.json", DATASET, "never/there"):
+        for read in (listed.read, listed.digest, lambda path: list(listed.lines(path))):
+            with pytest.raises(DefectError, match=name):
+                read(name)
+
+
+def test_a_folder_of_too_many_files_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("theatre.engine.bundle_check.folder.MAX_FILES", 12)
+    report = check(bundle)
+    assert [line.id for line in report.checks] == IDS
+    told = {line.id: line.actual for line in report.failed}
+    assert "beyond 12 entries" in told["inventory"]

@@ -123,6 +123,17 @@ def test_sums_are_sorted_by_the_bytes_of_the_path_and_leave_three_files_out(
     assert bundle_hash == digest(files["SHA256SUMS"])
 
 
+@pytest.mark.parametrize("path", ["manifest.json", "certificate.json"])
+def test_what_names_the_bundle_is_never_summed_whenever_it_was_written(
+    draft: EvidenceBundleBuilder, tmp_path: Path, path: str
+) -> None:
+    draft.write_document(path, {})
+    draft.write_document("tier.json", {})
+    draft.write_sums()
+    sums = (tmp_path / f".{NAME}.partial" / "SHA256SUMS").read_text(encoding="ascii")
+    assert sums == f"{digest(b'{}' + bytes([10]))}  tier.json\n"
+
+
 def test_paths_are_sorted_as_bytes_not_as_names_with_folders(tmp_path: Path) -> None:
     with EvidenceBundleBuilder(THEATRE_ID, tmp_path) as builder:
         for path in ("scores/a.json", "scores.json", "Scores.json", "scores-2.json"):

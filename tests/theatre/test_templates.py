@@ -127,7 +127,7 @@ def test_a_market_template_has_a_view_but_cannot_be_run() -> None:
         product_template(MARKET)
     assert str(caught.value) == (
         "expected a replay template, got the market template geopolitical_strait_v1: "
-        "market theatres can be committed, not run"
+        "market templates can be validated and hashed, not run"
     )
 
 

@@ -96,9 +96,9 @@ class WitnessedTheatre:
         data = (self.store_folder / "audit_trail.jsonl").read_bytes()
         return [parse_object(line) for line in data.splitlines()]
 
-    def run(self, *arguments: str | Path) -> Answer:
-        """Run `echelon theatre` on the store."""
-        return echelon("theatre", *arguments, home=self.home)
+    def run(self, *arguments: str | Path, measured: bool = False) -> Answer:
+        """Run `echelon theatre` on the store; `measured` where coverage is to see it."""
+        return echelon("theatre", *arguments, home=self.home, measured=measured)
 
 
 def witnessed_theatre(folder: Path, *, sabotage: str = "") -> WitnessedTheatre:

@@ -6,6 +6,7 @@ are called, so `echelon --help` stays quick.
 
 from __future__ import annotations
 
+import io
 import sys
 
 from theatre.cli.exits import ExitCode, run_guarded
@@ -13,6 +14,7 @@ from theatre.cli.lazy_group import LazyGroup
 
 COMMANDS = {
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
+    "construct": ("theatre.cli.construct_group:construct", "Serve constructs, print versions."),
     "demo": ("theatre.cli.demo_command:demo", "Certify a real construct and catch a forgery."),
     "gate": ("theatre.cli.gate_command:gate", "Show which review a construct's tier earns it."),
     "theatre": ("theatre.cli.theatre_group:theatre", "Validate, commit, run and show theatres."),
@@ -29,5 +31,9 @@ cli = LazyGroup(
 
 def main() -> None:
     """Run the command line and exit with the documented code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A table or a bar must not fail on a terminal that knows no Unicode.
+            stream.reconfigure(errors="backslashreplace")
     code: ExitCode = run_guarded(cli, sys.argv[1:])
     sys.exit(code)

@@ -7,9 +7,9 @@ from pathlib import Path
 import click
 
 from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.output import json_option, print_document
+from theatre.cli.input_files import read_file
+from theatre.cli.output import echo, json_option, print_document
 from theatre.engine.bundle_check import CheckReport, CheckStatus, check_bundle
-from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.scorers import load_scorers
 
@@ -37,19 +37,16 @@ def check(bundle: Path, *, certificate: Path | None, as_json: bool) -> None:
 
 def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckReport:
     """Check a bundle with the installed scorers; NotFoundError for a missing certificate file."""
-    try:
-        copy = None if certificate is None else certificate.read_bytes()
-    except FileNotFoundError as error:
-        raise NotFoundError(f"expected a certificate at {certificate}, got no such file") from error
+    copy = None if certificate is None else read_file(certificate, what="a certificate")
     return check_bundle(bundle, load_scorers(), registry=SchemaRegistry(), certificate=copy)
 
 
 def print_report(report: CheckReport) -> None:
     """Print one line a check, and what was expected and seen where it failed."""
     for line in report.checks:
-        click.echo(f"{line.status.value.upper():11}  {line.id}")
+        echo(f"{line.status.value.upper():11}  {line.id}")
         if line.status is not CheckStatus.PASS:
-            click.echo(f"{'':11}    expected {line.expected}")
-            click.echo(f"{'':11}    got      {line.actual}")
+            echo(f"{'':11}    expected {line.expected}")
+            echo(f"{'':11}    got      {line.actual}")
     verdict = "valid" if report.valid else "NOT VALID"
-    click.echo(f"{verdict}: {len(report.checks)} checks, {len(report.failed)} failed")
+    echo(f"{verdict}: {len(report.checks)} checks, {len(report.failed)} failed")

@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+from theatre.cli.input_files import read_file
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
 from theatre.engine.clock import Clock
 from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.errors import DatasetError, InvalidTemplateError, NotFoundError
+from theatre.engine.errors import DatasetError, InvalidTemplateError
 from theatre.engine.models import read_episodes, read_gold_labels
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
@@ -28,10 +29,7 @@ def utc_now() -> datetime:
 
 def read_template(path: Path) -> JsonObject:
     """Parse a template file strictly; NotFoundError where there is none."""
-    try:
-        return parse_object(path.read_bytes(), max_depth=MAX_INPUT_DEPTH)
-    except FileNotFoundError as error:
-        raise NotFoundError(f"expected a template file at {path}, got no such file") from error
+    return parse_object(read_file(path, what="a template file"), max_depth=MAX_INPUT_DEPTH)
 
 
 def validate_template(document: JsonObject) -> ValidationReport:

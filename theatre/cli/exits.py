@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
 import click
 
+from theatre.cli.output import echo, print_document
 from theatre.engine import errors
 from theatre.oracles.errors import ConstructFilesError, ConstructRegistryError
 
@@ -103,6 +104,9 @@ _EXPECTED = (errors.TheatreError, OSError)
 def _failure(error: BaseException) -> _Failure:
     if isinstance(error, errors.TheatreError):
         return _Failure(str(error), error.code, exit_code_of(error))
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        message = f"expected a command, got none\n{error.format_message()}"
+        return _Failure(message, "usage", ExitCode.USAGE)
     if isinstance(error, click.ClickException):
         return _Failure(error.format_message(), "usage", ExitCode.USAGE)
     if isinstance(error, OSError):
@@ -112,8 +116,10 @@ def _failure(error: BaseException) -> _Failure:
 
 
 def _report(failure: _Failure, *, as_json: bool) -> None:
-    if as_json:
-        document = {"error": {"code": failure.code, "message": failure.message}}
-        click.echo(json.dumps(document, ensure_ascii=False))
-    else:
-        click.echo(f"error ({failure.code}): {failure.message}", err=True)
+    # Where nobody can be told (a closed pipe, a full disk), the exit code still can.
+    with contextlib.suppress(OSError):
+        if as_json:
+            print_document({"error": {"code": failure.code, "message": failure.message}})
+        else:
+            for line in f"error ({failure.code}): {failure.message}".split("\n"):
+                echo(line, err=True)

@@ -10,10 +10,14 @@ from typing import Any
 import click
 import yaml
 
+from theatre.cli.input_files import read_file
 from theatre.cli.output import json_option, print_document
 from theatre.cli.tables import print_table
 from theatre.engine.constraint_gate import gate_expertise
-from theatre.engine.errors import ExpertiseError, NotFoundError
+from theatre.engine.errors import ExpertiseError
+
+# PyYAML lets these out for what it cannot make of a scalar with a tag, and for deep nesting.
+_ESCAPES = (ValueError, IndexError, AttributeError, RecursionError)
 
 
 @click.command()
@@ -48,9 +52,8 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def _read_yaml(path: Path) -> object:
+    data = read_file(path, what="an expertise file")
     try:
-        return yaml.load(path.read_bytes(), _StrictLoader)  # noqa: S506  # a SafeLoader
-    except FileNotFoundError as error:
-        raise NotFoundError(f"expected an expertise file at {path}, got no such file") from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        return yaml.load(data, _StrictLoader)  # noqa: S506  # a SafeLoader
+    except (yaml.YAMLError, *_ESCAPES) as error:
         raise ExpertiseError(f"expected YAML in {path}, got: {str(error)[:300]}") from error

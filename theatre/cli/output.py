@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from typing import TextIO
 
 import click
 
@@ -14,4 +15,23 @@ json_option = click.option(
 
 def print_document(document: Mapping[str, object]) -> None:
     """Print `document` as JSON on stdout."""
-    click.echo(json.dumps(document, ensure_ascii=False, indent=2))
+    # As bytes: JSON is UTF-8 whatever the terminal is, and half a surrogate pair (a file name
+    # that is no UTF-8) becomes an escape of JSON's own.
+    click.echo(
+        json.dumps(document, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace")
+    )
+
+
+def echo(line: str, *, err: bool = False) -> None:
+    """Print one line, whoever wrote what is in it: nothing steers a terminal or forges a line."""
+    click.echo(printable(line), err=err)
+
+
+def printable(text: str) -> str:
+    """Return `text` with every control or invisible character replaced by `?`."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Tell whether a person reads `stream`; it is None where the caller closed it."""
+    return stream is not None and stream.isatty()

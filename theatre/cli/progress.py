@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import statistics
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Self
 
 import click
 
+from theatre.cli.output import is_terminal
 from theatre.engine.models import InvocationStatus
 from theatre.engine.replay import Progress
 
 BAR_WIDTH = 24
+NARROW_BAR_WIDTH = 10
+UNKNOWN_COLUMNS = 80
 TERMINAL_INTERVAL = 0.1
 PLAIN_INTERVAL = 10.0
 _RECENT = 1000
@@ -29,12 +33,13 @@ class ProgressLine:
         self._title = title
         self._quiet = quiet
         self._monotonic = monotonic
-        self._terminal = sys.stderr.isatty()
+        self._terminal = is_terminal(sys.stderr)
         self._counts: Counter[InvocationStatus] = Counter()
         self._latencies: deque[int] = deque(maxlen=_RECENT)
         self._began: tuple[float, int] | None = None
         self._drawn_at: float | None = None
         self._last: Progress | None = None
+        self._drawn: Progress | None = None
 
     def __enter__(self) -> Self:
         """Start without a line."""
@@ -43,7 +48,8 @@ class ProgressLine:
     def __exit__(self, *_: object) -> None:
         """Draw the last state and end the line."""
         if self._last is not None and not self._quiet:
-            self._draw(self._last)
+            if self._last is not self._drawn:
+                self._draw(self._last)
             if self._terminal:
                 click.echo(err=True)
 
@@ -64,19 +70,40 @@ class ProgressLine:
         self._draw(progress)
 
     def _draw(self, progress: Progress) -> None:
-        line = self.text(progress)
-        click.echo(f"\r\x1b[2K{line}" if self._terminal else line, err=True, nl=not self._terminal)
+        self._drawn = progress
+        line = self.text(progress, columns=_columns() if self._terminal else None)
+        try:
+            click.echo(
+                f"\r\x1b[2K{line}" if self._terminal else line, err=True, nl=not self._terminal
+            )
+        except OSError:
+            # Nobody reads it any more (a closed pipe, a full disk): the run itself goes on.
+            self._quiet = True
 
-    def text(self, progress: Progress) -> str:
-        """Return the line: title, bar, counts, median latency, time to go."""
-        filled = BAR_WIDTH * progress.done // max(progress.total, 1)
-        bar = "█" * filled + "░" * (BAR_WIDTH - filled)
-        counts = " ".join(f"{status} {self._counts[status]}" for status in InvocationStatus)
+    def text(self, progress: Progress, *, columns: int | None = None) -> str:
+        """Return the line: title, bar, counts, median latency, time to go.
+
+        Where it is to fit into `columns`, the title goes first, then what counts nothing; a line
+        that a terminal breaks could not be drawn over.
+        """
+        seen = [status for status in InvocationStatus if self._counts[status]]
+        line = self._line(progress, f"{self._title} ", BAR_WIDTH, InvocationStatus)
+        if columns is None or len(line) < columns:
+            return line
+        line = self._line(progress, "", BAR_WIDTH, InvocationStatus)
+        if len(line) >= columns:
+            line = self._line(progress, "", NARROW_BAR_WIDTH, seen)
+        return line[: columns - 1]
+
+    def _line(
+        self, progress: Progress, title: str, width: int, statuses: Iterable[InvocationStatus]
+    ) -> str:
+        filled = width * progress.done // max(progress.total, 1)
+        bar = "█" * filled + "░" * (width - filled)
+        counts = " ".join(f"{status} {self._counts[status]}" for status in statuses)
         p50 = f"p50 {statistics.median(self._latencies):.0f} ms" if self._latencies else "p50 -"
-        return (
-            f"{self._title} {bar} {progress.done}/{progress.total} │ {counts} │ {p50} │ "
-            f"ETA {self._eta(progress)}"
-        )
+        facts = [f"{progress.done}/{progress.total}", counts, p50, f"ETA {self._eta(progress)}"]
+        return f"{title}{bar} {' │ '.join(fact for fact in facts if fact)}"
 
     def _eta(self, progress: Progress) -> str:
         if self._began is None or progress.done == self._began[1]:
@@ -85,3 +112,11 @@ class ProgressLine:
         seconds = elapsed / (progress.done - self._began[1]) * (progress.total - progress.done)
         minutes, rest = divmod(round(seconds), 60)
         return f"{minutes}:{rest:02d}"
+
+
+def _columns() -> int:
+    """Return the width of the terminal; one that does not know it (0) counts as 80."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or UNKNOWN_COLUMNS
+    except OSError:
+        return UNKNOWN_COLUMNS

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
+from theatre.cli.output import echo
 from theatre.cli.tables import print_table
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
@@ -48,43 +47,43 @@ def print_run(report: JsonObject) -> None:
     if isinstance(bundle, str):
         print_certificate(Path(bundle))
         return
-    click.echo(f"theatre   {report['theatre_id']}")
-    click.echo(f"state     {report['state']}")
-    click.echo(f"recorded  {report['episodes_recorded']} episodes")
+    echo(f"theatre   {report['theatre_id']}")
+    echo(f"state     {report['state']}")
+    echo(f"recorded  {report['episodes_recorded']} episodes")
     if report["outcome"] is not None:
-        click.echo(f"outcome   {report['outcome']} ({report['outcome_reason']})")
+        echo(f"outcome   {report['outcome']} ({report['outcome_reason']})")
 
 
 def print_certificate(bundle: Path) -> None:
     """Print the certificate in `bundle`: scores with intervals, counts, tier, what is missing."""
     certificate: dict[str, Any] = _document(bundle / "certificate.json")
     tier: dict[str, Any] = _document(bundle / "tier.json")
-    click.echo(f"certificate  {certificate['certificate_id']}")
-    click.echo(
+    echo(f"certificate  {certificate['certificate_id']}")
+    echo(
         f"construct    {certificate['construct_id']} "
         f"@ {certificate['construct_version'][:12]} ({certificate['version_source']})"
     )
-    click.echo(f"template     {certificate['template_id']}")
-    click.echo(f"commitment   {certificate['commitment_hash']}")
-    click.echo()
+    echo(f"template     {certificate['template_id']}")
+    echo(f"commitment   {certificate['commitment_hash']}")
+    echo("")
     print_table(
         ("criterion", "score", "95 % interval", "scored", "failed"), _score_rows(certificate)
     )
-    click.echo()
-    click.echo(_episode_line(certificate["episode_counts"]))
-    click.echo(f"tier         {certificate['verification_tier']}")
+    echo("")
+    echo(_episode_line(certificate["episode_counts"]))
+    echo(f"tier         {certificate['verification_tier']}")
     _print_missing(tier["assessment"], certificate["caps"])
-    click.echo(f"issued       {certificate['issued_at']} by {certificate['issuer']}")
-    click.echo(f"expires      {certificate['expires_at'] or '- (UNVERIFIED has nothing to lose)'}")
-    click.echo(f"results      {certificate['results_hash']}")
-    click.echo(f"bundle       {_shortest(bundle)}")
+    echo(f"issued       {certificate['issued_at']} by {certificate['issuer']}")
+    echo(f"expires      {certificate['expires_at'] or '- (UNVERIFIED has nothing to lose)'}")
+    echo(f"results      {certificate['results_hash']}")
+    echo(f"bundle       {_shortest(bundle)}")
 
 
 def print_violations(kind: str, violations: Sequence[Mapping[str, object]]) -> None:
     """Print errors or warnings, one a line."""
     for violation in violations:
         pointer = violation["pointer"] or "/"
-        click.echo(f"{kind}: {pointer} [{violation['rule']}] {violation['detail']}")
+        echo(f"{kind}: {pointer} [{violation['rule']}] {violation['detail']}")
 
 
 def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -132,7 +131,7 @@ def _print_missing(assessment: Mapping[str, Any], caps: Sequence[str]) -> None:
     """Print what stands between this tier and the next, with what was seen."""
     for requirement in assessment["unmet"]:
         if requirement["code"] in caps:
-            click.echo(
+            echo(
                 f"  missing for {requirement['tier']}: {requirement['code']} "
                 f"(seen: {requirement['seen']})"
             )

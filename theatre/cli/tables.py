@@ -7,19 +7,16 @@ from collections.abc import Sequence
 
 import click
 
+from theatre.cli.output import is_terminal, printable
+
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print `rows` under `header` on stdout, without what could steer a terminal."""
     rows = [[printable(cell) for cell in row] for row in rows]
-    if sys.stdout.isatty():
+    if is_terminal(sys.stdout):
         _print_rich(header, rows)
     else:
         _print_plain(header, rows)
-
-
-def printable(text: str) -> str:
-    """Return `text` with every control or invisible character replaced by `?`."""
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _print_plain(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -33,8 +30,10 @@ def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     # Imported here: rich costs start-up time that a pipe need not pay.
     from rich.console import Console  # noqa: PLC0415  # see above
     from rich.table import Table  # noqa: PLC0415  # see above
+    from rich.text import Text  # noqa: PLC0415  # see above
 
     table = Table(*header)
     for row in rows:
-        table.add_row(*row)
+        # As Text: brackets in a cell are no markup.
+        table.add_row(*(Text(cell) for cell in row))
     Console().print(table)

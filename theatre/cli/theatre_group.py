@@ -22,6 +22,7 @@ from theatre.cli.reports import print_run, print_violations, run_report
 from theatre.cli.running import run_theatre
 from theatre.cli.workspace import Workspace
 from theatre.engine.commitment import CommitmentProtocol
+from theatre.engine.errors import NotFoundError
 from theatre.engine.state_machine import TheatreState
 from theatre.files.theatre_store import HeldTheatre
 
@@ -148,8 +149,9 @@ def run_to_end(
                 )
             )
         except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
-            recorded = workspace.store.view(theatre_id).recorded
-            raise InterruptedRunError(theatre_id, recorded) from interruption
+            view = workspace.store.view(theatre_id)
+            if view.state in UNFINISHED:
+                raise InterruptedRunError(theatre_id, view.recorded) from interruption
 
 
 def _commit(template: Path, workspace: Workspace) -> dict[str, str]:
@@ -168,7 +170,7 @@ def _commit(template: Path, workspace: Workspace) -> dict[str, str]:
 def _theatre_to_run(target: str, workspace: Workspace, *, new: bool) -> str:
     template = Path(target)
     if not template.is_file():
-        return workspace.store.view(target).theatre_id
+        return _id_of(target, workspace)
     unfinished = None if new else _unfinished(template, workspace)
     if unfinished is None:
         return _commit(template, workspace)["theatre_id"]
@@ -176,6 +178,13 @@ def _theatre_to_run(target: str, workspace: Workspace, *, new: bool) -> str:
         f"going on with the unfinished theatre {unfinished} (--new starts another)", err=True
     )
     return unfinished
+
+
+def _id_of(target: str, workspace: Workspace) -> str:
+    try:
+        return workspace.store.view(target).theatre_id
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}; no template file of that name either") from error
 
 
 def _unfinished(template: Path, workspace: Workspace) -> str | None:

@@ -137,6 +137,25 @@ class Scorer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Computation:
+    """A pure, versioned computation over a whole dataset (group `echelon.computations`).
+
+    `compute` is given the lines of the dataset that `params` names, and `params`, valid by
+    `params_schema`; its result goes into the evidence. It never raises on what the lines hold.
+    """
+
+    name: str
+    version: str
+    params_schema: JsonObject
+    compute: Callable[[Iterable[bytes], JsonObject], JsonObject]
+
+    @property
+    def pin(self) -> str:
+        """Return `name@version`, as it stands in the evidence."""
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeResult:
     """One recorded episode: its evidence document, what it counts as, and its scores.
 

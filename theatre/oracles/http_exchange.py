@@ -123,6 +123,9 @@ async def _body(response: aiohttp.ClientResponse) -> bytes:
 
 
 def _words_of(error: Exception) -> str:
+    # Its text is at times the repr of half a response.
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return "the end of the connection"
     # The text of this one also has the whole URL, which may hold a key in its query.
     if isinstance(error, aiohttp.ClientResponseError):
         return error.message

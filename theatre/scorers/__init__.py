@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import Scorer
+from theatre.scorers.registration import registered
 
 ENTRY_POINT_GROUP = "echelon.scorers"
 
@@ -32,31 +33,4 @@ def registered_scorers(entries: Iterable[EntryPoint]) -> dict[str, Scorer]:
     whose own name is not the scorer's, or whose name stands for another scorer already. The
     same scorer registered twice counts once.
     """
-    found: dict[str, Scorer] = {}
-    for entry in entries:
-        scorer = _load(entry)
-        if found.setdefault(scorer.name, scorer) is not scorer:
-            raise ScorerRegistrationError(
-                f"expected one scorer of the name {scorer.name}, got two: one of them is "
-                f"{entry.value}; uninstall one or rename it"
-            )
-    return dict(sorted(found.items()))
-
-
-def _load(entry: EntryPoint) -> Scorer:
-    try:
-        loaded: object = entry.load()
-    except (ImportError, AttributeError, SyntaxError) as error:
-        raise ScorerRegistrationError(
-            f"expected scorer {entry.name} at {entry.value}, got {type(error).__name__}: {error}"
-        ) from error
-    if not isinstance(loaded, Scorer):
-        raise ScorerRegistrationError(
-            f"expected a Scorer at {entry.value}, got {type(loaded).__name__}"
-        )
-    if loaded.name != entry.name:
-        raise ScorerRegistrationError(
-            f"expected the scorer at {entry.value} to bear the name of its entry point, "
-            f"{entry.name}; got {loaded.name}"
-        )
-    return loaded
+    return registered(entries, Scorer, ScorerRegistrationError)

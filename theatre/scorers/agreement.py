@@ -1,4 +1,4 @@
-"""What the shipped scorers share: when JSON values agree, numbers as written, common params.
+"""What the shipped scorers share: when values agree, numbers and times as written, common params.
 
 A change of meaning here is a new `version` of every scorer that uses it.
 """
@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from datetime import datetime
 from fractions import Fraction
 from typing import Final
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.errors import CanonicalisationError
+from theatre.engine.clock import parse_rfc3339
+from theatre.engine.errors import CanonicalisationError, ClockError
 from theatre.engine.scoring.arithmetic import exact
 
 UNMEASURABLE: Final = math.nan
@@ -54,13 +56,29 @@ def exact_number(value: JsonValue) -> Fraction | None:
     return None
 
 
-def params_schema(own: JsonObject, *, required: Sequence[str] = ()) -> JsonObject:
-    """Return a closed JSON Schema for `params`: `field`, `expected`, and the scorer's `own`."""
+def moment(value: JsonValue) -> datetime | None:
+    """Return the moment that an RFC 3339 time in UTC, spelt with a `Z`, names; else None."""
+    if not isinstance(value, str):
+        return None
+    try:
+        return parse_rfc3339(value)
+    except ClockError:
+        return None
+
+
+def params_schema(
+    own: JsonObject, *, required: Sequence[str] = (), takes_expected: bool = True
+) -> JsonObject:
+    """Return a closed JSON Schema for `params`: `field`, `expected`, and the scorer's `own`.
+
+    `takes_expected` is false for a scorer that holds the answer against no ground truth.
+    """
     path: JsonObject = {"type": "string", "minLength": 1}
+    common: JsonObject = {"field": path, "expected": path} if takes_expected else {"field": path}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "additionalProperties": False,
         "required": list(required),
-        "properties": {"field": path, "expected": path, **own},
+        "properties": {**common, **own},
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
 import textwrap
@@ -67,8 +68,12 @@ def no_process_is_left() -> Iterator[None]:
 
 
 def children() -> set[int]:
-    tasks = Path("/proc/self/task").iterdir()
-    return {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
+    found: set[int] = set()
+    for thread in Path("/proc/self/task").iterdir():
+        # A thread of a server or of the event loop may end while it is looked at.
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found |= {int(pid) for pid in (thread / "children").read_text().split()}
+    return found
 
 
 @pytest.fixture

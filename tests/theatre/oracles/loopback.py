@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _PATIENCE_SECONDS = 30.0
+_TLS_HANDSHAKE = b"\x16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +132,7 @@ class LoopbackServer:
                 self._changed.notify_all()
 
     async def _converse(self, reader: WatchedReader, writer: asyncio.StreamWriter) -> None:
-        while (received := await read_request(reader)) is not None:
+        while (received := await read_request(reader, writer)) is not None:
             with self._changed:
                 self.received.append(received)
                 self._changed.notify_all()
@@ -153,10 +154,16 @@ class LoopbackServer:
             raise
 
 
-async def read_request(reader: asyncio.StreamReader) -> Received | None:
+async def read_request(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> Received | None:
     """Return the next request of a connection, None at its end."""
     try:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+        first = await reader.readexactly(1)
+        if first == _TLS_HANDSHAKE:
+            writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            return None
+        head = (first + await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
         line, *fields = head.split("\r\n")[:-2]
         headers = {name.lower(): value for name, value in (f.split(": ", 1) for f in fields)}
         body = await reader.readexactly(int(headers.get("content-length", "0")))

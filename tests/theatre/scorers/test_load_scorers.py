@@ -1,16 +1,22 @@
-"""Finding the installed scorers, and refusing registrations that cannot be used."""
+"""Finding the installed scorers, what all of them hold to, and refusing bad registrations."""
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import tomllib
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from tests.theatre.scorers.scoring_cases import HOSTILE_JSON, case_of
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
 from theatre.scorers import (
     ENTRY_POINT_GROUP,
@@ -18,19 +24,52 @@ from theatre.scorers import (
     load_scorers,
     registered_scorers,
 )
+from theatre.scorers.brier import SCORER as BRIER
+from theatre.scorers.contains_terms import SCORER as CONTAINS_TERMS
 from theatre.scorers.exact_match import SCORER as EXACT_MATCH
 from theatre.scorers.field_match import SCORER as FIELD_MATCH
+from theatre.scorers.freshness_decay import SCORER as FRESHNESS_DECAY
+from theatre.scorers.hash_chain import SCORER as HASH_CHAIN
+from theatre.scorers.json_schema import SCORER as JSON_SCHEMA
+from theatre.scorers.label_accuracy import SCORER as LABEL_ACCURACY
 from theatre.scorers.numeric_tolerance import SCORER as NUMERIC_TOLERANCE
+from theatre.scorers.record_completeness import SCORER as RECORD_COMPLETENESS
 from theatre.scorers.sequence_similarity import SCORER as SEQUENCE_SIMILARITY
 from theatre.scorers.set_f1 import SCORER as SET_F1
+from theatre.scorers.timestamp_order import SCORER as TIMESTAMP_ORDER
 
+CHECKOUT = Path(__file__).parents[3]
 SHIPPED = {
+    "brier": BRIER,
+    "contains_terms": CONTAINS_TERMS,
     "exact_match": EXACT_MATCH,
     "field_match": FIELD_MATCH,
+    "freshness_decay": FRESHNESS_DECAY,
+    "hash_chain": HASH_CHAIN,
+    "json_schema": JSON_SCHEMA,
+    "label_accuracy": LABEL_ACCURACY,
     "numeric_tolerance": NUMERIC_TOLERANCE,
+    "record_completeness": RECORD_COMPLETENESS,
     "sequence_similarity": SEQUENCE_SIMILARITY,
     "set_f1": SET_F1,
+    "timestamp_order": TIMESTAMP_ORDER,
 }
+OWN_PARAMS: dict[str, JsonObject] = {
+    "contains_terms": {"field": "result", "terms": ["red"]},
+    "freshness_decay": {"field": "result", "reference": "as_of", "half_life_seconds": 1},
+    "json_schema": {"field": "result", "schema": {}},
+    "record_completeness": {"field": "result", "required": ["id"]},
+    "timestamp_order": {"field": "result"},
+}
+PATHS: JsonObject = {"field": "result", "expected": "gold:label"}
+FURTHER_PARAMS: list[JsonObject] = [
+    {**PATHS, "records": "records"},
+    {**PATHS, "records": "records", "covers": "content", "hash": "a", "max_quote": 1},
+    {**PATHS, "half_life_seconds": 1},
+    {**PATHS, "label": "label", "classes": ["a", None, 1]},
+    {**PATHS, "classes": {"label": ["a", None, 1]}},
+    {**PATHS, "case": True},
+]
 
 
 def entry(name: str, value: str) -> EntryPoint:
@@ -44,13 +83,12 @@ def plugin_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_the_installed_project_offers_its_five_scorers_sorted_by_name() -> None:
+def test_the_installed_project_offers_its_scorers_sorted_by_name() -> None:
     assert list(load_scorers().items()) == list(SHIPPED.items())
 
 
 def test_the_project_registers_every_scorer_module_that_it_has() -> None:
-    checkout = Path(__file__).parents[3]
-    project = tomllib.loads((checkout / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     registered = project["entry-points"][ENTRY_POINT_GROUP]
     entries = [entry(name, value) for name, value in reversed(registered.items())]
     assert list(registered_scorers(entries).items()) == list(SHIPPED.items())
@@ -60,10 +98,42 @@ def test_the_project_registers_every_scorer_module_that_it_has() -> None:
 def test_each_parameter_schema_is_a_closed_and_valid_json_schema(scorer: Scorer) -> None:
     Draft202012Validator.check_schema(scorer.params_schema)
     validator = Draft202012Validator(scorer.params_schema)
-    paths = {"field": "result", "expected": "gold:label"}
-    assert validator.is_valid(paths)
-    assert not validator.is_valid(paths | {"unknown": 1})
-    assert not validator.is_valid(paths | {"field": ""})
+    params = OWN_PARAMS.get(scorer.name, PATHS)
+    assert validator.is_valid(params)
+    assert not validator.is_valid({**params, "unknown": 1})
+    assert not validator.is_valid({**params, "field": ""})
+
+
+@pytest.mark.parametrize("scorer", SHIPPED.values(), ids=lambda scorer: str(scorer.name))
+def test_the_documentation_has_a_row_for_each_scorer_with_all_its_parameters(
+    scorer: Scorer,
+) -> None:
+    rows = (CHECKOUT / "docs" / "scorers.md").read_text(encoding="utf-8").splitlines()
+    (row,) = [row for row in rows if row.startswith(f"| `{scorer.pin}` |")]
+    required = cast("list[str]", scorer.params_schema["required"])
+    for param in cast("JsonObject", scorer.params_schema["properties"]):
+        assert f"`{param}`" in row if param in required else f"`{param}?`" in row
+
+
+@given(data=st.data(), answers=st.tuples(HOSTILE_JSON, HOSTILE_JSON), expected=HOSTILE_JSON)
+@pytest.mark.parametrize("scorer", SHIPPED.values(), ids=lambda scorer: str(scorer.name))
+def test_no_answer_and_no_expectation_makes_a_scorer_raise_and_no_answer_leaves_it_unscored(
+    scorer: Scorer,
+    data: st.DataObject,
+    answers: tuple[JsonValue, JsonValue],
+    expected: JsonValue,
+) -> None:
+    params = data.draw(st.sampled_from([OWN_PARAMS.get(scorer.name, PATHS), *FURTHER_PARAMS]))
+    if not Draft202012Validator(scorer.params_schema).is_valid(params):
+        params = OWN_PARAMS.get(scorer.name, PATHS)
+    shown: JsonObject = {"as_of": expected, "records": data.draw(st.lists(HOSTILE_JSON))}
+    values = [
+        scorer.score(case_of(params, answer, expected=expected, input_data=shown))
+        for answer in answers
+    ]
+    measured = [value is None or 0.0 <= value <= 1.0 for value in values]
+    unmeasurable = [value is not None and math.isnan(value) for value in values]
+    assert all(measured) or all(unmeasurable)
 
 
 def test_the_same_scorer_registered_twice_counts_once() -> None:

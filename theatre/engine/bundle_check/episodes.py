@@ -116,10 +116,8 @@ class _EpisodePass:
             if EpisodeOutcome.MISSING in outcomes:
                 stop.count(EpisodeOutcome.MISSING)
         if read != total:
-            cut = Cause("the dataset cannot be read to its end")
-            self._give_up(cut.text)
-            for check in (CheckId.INVOCATIONS, CheckId.VERSION_PINS):
-                ledger.cannot(check, cut)
+            cut = "the dataset cannot be read to its end"
+            self._give_up(cut, CheckId.INVOCATIONS, CheckId.VERSION_PINS)
         self._take_rest(flagged=read == total)
         return self._finish(lines)
 
@@ -134,21 +132,27 @@ class _EpisodePass:
         if not stopped:
             expected = f"a record of episode {episode.seq}"
             self._ledger.wrong(CheckId.INVOCATIONS, expected, "none")
-            self._give_up(f"there is no record of episode {episode.seq}")
+            self._give_up(f"there is no record of episode {episode.seq}", CheckId.VERSION_PINS)
         return None
 
     def _answer(self, item: RecordItem, episode: GroundTruthEpisode) -> EpisodeAnswer | None:
         if item.record is None:
-            answer = None
-        else:
-            self._sources.checker.check(item.record, episode, item.where)
-            answer = self._sources.checker.answer(item.record)
+            what = f"the record of episode {episode.seq} cannot be read"
+            self._give_up(what, CheckId.VERSION_PINS)
+            return None
+        self._sources.checker.check(item.record, episode, item.where)
+        answer = self._sources.checker.answer(item.record)
         if answer is None:
             self._give_up(f"the record of episode {episode.seq} holds no answer")
         return answer
 
-    def _give_up(self, text: str) -> None:
-        """Stop scoring: what comes now would rest on a gap. A defect outweighs a scorer."""
+    def _give_up(self, text: str, *checks: CheckId) -> None:
+        """Stop scoring, and `checks`: what comes now would rest on a gap.
+
+        A defect outweighs a scorer that is not to be had.
+        """
+        for check in checks:
+            self._ledger.cannot(check, Cause(text))
         if isinstance(self._scoring, _Scoring) or self._scoring.unavailable:
             self._scoring = Cause(text)
 

@@ -162,7 +162,11 @@ class RecordChecker:
     def _check_versions(self, record: JsonObject, where: str) -> None:
         """Let an accepted answer report the pin, and a mismatch report anything."""
         pin, attempts = self._plan.construct_version, at(record, "calls", -1, "attempts")
-        for attempt in attempts if isinstance(attempts, list) else []:
+        if not isinstance(attempts, list) or not attempts:
+            expected = f"{where}: attempts with a version each"
+            self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(attempts))
+            return
+        for attempt in attempts:
             reason = at(attempt, "reason")
             reported = at(attempt, "response", "construct_version")
             what = f"{where}: construct_version"

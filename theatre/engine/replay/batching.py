@@ -61,9 +61,8 @@ class BatchWriter:
     async def _close(self) -> None:
         timer, self._timer = self._timer, None
         if timer is not None:
-            # Under the lock the timer can only be waiting: no write is ever cut off.
-            async with self._writing:
-                timer.cancel()
+            # A write that it has begun ends first.
+            timer.cancel()
             await asyncio.wait([timer])
             if not timer.cancelled():
                 timer.result()

@@ -1,0 +1,122 @@
+"""Prints how long the command line, a run, a check and canonical JSON take; asserts nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from theatre.engine.canonical_json import canonical_bytes, parse_object
+from theatre.engine.schema_registry import resource_root
+
+ECHELON = Path(sys.executable).with_name("echelon")
+TEMPLATE = "fixtures/templates/product_cartograph_v1.json"
+DEFAULT_RUNS = 10
+CANONICAL_ROUNDS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one process took, in seconds: itself and its waited-for children."""
+
+    cpu: float
+    wall: float
+
+
+def cost_of(*arguments: str | Path, home: Path) -> Cost:
+    """Run `echelon` once; its output goes nowhere."""
+    began = time.perf_counter()
+    with Path(os.devnull).open("wb") as nowhere:
+        pid = os.posix_spawn(
+            ECHELON,
+            [str(ECHELON), *map(str, arguments)],
+            {**os.environ, "ECHELON_HOME": str(home)},
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, nowhere.fileno(), 1),
+                (os.POSIX_SPAWN_DUP2, nowhere.fileno(), 2),
+            ],
+        )
+        _, status, usage = os.wait4(pid, 0)
+    if status:
+        raise RuntimeError(f"expected echelon {arguments} to succeed, got status {status}")
+    return Cost(cpu=usage.ru_utime + usage.ru_stime, wall=time.perf_counter() - began)
+
+
+def costs(runs: int, *arguments: str | Path, home: Path) -> list[Cost]:
+    """Return what each of `runs` processes took, after one that warms the caches."""
+    cost_of(*arguments, home=home)
+    return [cost_of(*arguments, home=home) for _ in range(runs)]
+
+
+def show(name: str, seconds: Sequence[float]) -> None:
+    """Print one line: minimum and median in milliseconds."""
+    low, middle = min(seconds) * 1000, statistics.median(seconds) * 1000
+    sys.stdout.write(f"{name:44} min {low:9.3f} ms   median {middle:9.3f} ms\n")
+
+
+def show_command_line(runs: int, home: Path) -> None:
+    """Print what the start of the program takes."""
+    measured = costs(runs, "--help", home=home)
+    show("echelon --help, processor", [cost.cpu for cost in measured])
+    show("echelon --help, wall clock", [cost.wall for cost in measured])
+
+
+def show_run(runs: int, home: Path) -> Path:
+    """Print what an episode takes; return a bundle."""
+    template = resource_root() / TEMPLATE
+    idle = min(cost.cpu for cost in costs(runs, "theatre", "hash", template, home=home))
+    measured = costs(runs, "theatre", "run", template, "--quiet", home=home)
+    bundle = next(home.glob("theatres/*/evidence_bundle_*"))
+    total = json.loads((bundle / "certificate.json").read_bytes())["episode_counts"]["total"]
+    show("Cartograph run, wall clock", [cost.wall for cost in measured])
+    show("Cartograph run, processor", [cost.cpu for cost in measured])
+    show("  an episode, processor", [(cost.cpu - idle) / total for cost in measured])
+    return bundle
+
+
+def show_check(runs: int, home: Path, bundle: Path) -> None:
+    """Print what the independent check of a bundle takes."""
+    measured = costs(runs, "check", bundle, home=home)
+    show("echelon check, wall clock", [cost.wall for cost in measured])
+    show("echelon check, processor", [cost.cpu for cost in measured])
+
+
+def show_canonical_json(runs: int, bundle: Path) -> None:
+    """Print what canonical JSON takes, per KB."""
+    data = (bundle / "invocations" / "episode_000001.json").read_bytes()
+    record = parse_object(data)
+    size = len(canonical_bytes(record)) / 1000
+    show("canonical_bytes, a KB", timed(runs, lambda: canonical_bytes(record), per=size))
+    show("parse_json, a KB", timed(runs, lambda: parse_object(data), per=size))
+
+
+def timed(runs: int, work: Callable[[], object], *, per: float) -> list[float]:
+    """Return the seconds of one `work`, divided by `per`, for each of `runs` series."""
+    series = []
+    for _ in range(runs):
+        began = time.process_time()
+        for _ in range(CANONICAL_ROUNDS):
+            work()
+        series.append((time.process_time() - began) / CANONICAL_ROUNDS / per)
+    return series
+
+
+def main() -> None:
+    """Measure everything with as many repetitions as the caller asks for."""
+    runs = int(sys.argv[1]) if len(sys.argv) > 1 else DEFAULT_RUNS
+    with tempfile.TemporaryDirectory() as folder:
+        home = Path(folder)
+        show_command_line(runs, home)
+        bundle = show_run(runs, home)
+        show_check(runs, home, bundle)
+        show_canonical_json(runs, bundle)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""The built wheel works away from the checkout: empty environment, empty folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PACKAGED = ("theatre", "docs", "fixtures", "pyproject.toml", "README.md", "LICENSE")
+TEMPLATE = "fixtures/templates/product_cartograph_v1.json"
+PATIENCE_SECONDS = 300
+
+
+def succeeds(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> str:
+    ended = subprocess.run(
+        command,
+        cwd=cwd,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+        encoding="utf-8",
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the checkout, in which caches lie about as they do where people work."""
+    source = tmp_path_factory.mktemp("source")
+    for name in PACKAGED:
+        if (REPOSITORY / name).is_dir():
+            shutil.copytree(REPOSITORY / name, source / name)
+        else:
+            shutil.copy(REPOSITORY / name, source / name)
+    for folder in ("theatre", "fixtures/constructs/cartograph", "docs/schemas"):
+        (source / folder / "__pycache__").mkdir(exist_ok=True)
+        (source / folder / "__pycache__" / "stale.cpython-311.pyc").write_bytes(b"stale")
+    return source
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("wheel")
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check")
+    options = ("--no-deps", "--no-build-isolation", "--quiet", "--wheel-dir", target)
+    succeeds(*pip, "wheel", *options, source, cwd=target)
+    (built,) = target.iterdir()
+    return built
+
+
+def files_below(source: Path, folder: str) -> set[str]:
+    return {
+        path.relative_to(source).as_posix()
+        for path in (source / folder).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+def test_the_wheel_holds_package_schemas_and_fixtures_once_and_no_caches(
+    source: Path, wheel: Path
+) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert [name for name, count in Counter(names).items() if count > 1] == []
+    assert [name for name in names if "__pycache__" in name or name.endswith(".pyc")] == []
+    resources = files_below(source, "docs/schemas") | files_below(source, "fixtures")
+    modules = files_below(source, "theatre")
+    packaged = {name for name in names if ".dist-info/" not in name}
+    assert packaged == modules | {f"theatre/_resources/{name}" for name in resources}
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of programs of an empty environment with the locked packages and the wheel."""
+    environment = tmp_path_factory.mktemp("empty environment") / "venv"
+    succeeds(sys.executable, "-m", "venv", environment, cwd=environment.parent)
+    pip = (environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check")
+    locked = ("--require-hashes", "--requirement", REPOSITORY / "requirements.lock")
+    succeeds(*pip, "install", "--quiet", "--no-compile", *locked, cwd=environment)
+    succeeds(*pip, "install", "--quiet", "--no-deps", wheel, cwd=environment)
+    return environment / "bin"
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> dict[str, str]:
+    """An environment that knows nothing of the checkout."""
+    hidden = ("ECHELON_", "PYTHON", "COVERAGE", "VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
+    return {**kept, "HOME": str(tmp_path)}
+
+
+def test_the_installed_wheel_validates_and_demonstrates_in_an_empty_folder(
+    installed: Path, outside: dict[str, str], tmp_path: Path
+) -> None:
+    where = "import theatre.engine.schema_registry as s; print(s.resource_root())"
+    resources = Path(succeeds(installed / "python", "-c", where, cwd=tmp_path, env=outside).strip())
+    assert resources.is_relative_to(installed.parent)
+
+    template = resources / TEMPLATE
+    command = (installed / "echelon", "theatre", "validate", template, "--json")
+    validation = json.loads(succeeds(*command, cwd=tmp_path, env=outside))
+    assert validation == {"valid": True, "errors": [], "warnings": []}
+
+    demo = json.loads(succeeds(installed / "echelon", "demo", "--json", cwd=tmp_path, env=outside))
+    commitment = REPOSITORY / "fixtures/templates/product_cartograph_v1.commitment.txt"
+    assert demo["run"]["commitment_hash"] == commitment.read_text(encoding="utf-8").strip()
+    assert demo["run"]["outcome"] == "certified"
+    assert (demo["check"]["valid"], demo["forgery"]["valid"]) == (True, False)
+    assert [path.name for path in tmp_path.iterdir()] == [".echelon"]

@@ -1,0 +1,86 @@
+"""Commands are imported when they are called, not when they are listed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.theatre.echelon_process import REPOSITORY, echelon, environment
+from theatre.cli import COMMANDS
+
+HEAVY = ("pydantic", "rich", "jsonschema", "referencing", "yaml", "rfc8785", "asyncio")
+
+IMPORTED = """
+import json, sys
+from theatre.cli import main
+sys.argv = ["echelon", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as ending:
+    print(json.dumps([ending.code, sorted({name.partition(".")[0] for name in sys.modules})]))
+"""
+
+
+def imported_by(tmp_path: Path, *arguments: str) -> tuple[int, set[str]]:
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *arguments],
+        env=environment(tmp_path),
+        cwd=REPOSITORY,
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    code, modules = json.loads(ended.stdout.splitlines()[-1])
+    return code, set(modules)
+
+
+@pytest.mark.parametrize("arguments", [["--help"], [], ["nonsense"]])
+def test_help_imports_nothing_heavy(tmp_path: Path, arguments: list[str]) -> None:
+    code, modules = imported_by(tmp_path, *arguments)
+    assert code == (0 if arguments == ["--help"] else 2)
+    assert "click" in modules
+    assert modules.isdisjoint(HEAVY)
+
+
+def test_the_gate_imports_only_what_it_needs(tmp_path: Path) -> None:
+    expertise = REPOSITORY / "fixtures" / "constructs" / "cartograph" / "expertise.yaml"
+    code, modules = imported_by(tmp_path, "gate", str(expertise))
+    assert code == 0
+    assert "yaml" in modules
+    assert modules.isdisjoint({"pydantic", "jsonschema", "rich"})
+
+
+@pytest.fixture
+def plugins(tmp_path: Path) -> Path:
+    """Two commands of another distribution: one that works and one that does not load."""
+    info = tmp_path / "plugin-1.0.dist-info"
+    info.mkdir()
+    (tmp_path / "greeting.py").write_text(
+        'import click\n\n@click.command()\ndef greet():\n    click.echo("hello")\n',
+        encoding="utf-8",
+    )
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[echelon.commands]\ngreet = greeting:greet\nbroken = no_such_module:command\n"
+        "theatre = greeting:greet\n"
+    )
+    return tmp_path
+
+
+def test_commands_of_other_distributions_are_listed_and_run(plugins: Path) -> None:
+    more = {"PYTHONPATH": str(plugins)}
+    listed = echelon("--help", home=plugins, more=more)
+    commands = listed.stdout.partition("Commands:\n")[2].split("\n")
+    names = [line.split()[0] for line in commands if line.strip()]
+    assert (listed.code, sorted(names)) == (0, sorted({*COMMANDS, "broken", "greet"}))
+    greeted = echelon("greet", home=plugins, more=more)
+    assert (greeted.code, greeted.stdout, greeted.stderr) == (0, "hello\n", "")
+
+
+def test_no_other_distribution_takes_the_name_of_a_command_of_ours(plugins: Path) -> None:
+    answer = echelon("theatre", "--help", home=plugins, more={"PYTHONPATH": str(plugins)})
+    assert answer.stdout.startswith("Usage: echelon theatre")

@@ -1,0 +1,108 @@
+"""`echelon construct serve` and `echelon construct version`, as real processes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.theatre.construct_kit.kit_process import (
+    VERSION,
+    WriteModule,
+    answer,
+    encoded,
+    http_service,
+    question,
+    talk,
+    version_of,
+)
+from tests.theatre.echelon_process import ECHELON, REPOSITORY, echelon
+from theatre.oracles.construct_registry import ConstructRegistry, construct_version
+
+SERVE = (str(ECHELON), "construct", "serve")
+SHIPPED = REPOSITORY / "fixtures" / "constructs" / "constructs.toml"
+
+PILOT = """
+print("noise: import")
+
+def answer(input_data):
+    print("noise: call")
+    return {"seen": input_data["seq"]}
+"""
+
+
+def test_it_serves_on_stdin_and_stdout(write_module: WriteModule) -> None:
+    said = talk(write_module(PILOT), encoded(question(7)), command=SERVE)
+    assert said.answers == [answer(7, output_data={"seen": 7})]
+    assert (said.stderr, said.code) == ("noise: import\nnoise: call\n", 0)
+
+
+def test_it_serves_over_http_under_the_given_id(write_module: WriteModule) -> None:
+    folder = write_module(PILOT)
+    with http_service(folder, options=["--id", "co-pilot"], command=SERVE) as service:
+        asked = encoded(question(7, construct_id="co-pilot"))
+        expected = answer(7, construct_id="co-pilot", output_data={"seen": 7})
+        assert service.ask(asked).document == expected
+        assert service.announcement.startswith(f"construct co-pilot version {VERSION} listens on ")
+
+
+@pytest.mark.parametrize("transports", [[], ["--stdio", "--port", "0"]])
+def test_it_wants_one_transport(tmp_path: Path, transports: list[str]) -> None:
+    ended = echelon("construct", "serve", "pilot:answer", *transports, home=tmp_path)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert ended.stderr == "error (usage): expected either --stdio or --port\n"
+
+
+def test_what_cannot_be_served_has_the_exit_code_of_what_is_not_found(tmp_path: Path) -> None:
+    where = ("--folder", tmp_path)
+    ended = echelon("construct", "serve", "--stdio", *where, "pilot:answer", home=tmp_path)
+    assert (ended.code, ended.stdout, ended.stderr) == (
+        3,
+        "",
+        f"error (callable-not-found): expected module pilot in {tmp_path}, got none\n",
+    )
+
+
+def test_the_version_of_a_registered_construct_is_its_pin(tmp_path: Path) -> None:
+    pin = construct_version(ConstructRegistry.load(SHIPPED).find("cartograph"))
+    ended = echelon("construct", "version", "cartograph", home=tmp_path)
+    assert (ended.code, ended.stdout, ended.stderr) == (0, f"{pin}\n", "")
+
+
+def test_a_registry_in_the_folder_goes_first(tmp_path: Path) -> None:
+    (tmp_path / "main.sh").write_text("true\n")
+    (tmp_path / "constructs.toml").write_text(
+        '[constructs.cartograph]\nargv = ["sh"]\nfolder = "."\nfiles = ["main.sh"]\n'
+    )
+    ended = echelon("construct", "version", "cartograph", "--folder", tmp_path, home=tmp_path)
+    assert ended.stdout == f"{version_of(tmp_path, 'main.sh')}\n"
+
+
+def test_the_version_of_a_callable_comes_with_the_files_behind_it(
+    write_module: WriteModule, tmp_path: Path
+) -> None:
+    write_module("", "pilot/__init__.py")
+    folder = write_module(PILOT, "pilot/main.py")
+    ended = echelon(
+        "construct", "version", "pilot.main:answer", "--json", home=tmp_path, cwd=folder
+    )
+    files = ["pilot/__init__.py", "pilot/main.py"]
+    assert ended.document == {
+        "construct": "pilot.main:answer",
+        "construct_version": version_of(folder, *files),
+        "folder": str(folder),
+        "files": files,
+    }
+
+
+@pytest.mark.parametrize(
+    ("subject", "exit_code", "error_code"),
+    [("absent", 3, "construct-unknown"), ("absent:answer", 5, "construct-files-invalid")],
+)
+def test_what_has_no_version_is_said(
+    tmp_path: Path, subject: str, exit_code: int, error_code: str
+) -> None:
+    ended = echelon("construct", "version", subject, "--json", home=tmp_path, cwd=tmp_path)
+    assert (ended.code, ended.document["error"]["code"]) == (exit_code, error_code)
+    assert json.loads(ended.stdout).keys() == {"error"}

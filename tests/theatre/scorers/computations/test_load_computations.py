@@ -1,0 +1,116 @@
+"""Finding the installed computations, and refusing registrations that cannot be used."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from theatre.engine.errors import TheatreError
+from theatre.scorers.computations import (
+    ENTRY_POINT_GROUP,
+    ComputationRegistrationError,
+    load_computations,
+    registered_computations,
+)
+from theatre.scorers.computations.provenance_chain import COMPUTATION as PROVENANCE_CHAIN
+
+CHECKOUT = Path(__file__).parents[4]
+
+
+def entry(name: str, value: str) -> EntryPoint:
+    return EntryPoint(name=name, value=value, group=ENTRY_POINT_GROUP)
+
+
+def test_the_installed_project_offers_its_computation() -> None:
+    assert load_computations() == {"provenance_chain": PROVENANCE_CHAIN}
+
+
+def test_the_project_registers_every_computation_module_that_it_has() -> None:
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    registered = project["entry-points"][ENTRY_POINT_GROUP]
+    folder = CHECKOUT / "theatre" / "scorers" / "computations"
+    assert sorted(registered) == sorted(
+        path.stem for path in folder.glob("*.py") if path.stem != "__init__"
+    )
+    entries = [entry(name, value) for name, value in registered.items()]
+    assert registered_computations(entries) == {"provenance_chain": PROVENANCE_CHAIN}
+
+
+def test_no_entry_gives_no_computation() -> None:
+    assert registered_computations([]) == {}
+
+
+def test_the_documentation_names_each_computation_with_its_parameters() -> None:
+    text = (CHECKOUT / "docs" / "scorers.md").read_text(encoding="utf-8")
+    (row,) = [line for line in text.splitlines() if line.startswith("| `provenance_chain@1` |")]
+    assert "`dataset`, `required?`" in row
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ("OTHER = 1", "expected computation mine at computation_plugin:IT, got AttributeError: "),
+        ("IT = None", "expected a Computation at computation_plugin:IT, got NoneType"),
+        (
+            "from theatre.scorers.exact_match import SCORER as IT",
+            "expected a Computation at computation_plugin:IT, got Scorer",
+        ),
+        (
+            "from theatre.scorers.computations.provenance_chain import COMPUTATION as IT",
+            "to bear the name of its entry point, mine; got provenance_chain",
+        ),
+    ],
+)
+def test_an_entry_that_gives_no_usable_computation_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, message: str
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "computation_plugin", raising=False)
+    (tmp_path / "computation_plugin.py").write_text(source)
+    with pytest.raises(ComputationRegistrationError, match=re.escape(message)) as caught:
+        registered_computations([entry("mine", "computation_plugin:IT")])
+    assert isinstance(caught.value, TheatreError)
+    assert caught.value.code == "computation-registration"
+
+
+def test_two_different_computations_of_one_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "computation_plugin", raising=False)
+    (tmp_path / "computation_plugin.py").write_text(
+        "from dataclasses import replace\n"
+        "from theatre.scorers.computations.provenance_chain import COMPUTATION\n"
+        'IT = replace(COMPUTATION, version="2")\n'
+    )
+    entries = [
+        entry("provenance_chain", "theatre.scorers.computations.provenance_chain:COMPUTATION"),
+        entry("provenance_chain", "computation_plugin:IT"),
+    ]
+    message = "expected one computation of the name provenance_chain, got two: one of them is "
+    with pytest.raises(ComputationRegistrationError, match=re.escape(message)):
+        registered_computations(entries)
+
+
+@pytest.mark.parametrize(
+    ("params", "valid"),
+    [
+        ({"dataset": "provenance"}, True),
+        ({"dataset": "provenance", "required": ["content", "source.type"]}, True),
+        ({}, False),
+        ({"dataset": ""}, False),
+        ({"dataset": "provenance", "required": []}, False),
+        ({"dataset": "provenance", "required": "content"}, False),
+        ({"dataset": "provenance", "genesis": "0"}, False),
+    ],
+)
+def test_the_schema_knows_the_parameters(params: dict[str, object], *, valid: bool) -> None:
+    assert PROVENANCE_CHAIN.pin == "provenance_chain@1"
+    Draft202012Validator.check_schema(PROVENANCE_CHAIN.params_schema)
+    assert Draft202012Validator(PROVENANCE_CHAIN.params_schema).is_valid(params) is valid

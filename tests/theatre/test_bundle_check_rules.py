@@ -1,0 +1,313 @@
+"""The rules of the independent check, one by one: what a plan, an attempt, a batch may be."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.theatre.conftest import CONSTRUCT_ID, TEMPLATE, SmallRun
+from tests.theatre.forged_bundle import (
+    Effort,
+    Files,
+    check,
+    failed_ids,
+    lines,
+    load,
+    resealed,
+    store,
+    with_lines,
+)
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.attempts import check_attempts
+from theatre.engine.bundle_check.batches import batch_of
+from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.plan import committed_plan
+from theatre.engine.canonical_json import JsonObject, JsonValue
+
+SHA = "ab" * 32
+INVOCATION_ID = "00000000-0000-5000-8000-000000000000"
+GOLD = "ground_truth/gold_labels.jsonl"
+TRAIL = "audit_trail.jsonl"
+
+Edit = Callable[[Any], object]
+
+
+@pytest.fixture(scope="session")
+def files(real_run: SmallRun) -> Files:
+    return load(real_run.sealed)
+
+
+def template(edit: Edit = lambda _: None) -> JsonObject:
+    edited = cast("Any", copy.deepcopy(TEMPLATE))
+    edited["version_pins"]["constructs"][CONSTRUCT_ID] = "0123456"
+    edited["dataset_hashes"] = {"sums": SHA, "gold_labels": SHA}
+    edit(edited)
+    return cast("JsonObject", edited)
+
+
+def test_a_plan_is_read_with_the_documented_defaults() -> None:
+    document = cast("dict[str, Any]", template())
+    document["execution_policy"] = {"sanitise_input": False}
+    del document["version_pins"]["adapter_version"]
+    del document["criteria"]["weights"]
+    plan = committed_plan(document)
+    assert plan.retry_policy == {"max_retries": 2, "backoff_seconds": 5}
+    assert plan.max_attempts == 3
+    assert (plan.timeout_seconds, plan.failure_threshold) == (30, Fraction(1, 5))
+    assert (plan.max_refusal_rate, plan.methodology_version) == (Fraction(1, 2), "1.0.0")
+    assert (plan.adapter_version, plan.chain_versions) == (None, None)
+    assert plan.criteria["weights"] == {}
+    assert plan.datasets == {
+        "ground_truth/dataset.jsonl": SHA,
+        "ground_truth/gold_labels.jsonl": SHA,
+    }
+
+
+# fmt: off
+NO_PLAN: list[tuple[Edit, str]] = [
+    (lambda t: t.update(execution_path="market"), "a replay template"),
+    (lambda t: t["execution_policy"].pop("sanitise_input"), "sanitise_input false"),
+    (lambda t: t["execution_policy"].update(deterministic_sample=3), "deterministic_sample 0"),
+    (lambda t: t["product_theatre_config"].update(episode_runner="game"), "episode_runner"),
+    (lambda t: t["product_theatre_config"].update(adapter_type="mock"), "reaches a real construct"),
+    (lambda t: t["product_theatre_config"].update(construct_chain=["a", "sums"]), "alone"),
+    (lambda t: t["product_theatre_config"].pop("replay_dataset_id"), "replay_dataset_id"),
+    (lambda t: t["product_theatre_config"].update(replay_dataset_id="x"), "replay_dataset_id"),
+    (lambda t: t["version_pins"].update(constructs={}), 'a version pin of "sums"'),
+    (lambda t: t["resolution_programme"].pop(0), "a programme of one construct_invocation"),
+    (lambda t: t["resolution_programme"][1].update(type="hitl_rubric"), "a programme of one"),
+    (lambda t: t["resolution_programme"][1].update(step_id="add"), "step ids that are unique"),
+    (lambda t: t["resolution_programme"][0].update(output_spec={"type": "object"}), "output_spec"),
+    (lambda t: t["resolution_programme"][0].update(construct_id="other"), "under test"),
+    (lambda t: t["criteria"].update(criteria_ids=["composite_score"]), "not named composite_score"),
+    (lambda t: t["criteria"]["weights"].pop("parity"), "weights for exactly the criteria"),
+    (lambda t: t["criteria"]["weights"].update(parity=0.4), "sum to 1"),
+    (lambda t: t["criteria"]["weights"].update(parity=-0.3, addition=1.1), "sum to 1"),
+    (lambda t: t["criteria"].update(weights={"addition": 0, "parity": 0, "overlap": 0}),
+     "sum to 1"),
+    (lambda t: t["scoring"]["criteria_scorers"].pop("overlap"), "a scorer for criterion overlap"),
+    (lambda t: t["scoring"]["criteria_scorers"]["parity"]["params"].update(field="9" * 5000),
+     "at most 1000 characters"),
+    (lambda t: t["dataset_hashes"].update({"../../escape": SHA}), "dataset names with a file each"),
+    (lambda t: t["dataset_hashes"].update({"dataset": SHA}), "dataset names with a file each"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("edit", "expected"), NO_PLAN)
+def test_what_cannot_be_recomputed_is_refused_and_never_passed(edit: Edit, expected: str) -> None:
+    with pytest.raises(DefectError, match="expected") as refused:
+        committed_plan(template(edit))
+    assert expected in refused.value.expected
+
+
+def attempt(
+    status: JsonValue = "success", reason: str | None = None, **response: JsonValue
+) -> dict[str, Any]:
+    answered: JsonObject = {
+        "invocation_id": INVOCATION_ID,
+        "construct_id": "c" if reason is None else None,
+        "construct_version": "0123456" if reason is None else None,
+        "output_data": {} if status == "success" else None,
+        "latency_ms": 3,
+        "status": status,
+        "error_detail": None if status == "success" else "why",
+        "responded_at": "2026-11-21T02:07:00.000000Z",
+    }
+    return {"response": answered | response, "reason": reason, "raw": None, "stderr": None}
+
+
+def judged(*attempts: JsonValue, max_attempts: int = 3) -> None:
+    check_attempts(
+        list(attempts), invocation_id=INVOCATION_ID, construct_id="c", max_attempts=max_attempts
+    )
+
+
+ERROR = attempt("error")
+TIMEOUT = attempt("timeout", "timeout")
+MISMATCH = attempt("error", "version-mismatch")
+
+
+@pytest.mark.parametrize(
+    "attempts",
+    [
+        [attempt()],
+        [attempt("refused")],
+        [attempt("refused", output_data={})],
+        [attempt("error", output_data={"partial": 1}), ERROR, ERROR],
+        [ERROR, TIMEOUT, attempt()],
+        [ERROR, TIMEOUT, attempt("timeout")],
+        [ERROR, attempt("refused")],
+        [MISMATCH],
+        [TIMEOUT, MISMATCH],
+        [attempt(error_detail="slow today")],
+        [attempt("error", "not-json") | {"raw": "x", "stderr": "y"}] * 3,
+    ],
+)
+def test_attempts_that_the_protocol_allows_pass(attempts: list[JsonValue]) -> None:
+    judged(*attempts)
+
+
+# fmt: off
+REFUSED_ATTEMPTS: list[tuple[list[JsonValue], str]] = [
+    ([], "attempts as an array of one or more"),
+    ([ERROR] * 4, "at most 3 attempts"),
+    ([ERROR], "3 attempts at a failing call"),
+    ([ERROR, TIMEOUT], "3 attempts at a failing call"),
+    ([attempt(), ERROR, ERROR], "no attempt behind one that ended the call"),
+    ([attempt("refused"), attempt()], "no attempt behind one that ended the call"),
+    ([MISMATCH, attempt()], "no attempt behind one that ended the call"),
+    (["no attempt"], "attempt 1 with an attempt as an object"),
+    ([attempt() | {"extra": 1}], "an attempt with exactly"),
+    ([attempt() | {"response": None}], "a response as an object"),
+    ([attempt(extra=1)], "a response with exactly"),
+    ([attempt(invocation_id="another")], "invocation_id"),
+    ([attempt(construct_id="d")], 'construct_id "c"'),
+    ([attempt(construct_id=1)], "construct_id as text or null"),
+    ([attempt(latency_ms=-1)], "latency_ms as an integer from 0"),
+    ([attempt(latency_ms=True)], "latency_ms as an integer from 0"),
+    ([attempt(latency_ms=1.5)], "latency_ms as an integer from 0"),
+    ([attempt(responded_at="yesterday")], "responded_at as an RFC 3339 time"),
+    ([attempt(status="SUCCESS")], "status as one of"),
+    ([attempt(status=["success"])], "status as one of"),
+    ([attempt("success", "late")], "status timeout or error where a reason stands"),
+    ([attempt(output_data=None)], "output_data as an object on success"),
+    ([attempt("refused", output_data=[])], "output_data as an object on success"),
+    ([attempt("error", "not-json", output_data={})], "output_data null where a reason stands"),
+    ([attempt("refused", error_detail=None)], "error_detail where the call did not succeed"),
+    ([attempt("refused", error_detail="x" * 2001)], "error_detail of at most 2000 characters"),
+    ([attempt() | {"raw": "x"}], "raw null where the answer was accepted"),
+    ([attempt() | {"stderr": 1}], "stderr as text or null"),
+    ([attempt("error", "")], "reason as a code or null"),
+    ([attempt("error", "timeout")], "the status timeout for that reason"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("attempts", "expected"), REFUSED_ATTEMPTS)
+def test_attempts_that_the_protocol_does_not_allow_are_named(
+    attempts: list[JsonValue], expected: str
+) -> None:
+    with pytest.raises(DefectError, match="expected") as refused:
+        judged(*attempts)
+    assert expected in refused.value.expected
+
+
+STATUSES: JsonObject = {"success": 1, "timeout": 0, "error": 0, "refused": 0}
+BATCH: JsonObject = {"seqs": [[1, 1]], "records_sha256": SHA, "statuses": STATUSES}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seqs": []},
+        {"seqs": [[0, 1]]},
+        {"seqs": [[2, 1]]},
+        {"seqs": [[1, 2], [2, 3]]},
+        {"seqs": [[1]]},
+        {"seqs": [["1", "2"]]},
+        {"seqs": [[1, True]]},
+        {"seqs": {"1": 2}},
+        {"records_sha256": "AB" * 32},
+        {"records_sha256": f"{SHA}\n"},
+        {"statuses": {"success": 1}},
+        {"extra": 1},
+    ],
+)
+def test_a_batch_is_read_strictly(change: JsonObject) -> None:
+    assert batch_of(BATCH).ranges == [(1, 1)]
+    with pytest.raises(DefectError, match="expected"):
+        batch_of(BATCH | change)
+
+
+def test_a_batch_of_all_numbers_costs_nothing() -> None:
+    assert batch_of(BATCH | {"seqs": [[1, 2**53 - 1]]}).ranges == [(1, 2**53 - 1)]
+
+
+def with_trail(files: Files, edit: Callable[[list[Any]], object], folder: Path) -> CheckReport:
+    entries = lines(files, TRAIL)
+    edit(entries)
+    forged = with_lines(files, TRAIL, entries)
+    return check(store(resealed(forged, Effort.CERTIFIED_HASH), folder))
+
+
+TRAIL_EDITS: list[Callable[[list[Any]], object]] = [
+    lambda trail: trail.pop(0),
+    lambda trail: trail.pop(),
+    lambda trail: trail.append(trail[-1]),
+    lambda trail: trail.insert(5, trail[4]),
+    lambda trail: trail[0].update(event_type="born"),
+    lambda trail: trail[0].update(event_type=["created"]),
+    lambda trail: trail[1].update(theatre_id=INVOCATION_ID),
+    lambda trail: trail[2]["detail"].update(remark="one member more"),
+    lambda trail: trail[2]["detail"]["adapters"].update(other="local@1"),
+    lambda trail: trail[3].update(at="now"),
+    lambda trail: trail[3].update(to_state="SETTLING"),
+    lambda trail: trail[-1].update(detail=None),
+    lambda trail: trail.clear(),
+]
+
+
+@pytest.mark.parametrize("edit", TRAIL_EDITS)
+def test_a_trail_off_its_way_is_named(
+    files: Files, tmp_path: Path, edit: Callable[[list[Any]], object]
+) -> None:
+    assert "audit-chain" in failed_ids(with_trail(files, edit, tmp_path / "bundle"))
+
+
+def test_batches_that_overlap_are_named(files: Files, tmp_path: Path) -> None:
+    def overlap(trail: list[Any]) -> None:
+        batches = [entry for entry in trail if entry["event_type"] == "episodes_recorded"]
+        assert len(batches) == 3
+        batches[1]["detail"]["seqs"] = batches[0]["detail"]["seqs"]
+
+    report = with_trail(files, overlap, tmp_path / "bundle")
+    told = {line.id: (line.expected, line.actual) for line in report.failed}
+    assert told["audit-episodes"][0] == "each episode in one batch of the trail"
+    assert told["audit-episodes"][1].startswith("episode 1 in two")
+
+
+def test_a_failure_that_the_trail_leaves_out_is_named(files: Files, tmp_path: Path) -> None:
+    def leave_out(trail: list[Any]) -> None:
+        events = [entry["event_type"] for entry in trail]
+        del trail[events.index("episode_refused")]
+
+    report = with_trail(files, leave_out, tmp_path / "bundle")
+    told = {line.id: line.expected for line in report.failed}
+    expected = "an entry for each failure and refusal in the batch of episodes 1 to 4"
+    assert told["audit-episodes"] == expected
+
+
+@pytest.mark.parametrize("raw", [b"no label\n", b"\n", b'{"episode_id":"sum-1"}\n'])
+def test_gold_labels_that_cannot_be_read_leave_nothing_scored(
+    files: Files, tmp_path: Path, raw: bytes
+) -> None:
+    forged = resealed(files | {GOLD: raw}, Effort.CERTIFIED_HASH)
+    report = check(store(forged, tmp_path / "bundle"))
+    told = {line.id: line.actual for line in report.failed}
+    assert told["scores"] == "not computed because the gold labels cannot be read"
+    assert set(told) == {"datasets", "outcomes", "scores", "aggregate"}
+
+
+def test_a_dataset_more_than_was_committed_is_named(files: Files, tmp_path: Path) -> None:
+    forged = resealed(files | {"ground_truth/more.jsonl": files[GOLD]}, Effort.CERTIFIED_HASH)
+    failed = failed_ids(check(store(forged, tmp_path / "bundle")))
+    assert failed == {"inventory", "datasets", "tier"}
+
+
+def test_params_that_their_scorer_does_not_take_are_named(files: Files, tmp_path: Path) -> None:
+    """Not even a template that was committed with them makes the scorer run on them."""
+    text = b'"field":"sum"'
+    forged = dict(files)
+    for name in ("template.json", "commitment_receipt.json"):
+        assert text in forged[name]
+        forged[name] = forged[name].replace(text, b'"field":""')
+    report = check(store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle"))
+    told = {line.id: line.actual for line in report.failed}
+    assert told["scorers"].startswith("not computed because params of addition/field:")
+    assert told["scores"] == told["scorers"]

@@ -1,0 +1,112 @@
+"""What the audit chain says of recorded episodes: one event a batch, one a failure or refusal."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+import rfc8785
+
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import EpisodeOutcome, EpisodeResult, InvocationStatus
+from theatre.engine.replay.events import (
+    batch_events,
+    covered_sequences,
+    last_latency,
+    trouble_events,
+    troubled_sequence,
+)
+
+AT = "2026-11-21T12:00:00.000000Z"
+OUTCOMES = {
+    InvocationStatus.SUCCESS: EpisodeOutcome.SCORED,
+    InvocationStatus.TIMEOUT: EpisodeOutcome.MISSING,
+    InvocationStatus.ERROR: EpisodeOutcome.MISSING,
+    InvocationStatus.REFUSED: EpisodeOutcome.EXCLUDED,
+}
+
+
+def attempt(reason: str | None, detail: str | None, latency_ms: int) -> JsonObject:
+    return {"reason": reason, "response": {"error_detail": detail, "latency_ms": latency_ms}}
+
+
+def result(seq: int, status: InvocationStatus = InvocationStatus.SUCCESS) -> EpisodeResult:
+    """Return an episode whose last attempt is the one that counts."""
+    attempts = [attempt("crashed", "first try", 90), attempt("timeout", f"last of {seq}", seq)]
+    return EpisodeResult(
+        seq=seq,
+        episode_id=f"e{seq}",
+        status=status,
+        outcome=OUTCOMES[status],
+        scores={},
+        invocation={
+            "seq": seq,
+            "calls": [{"construct_id": "pilot", "hop": 0, "attempts": [*attempts]}],
+        },
+    )
+
+
+def trouble(seq: int, status: str) -> JsonObject:
+    return {
+        "seq": seq,
+        "episode_id": f"e{seq}",
+        "construct_id": "pilot",
+        "hop": 0,
+        "status": status,
+        "reason": "timeout",
+        "error_detail": f"last of {seq}",
+    }
+
+
+def entry_of(event: AuditEvent) -> JsonObject:
+    return {"event_type": event.event_type, "detail": event.detail}
+
+
+MIXED = [
+    result(9),
+    result(2, InvocationStatus.REFUSED),
+    result(8, InvocationStatus.TIMEOUT),
+    result(1),
+    result(3, InvocationStatus.ERROR),
+]
+
+
+def test_a_batch_is_one_event_with_ranges_counts_and_digest_then_its_troubles_in_order() -> None:
+    records = [one.invocation for one in sorted(MIXED, key=lambda one: one.seq)]
+    lines = b"".join(rfc8785.dumps(record) + b"\n" for record in records)
+    assert batch_events(MIXED, at=AT) == [
+        AuditEvent(
+            event_type="episodes_recorded",
+            at=AT,
+            detail={
+                "seqs": [[1, 3], [8, 9]],
+                "records_sha256": hashlib.sha256(lines).hexdigest(),
+                "statuses": {"success": 2, "timeout": 1, "error": 1, "refused": 1},
+            },
+        ),
+        AuditEvent(event_type="episode_refused", at=AT, detail=trouble(2, "refused")),
+        AuditEvent(event_type="episode_failed", at=AT, detail=trouble(3, "error")),
+        AuditEvent(event_type="episode_failed", at=AT, detail=trouble(8, "timeout")),
+    ]
+
+
+def test_no_event_is_a_transition() -> None:
+    assert {(e.from_state, e.to_state) for e in batch_events(MIXED, at=AT)} == {(None, None)}
+
+
+def test_successes_make_no_trouble() -> None:
+    assert list(trouble_events([result(1), result(2)], at=AT)) == []
+
+
+def test_the_chain_says_which_episodes_it_covers_and_which_it_reports() -> None:
+    recorded, *troubles = [entry_of(event) for event in batch_events(MIXED, at=AT)]
+    assert list(covered_sequences(recorded)) == [1, 2, 3, 8, 9]
+    assert [list(covered_sequences(entry)) for entry in troubles] == [[], [], []]
+    assert troubled_sequence(recorded) is None
+    assert [troubled_sequence(entry) for entry in troubles] == [2, 3, 8]
+
+
+@pytest.mark.parametrize("seq", [1, 40])
+def test_the_latency_of_an_episode_is_that_of_the_answer_that_counts(seq: int) -> None:
+    assert last_latency(result(seq)) == seq

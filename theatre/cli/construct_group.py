@@ -1,0 +1,86 @@
+"""`echelon construct …`: serve a callable as a construct, and print the version a pin needs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from theatre.cli.output import json_option, print_document
+from theatre.cli.workspace import Workspace
+from theatre.construct_kit.http_server import LOOPBACK
+from theatre.construct_kit.serving import serve_target_on_stdio, serve_target_over_http
+from theatre.oracles.construct_files import content_hash, listed_files
+from theatre.oracles.construct_registry import RegisteredConstruct
+from theatre.oracles.python_callable import construct_from_callable
+
+_MAX_PORT = 65535
+
+folder_option = click.option(
+    "--folder",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=Path(),
+    help="Where the module lies, if not in the working folder.",
+)
+
+
+@click.group(no_args_is_help=True)
+def construct() -> None:
+    """Serve a callable as a construct, and print versions."""
+
+
+@construct.command()
+@click.argument("target", metavar="MODULE:NAME")
+@click.option("--stdio", is_flag=True, help="One envelope a line on stdin and stdout.")
+@click.option("--port", type=click.IntRange(0, _MAX_PORT), help="HTTP; 0 takes a free port.")
+@click.option("--host", default=LOOPBACK, show_default=True, help="The address for HTTP.")
+@folder_option
+@click.option("--id", "construct_id", help="The construct's id, if not the declared one.")
+@click.option("--version", metavar="HEX", help="Its version, if not its content hash.")
+def serve(
+    target: str,
+    *,
+    stdio: bool,
+    port: int | None,
+    host: str,
+    folder: Path,
+    construct_id: str | None,
+    version: str | None,
+) -> None:
+    """Serve the callable MODULE:NAME as a construct until stdin ends or SIGTERM comes.
+
+    It takes `input_data` and returns `output_data`, both dicts.
+    """
+    if stdio == (port is not None):
+        raise click.UsageError("expected either --stdio or --port")
+    if port is None:
+        serve_target_on_stdio(target, folder, construct_id=construct_id, version=version)
+    else:
+        serve_target_over_http(
+            target, folder, construct_id=construct_id, version=version, host=host, port=port
+        )
+
+
+@construct.command()
+@click.argument("subject", metavar="ID|MODULE:NAME")
+@folder_option
+@json_option
+def version(subject: str, folder: Path, *, as_json: bool) -> None:
+    """Print the content hash of a construct's files: what its pin must be.
+
+    ID is looked up in the `constructs.toml` of the folder, yours, and the shipped one.
+    """
+    found = _construct(subject, folder)
+    files = listed_files(found.folder, found.files)
+    construct_version = content_hash(found.folder, files)
+    if as_json:
+        document = {"construct": subject, "construct_version": construct_version}
+        print_document({**document, "folder": str(found.folder), "files": list(files)})
+    else:
+        click.echo(construct_version)
+
+
+def _construct(subject: str, folder: Path) -> RegisteredConstruct:
+    if ":" in subject:
+        return construct_from_callable(subject, subject, folder)
+    return Workspace.from_environment().find_construct(subject, folder)

@@ -1,0 +1,96 @@
+"""What comes in and what goes out: the members of an envelope that a construct deals with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from theatre.construct_kit.errors import QuestionError
+from theatre.engine.canonical_json import (
+    DEFAULT_MAX_BYTES,
+    MAX_INPUT_DEPTH,
+    JsonObject,
+    canonical_bytes,
+    json_type,
+    parse_json,
+    parse_object,
+)
+from theatre.engine.oracle_contract import MAX_ANSWER_BYTES, clean_detail
+
+MAX_QUESTION_BYTES = DEFAULT_MAX_BYTES
+# What is echoed must leave room for an answer.
+_MAX_ID_CHARACTERS = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """The envelope of one call, as far as a construct needs it."""
+
+    invocation_id: str
+    construct_id: str
+    construct_version: str
+    input_data: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What came of a call: `status` success with `output`, or error or refused with `detail`."""
+
+    status: str
+    output: object = None
+    detail: str | None = None
+
+    @property
+    def final(self) -> bool:
+        """Say whether asking again could not change it: an error may pass."""
+        return self.status != "error"
+
+
+def read_question(raw: bytes) -> Question:
+    """Return the question in an envelope of at most MAX_QUESTION_BYTES.
+
+    Members that it does not need are not looked at. Raises ParseError for what is no strict
+    JSON object, and QuestionError where a member is missing or has another type.
+    """
+    document = parse_object(raw, max_bytes=MAX_QUESTION_BYTES)
+    input_data = document.get("input_data")
+    if not isinstance(input_data, dict):
+        raise QuestionError(f"expected input_data as an object, got {json_type(input_data)}")
+    return Question(
+        invocation_id=_text(document, "invocation_id"),
+        construct_id=_text(document, "construct_id"),
+        construct_version=_text(document, "construct_version"),
+        input_data=input_data,
+    )
+
+
+def write_answer(
+    outcome: Outcome, *, invocation_id: str, construct_id: str, construct_version: str
+) -> bytes:
+    """Return the envelope of an answer, on one line without its line feed.
+
+    Raises CanonicalisationError for an output that is no JSON, and ParseError for one that the
+    engine would not accept: too large, too deep, or with integers that a double does not hold.
+    """
+    envelope = {
+        "invocation_id": invocation_id,
+        "construct_id": construct_id,
+        "construct_version": construct_version,
+        "status": outcome.status,
+        "output_data": outcome.output,
+    }
+    if outcome.detail is not None:
+        envelope["error_detail"] = clean_detail(outcome.detail)
+    answer = canonical_bytes(envelope)
+    parse_json(answer, max_bytes=MAX_ANSWER_BYTES, max_depth=MAX_INPUT_DEPTH)
+    return answer
+
+
+def _text(document: JsonObject, member: str) -> str:
+    value = document.get(member)
+    if not isinstance(value, str):
+        raise QuestionError(f"expected {member} as a string, got {json_type(value)}")
+    if len(value) > _MAX_ID_CHARACTERS:
+        raise QuestionError(
+            f"expected {member} of at most {_MAX_ID_CHARACTERS} characters, got {len(value)}"
+        )
+    return value

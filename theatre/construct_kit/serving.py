@@ -1,0 +1,40 @@
+"""Serving `module:name`, for the two commands that do: this package's own and `echelon`'s."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from theatre.construct_kit.http_server import serve_construct
+from theatre.construct_kit.loading import load_callable
+from theatre.construct_kit.served_construct import served
+from theatre.construct_kit.stdio_server import answer_lines, claim_stdio
+
+
+def serve_target_on_stdio(
+    target: str, folder: Path, *, construct_id: str | None, version: str | None
+) -> None:
+    """Serve a callable below `folder` on stdin and stdout, which its module cannot print on.
+
+    Raises as `load_callable` and `served`.
+    """
+    wire = claim_stdio()
+    function = load_callable(target, folder)
+    answer_lines(served(function, construct_id=construct_id, version=version), wire)
+
+
+def serve_target_over_http(
+    target: str,
+    folder: Path,
+    *,
+    construct_id: str | None,
+    version: str | None,
+    host: str,
+    port: int,
+) -> None:
+    """Serve a callable below `folder` over HTTP.
+
+    Raises as `load_callable`, `served` and `serve_http`.
+    """
+    function = load_callable(target, folder)
+    construct = served(function, construct_id=construct_id, version=version)
+    serve_construct(construct, host=host, port=port)

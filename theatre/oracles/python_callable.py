@@ -1,0 +1,102 @@
+"""`python@1`: a Python callable as a construct, `module:name` (contract/construct.md, "Adapters").
+
+It runs in a child process of its own, served by the construct kit: this process never imports
+it. For the command line only; no template that comes over HTTP can name a module.
+"""
+
+from __future__ import annotations
+
+import glob
+import sys
+from collections.abc import Callable
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
+from pathlib import Path
+
+from theatre.engine.clock import Clock
+from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
+from theatre.oracles.errors import ConstructFilesError, ConstructRegistryError
+from theatre.oracles.limited_process import ProcessLimits
+from theatre.oracles.local import LocalOracleAdapter
+
+
+class PythonOracleAdapter(LocalOracleAdapter):
+    """The local adapter over the kit's server on stdin and stdout.
+
+    Clocks, limits and reasons as in `LocalOracleAdapter`. The callable's prints, and those of
+    its module, are complaints: they go where stderr goes.
+    """
+
+    def __init__(
+        self, construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
+    ) -> None:
+        """Take a construct from `construct_from_callable`."""
+        super().__init__(
+            construct.argv,
+            version=lambda: construct_version(construct),
+            limits=construct.limits,
+            clock=clock,
+            monotonic=monotonic,
+        )
+
+    @property
+    def pin(self) -> str:
+        """Return `python@1`."""
+        return "python@1"
+
+
+def construct_from_callable(
+    construct_id: str, target: str, folder: Path, *, limits: ProcessLimits | None = None
+) -> RegisteredConstruct:
+    """Return the construct that `target`, `module:name`, stands for in `folder`.
+
+    Its version hashes the module's file or, where the module belongs to a package, every `*.py`
+    of the outermost one. What else lies in `folder` can be imported and is not covered, nor are
+    data files: register the construct to pin those as well.
+
+    Raises ConstructRegistryError where `target` has another form, and ConstructFilesError where
+    `folder` holds no source of such a module.
+    """
+    module_name, _, name = target.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), name)):
+        raise ConstructRegistryError(f"expected module:name, got {target!r:.200}")
+    folder = folder.resolve()
+    return RegisteredConstruct(
+        construct_id=construct_id,
+        argv=_serving(target, folder),
+        folder=folder,
+        files=(_pattern(module_name, folder),),
+        limits=limits or ProcessLimits(),
+    )
+
+
+def _serving(target: str, folder: Path) -> tuple[str, ...]:
+    # -P: without it the child's working folder would come before the installed packages.
+    kit = (sys.executable, "-P", "-m", "theatre.construct_kit", "--stdio")
+    return (*kit, "--folder", str(folder), target)
+
+
+def _pattern(module_name: str, folder: Path) -> str:
+    """Return the glob, below `folder`, for the source of a module or its outermost package.
+
+    Asks Python's own finder, so that it is the very file that an import would take.
+    """
+    outermost = module_name.partition(".")[0]
+    finder = FileFinder(
+        str(folder),
+        (ExtensionFileLoader, EXTENSION_SUFFIXES),
+        (SourceFileLoader, SOURCE_SUFFIXES),
+    )
+    spec = finder.find_spec(outermost)
+    if spec is not None and spec.submodule_search_locations is not None:
+        return f"{glob.escape(outermost)}/**/*.py"
+    if spec is None or spec.origin is None or not spec.origin.endswith(tuple(SOURCE_SUFFIXES)):
+        raise ConstructFilesError(
+            f"expected the source of module {outermost} in {folder}, got none"
+        )
+    return glob.escape(Path(spec.origin).name)

@@ -1,0 +1,74 @@
+"""`freshness_decay`: how fresh the source is that an answer cites, by half-life."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+from typing import cast
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.scoring.arithmetic import exact
+from theatre.engine.scoring.paths import Absent, at_path
+from theatre.scorers.agreement import UNMEASURABLE, moment, params_schema
+
+_OWN_PARAMS: JsonObject = {
+    "reference": {"type": "string", "minLength": 1},
+    "half_life_seconds": {"type": "number", "exclusiveMinimum": 0},
+}
+_PLACES = Decimal("1e-9")
+_NOTHING_LEFT = 64
+"""Half-lives after which less than a billionth remains by far."""
+
+# `2.0 ** x` is the platform's C library; these digits are the same everywhere.
+_DIGITS = Context(
+    prec=40, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999, capitals=1, clamp=0, traps=[]
+)
+_LN_2 = _DIGITS.ln(2)
+
+
+def score(case: ScoringCase) -> float:
+    """Return 2^(-age / `half_life_seconds`), in [0, 1], half-even to nine places.
+
+    age is from the time that the answer cites to the reference: the time at `reference` in
+    the episode's input, or the expected one; never the wall clock. A cited time after the
+    reference scores 0, and so does what is no RFC 3339 time in UTC. UNMEASURABLE where the
+    reference is none.
+    """
+    reference, cited = moment(_reference(case)), moment(case.answer)
+    if reference is None:
+        return UNMEASURABLE
+    if cited is None or cited > reference:
+        return 0.0
+    age = Fraction((reference - cited) // timedelta(microseconds=1), 1_000_000)
+    return halved(age / exact(cast("float", case.params["half_life_seconds"])))
+
+
+def halved(times: Fraction) -> float:
+    """Return 2^-times for times ≥ 0, rounded half-even to nine places."""
+    if times > _NOTHING_LEFT:
+        return 0.0
+    halvings = _DIGITS.divide(Decimal(times.numerator), Decimal(times.denominator))
+    left = _DIGITS.exp(_DIGITS.minus(_DIGITS.multiply(halvings, _LN_2)))
+    return float(_DIGITS.quantize(left, _PLACES))
+
+
+def _reference(case: ScoringCase) -> JsonValue:
+    path = case.params.get("reference")
+    if not isinstance(path, str):
+        return case.expected
+    found = at_path(case.input_data, path)
+    return None if isinstance(found, Absent) else found
+
+
+SCORER = Scorer(
+    name="freshness_decay",
+    version="1",
+    params_schema={
+        **params_schema(_OWN_PARAMS, required=("field", "half_life_seconds")),
+        "oneOf": [{"required": ["reference"]}, {"required": ["expected"]}],
+    },
+    score=score,
+    needs_expectation=False,
+)

@@ -1,0 +1,56 @@
+"""Plug-ins by entry point: loaded once, each under its own name, or refused with a reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint
+from typing import Protocol, TypeVar
+
+from theatre.engine.errors import TheatreError
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str:
+        """Return the name under which the plug-in is registered."""
+
+
+PluginT = TypeVar("PluginT", bound=_Named)
+
+
+def registered(
+    entries: Iterable[EntryPoint], kind: type[PluginT], refusal: type[TheatreError]
+) -> dict[str, PluginT]:
+    """Return the plug-ins of type `kind` that `entries` point to by name, sorted by name.
+
+    Raises `refusal` for an entry that cannot be imported, that is no `kind`, whose own name
+    is not the plug-in's, or whose name stands for another plug-in already. The same plug-in
+    registered twice counts once.
+    """
+    found: dict[str, PluginT] = {}
+    for entry in entries:
+        plugin = _load(entry, kind, refusal)
+        if found.setdefault(plugin.name, plugin) is not plugin:
+            raise refusal(
+                f"expected one {kind.__name__.lower()} of the name {plugin.name}, got two: one of "
+                f"them is {entry.value}; uninstall one or rename it"
+            )
+    return dict(sorted(found.items()))
+
+
+def _load(entry: EntryPoint, kind: type[PluginT], refusal: type[TheatreError]) -> PluginT:
+    noun = kind.__name__.lower()
+    try:
+        loaded: object = entry.load()
+    except (ImportError, AttributeError, SyntaxError) as error:
+        raise refusal(
+            f"expected {noun} {entry.name} at {entry.value}, got {type(error).__name__}: {error}"
+        ) from error
+    if not isinstance(loaded, kind):
+        raise refusal(f"expected a {kind.__name__} at {entry.value}, got {type(loaded).__name__}")
+    if loaded.name != entry.name:
+        raise refusal(
+            f"expected the {noun} at {entry.value} to bear the name of its entry point, "
+            f"{entry.name}; got {loaded.name}"
+        )
+    return loaded
