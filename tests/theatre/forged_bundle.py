@@ -14,7 +14,13 @@ from typing import cast
 from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check import CheckReport, check_bundle
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, parse_json
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    canonical_line,
+    parse_json,
+)
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.scorers import load_scorers
@@ -87,6 +93,19 @@ def resealed(files: Files, effort: Effort) -> Files:
     if effort is Effort.CERTIFIED_HASH:
         forged = with_certified_hash(forged)
     return with_manifest(forged)
+
+
+def rechained(files: Files, entries: list[JsonObject]) -> Files:
+    """Return the files with a trail of `entries`, its chain made anew and on the certificate."""
+    head = "0" * 64
+    chained: list[JsonObject] = []
+    for seq, entry in enumerate(entries):
+        linked = entry | {"seq": seq, "prev_entry_hash": head}
+        linked.pop("entry_hash", None)
+        head = hashlib.sha256(canonical_bytes(linked)).hexdigest()
+        chained.append(linked | {"entry_hash": head})
+    forged = with_lines(files, "audit_trail.jsonl", chained)
+    return changed(forged, "certificate.json", lambda whole: whole.update(audit_head=head))
 
 
 def sums(files: Files) -> bytes:

@@ -202,6 +202,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
     ("a step that failed", set_in("resolution.json", "/steps/0/status", "failed"), {"resolution"}),
     ("more replays", set_in("tier.json", "/facts/replay_count", 60), {"tier"}),
     ("fewer caps", set_in("certificate.json", "/caps", []), {"tier", "certificate-fields"}),
+    ("another head", set_in("certificate.json", "/audit_head", "0" * 64),
+     {"audit-chain", "certificate-fields"}),
     ("a member more", set_in("certificate.json", "/remark", "fine"),
      {"certificate-fields", "certificate-schema"}),
     ("another issuer", set_in("certificate.json", "/issuer", "Echelon"), {"certificate-fields"}),

@@ -14,13 +14,14 @@ from tests.theatre.conftest import CONSTRUCT_ID, TEMPLATE, SmallRun
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
+    changed,
     check,
     failed_ids,
     lines,
     load,
+    rechained,
     resealed,
     store,
-    with_lines,
 )
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.attempts import check_attempts
@@ -230,34 +231,75 @@ def test_a_batch_of_all_numbers_costs_nothing() -> None:
 
 
 def with_trail(files: Files, edit: Callable[[list[Any]], object], folder: Path) -> CheckReport:
+    """Check a bundle whose trail was edited and its chain made anew, up to the certificate."""
     entries = lines(files, TRAIL)
     edit(entries)
-    forged = with_lines(files, TRAIL, entries)
-    return check(store(resealed(forged, Effort.CERTIFIED_HASH), folder))
+    return check(store(resealed(rechained(files, entries), Effort.CERTIFIED_HASH), folder))
 
 
-TRAIL_EDITS: list[Callable[[list[Any]], object]] = [
-    lambda trail: trail.pop(0),
-    lambda trail: trail.pop(),
-    lambda trail: trail.append(trail[-1]),
-    lambda trail: trail.insert(5, trail[4]),
-    lambda trail: trail[0].update(event_type="born"),
-    lambda trail: trail[0].update(event_type=["created"]),
-    lambda trail: trail[1].update(theatre_id=INVOCATION_ID),
-    lambda trail: trail[2]["detail"].update(remark="one member more"),
-    lambda trail: trail[2]["detail"]["adapters"].update(other="local@1"),
-    lambda trail: trail[3].update(at="now"),
-    lambda trail: trail[3].update(to_state="SETTLING"),
-    lambda trail: trail[-1].update(detail=None),
-    lambda trail: trail.clear(),
+def entry_of(trail: list[Any], event_type: str) -> JsonObject:
+    return next(entry for entry in trail if entry["event_type"] == event_type)
+
+
+# fmt: off
+TRAIL_EDITS: list[tuple[Callable[[list[Any]], object], str]] = [
+    (lambda t: t.pop(0), "created behind start"),
+    (lambda t: t.pop(), "a last entry sealed"),
+    (lambda t: t.append(t[-1]), "no entry behind sealed"),
+    (lambda t: t.insert(2, t[-2]), "activated behind committed"),
+    (lambda t: t[0].update(event_type="born"), "an event of the lifecycle"),
+    (lambda t: t[0].update(event_type=["created"]), "an event of the lifecycle"),
+    (lambda t: t[1].update(theatre_id=INVOCATION_ID), "an unbroken chain"),
+    (lambda t: t[1].update(remark=1), "an unbroken chain"),
+    (lambda t: t[0]["detail"].update(template_id="other_v1"), "created/template_id"),
+    (lambda t: t[2]["detail"].update(remark=1), "the detail of activated with exactly"),
+    (lambda t: t[2]["detail"].update(episodes=11), "activated/episodes 10"),
+    (lambda t: t[2]["detail"]["adapters"].update(other="local@1"), "activated/adapters/other"),
+    (lambda t: t[2]["detail"]["scorers"].update(exact_match="2"), "activated/scorers/exact_match"),
+    (lambda t: t[3].update(at="now"), "at as an RFC 3339 time"),
+    (lambda t: t[3].update(at="2026-01-01T00:00:00Z"), "not before the entry above"),
+    (lambda t: t[3].update(to_state="SETTLING"), "episodes_recorded from None to None"),
+    (lambda t: t[2].update(from_state="DRAFT"), "activated from COMMITTED to ACTIVE"),
+    (lambda t: t[3]["detail"].update(remark=1), "the detail of episodes_recorded"),
+    (lambda t: entry_of(t, "settling").update(detail={"reason": "x"}), "the detail of settling"),
+    (lambda t: t[-1].update(detail=None), "the detail of sealed as an object"),
+    (lambda t: t[-1]["detail"].update(certificate_id=INVOCATION_ID), "sealed/certificate_id"),
+    (lambda t: t[-1]["detail"].update(issued_at="2026-01-01T00:00:00Z"), "sealed/issued_at"),
+    (lambda t: t[-1]["detail"].update(theatre_resolved_at="2026"), "sealed/theatre_resolved_at"),
+    (lambda t: t.clear(), "a last entry sealed"),
 ]
+# fmt: on
 
 
-@pytest.mark.parametrize("edit", TRAIL_EDITS)
-def test_a_trail_off_its_way_is_named(
-    files: Files, tmp_path: Path, edit: Callable[[list[Any]], object]
+@pytest.mark.parametrize(("edit", "expected"), TRAIL_EDITS)
+def test_a_trail_off_its_way_is_named_though_its_chain_holds(
+    files: Files, tmp_path: Path, edit: Callable[[list[Any]], object], expected: str
 ) -> None:
-    assert "audit-chain" in failed_ids(with_trail(files, edit, tmp_path / "bundle"))
+    report = with_trail(files, edit, tmp_path / "bundle")
+    told = {line.id: line.expected for line in report.failed}
+    assert expected in told["audit-chain"]
+
+
+def test_a_step_that_the_trail_leaves_out_is_named(files: Files, tmp_path: Path) -> None:
+    report = with_trail(
+        files, lambda trail: trail.remove(entry_of(trail, "step_completed")), tmp_path / "bundle"
+    )
+    assert failed_ids(report) == {"resolution"}
+
+
+def test_a_whole_rewrite_shows_only_beside_a_copy_that_somebody_kept(
+    files: Files, tmp_path: Path
+) -> None:
+    entries = lines(files, TRAIL)
+    sealed = entry_of(entries, "sealed")
+    sealed["detail"] = {**cast("JsonObject", sealed["detail"]), "issuer": "another"}
+    forged = changed(
+        rechained(files, entries), "certificate.json", lambda whole: whole.update(issuer="another")
+    )
+    folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
+    assert check(folder).valid
+    kept = check(folder, certificate=files["certificate.json"])
+    assert failed_ids(kept) == {"certificate-copy"}
 
 
 def test_batches_that_overlap_are_named(files: Files, tmp_path: Path) -> None:

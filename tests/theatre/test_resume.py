@@ -447,6 +447,18 @@ def test_an_interrupted_run_keeps_every_answer_and_says_how_to_go_on(
     is_certified_as(undisturbed, theatre, resumed)
 
 
+def test_an_interruption_after_the_end_changes_nothing(tmp_path: Path) -> None:
+    """The construct will not go; the runner waits a moment for it, and is interrupted then."""
+    theatre = witnessed_theatre(tmp_path / "theatre", at_end="import signal; signal.pause()")
+    with started("theatre", "run", theatre.template, "--json", home=theatre.home) as run:
+        until(lambda: list(theatre.home.glob("theatres/*/evidence_bundle_*")), "a bundle")
+        until(lambda: theatre.state() == "RESOLVED", "the end of the theatre")
+        run.send_signal(signal.SIGINT)
+        answer = ended(run)
+    assert (answer.code, answer.document["outcome"]) == (0, "certified")
+    no_process_is_left(theatre)
+
+
 @pytest.mark.parametrize("defect", ["missing", "changed"])
 def test_a_run_without_the_committed_data_is_refused_and_can_go_on_once_they_are_back(
     theatre: WitnessedTheatre, undisturbed: Undisturbed, defect: str

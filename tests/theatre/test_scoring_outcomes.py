@@ -250,6 +250,14 @@ def test_a_gold_criterion_is_held_against_the_label_alone(
         assert score(labelled, success({"result": "blue"}), episode=episode, gold=gold)[1] == result
 
 
+def test_gold_without_a_path_is_the_whole_label() -> None:
+    whole = criterion("exact_match", expected="gold:")
+    label: JsonObject = {"canvas": "pricing", "signal": "HIGH"}
+    assert score(whole, success(label), gold=label)[1] == ONE
+    assert score(whole, success({"canvas": "pricing"}), gold=label)[1] == ZERO
+    assert score(whole, success(label))[1] is Verdict.NOT_APPLICABLE
+
+
 def test_without_paths_the_whole_objects_are_compared() -> None:
     whole = criterion("exact_match")
     expected = cast("JsonObject", EPISODE.expected_output)

@@ -31,6 +31,7 @@ for line in sys.stdin.buffer:
         calls.write(request["invocation_id"] + "\\n")
     SABOTAGE
     print(json.dumps(respond(line, os.environ["ECHELON_CONSTRUCT_VERSION"])), flush=True)
+AT_END
 """
 
 REGISTRY = """
@@ -101,11 +102,15 @@ class WitnessedTheatre:
         return echelon("theatre", *arguments, home=self.home, measured=measured)
 
 
-def witnessed_theatre(folder: Path, *, sabotage: str = "") -> WitnessedTheatre:
-    """Write a theatre into `folder`; `sabotage` is Python that each call executes first."""
+def witnessed_theatre(folder: Path, *, sabotage: str = "", at_end: str = "") -> WitnessedTheatre:
+    """Write a theatre into `folder`.
+
+    `sabotage` is Python that the construct executes first at each call, `at_end` what it does
+    when its input has ended.
+    """
     theatre = WitnessedTheatre(folder)
     (folder / "witness").mkdir(parents=True)
-    source = WITNESS.replace("SABOTAGE", sabotage)
+    source = WITNESS.replace("SABOTAGE", sabotage).replace("AT_END", at_end)
     (folder / "witness" / "witness.py").write_text(source, encoding="utf-8")
     places: Mapping[str, Path] = {
         "cartograph": REPOSITORY / "fixtures" / "constructs" / "cartograph",

@@ -10,19 +10,19 @@ differ between two supported Pythons; see `theatre.oracles.sanitise_text`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.oracles.errors import SanitisePolicyError
 from theatre.oracles.sanitise_tables import TABLES_SHA256
-from theatre.oracles.sanitise_text import clean_text
+from theatre.oracles.sanitise_text import clean_text, is_plain
 
 SANITISER = "theatre-sanitise/1.0.0"
 
-# Record what a reader can use; the rest can be had by running the sanitiser again.
-_MAX_FIELDS_LISTED = 100
+# The record lists what a reader can use; the rest can be had by running the sanitiser again.
+_MAX_LISTED = 100
 _MAX_POINTER = 1000
 
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
@@ -34,8 +34,9 @@ class SanitisePolicy:
     """What is done about role markers, and which fields are left as they are.
 
     `role_markers`: `break` puts a middle dot after a marker's first character, `flag` counts
-    only. `raw_fields` are JSON pointers (RFC 6901); everything below one is left alone, and one
-    that leads nowhere in a value is no error. Raises SanitisePolicyError for anything else.
+    only. `raw_fields` are JSON pointers (RFC 6901); everything at and below one is left alone,
+    and one that leads nowhere in a value is no error. Raises SanitisePolicyError for a text
+    that is no pointer.
     """
 
     role_markers: Literal["break", "flag"] = "break"
@@ -63,7 +64,7 @@ class FieldEdit:
 
     def as_document(self) -> JsonObject:
         """Return the form that the evidence keeps."""
-        return {"path": self.path, "counts": dict(self.counts)}
+        return {"path": self.path, "counts": dict(sorted(self.counts.items()))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +72,10 @@ class Sanitised:
     """What the sanitiser made of one value.
 
     `value` is `raw` itself where nothing changed. `edits` lists the first 100 of
-    `fields_changed` texts, in the order of sorted keys; `counts` sums up all of them, by the
-    classes of `CleanText`. `wrong_keys` are pointers of members whose names would have to
-    change: a name is not data, so such a value must not be sent at all.
+    `fields_changed` texts (members by name, outer before inner ones); `counts` sums up all of
+    them, by the classes of `CleanText`. `wrong_keys` points to the first 100 members whose
+    names would have to change: a name cannot be changed silently, so such a value must not be
+    sent at all.
     """
 
     raw: JsonValue
@@ -116,6 +118,15 @@ def sanitise(value: JsonValue, policy: SanitisePolicy = _DEFAULT_POLICY) -> Sani
     return _Walk(policy).over(value)
 
 
+class _Visit(NamedTuple):
+    """A container to look into: where it is, and which fields below it stay raw."""
+
+    item: JsonObject | list[JsonValue]
+    clean: JsonObject | list[JsonValue]
+    path: _Path
+    raw: _RawTree | None
+
+
 class _Walk:
     """One pass over one value. It keeps its own stack: depth is the other side's choice."""
 
@@ -124,25 +135,99 @@ class _Walk:
         self._break_markers = policy.role_markers == "break"
         self._edits: list[FieldEdit] = []
         self._fields_changed = 0
-        self._changed = False
+        self._is_changed = False
         self._counts: Counter[str] = Counter()
         self._wrong_keys: list[str] = []
-        self._judged_keys: dict[str, bool] = {}
+        self._key_verdicts: dict[str, bool] = {}
+        self._stack: list[_Visit] = []
 
     def over(self, value: JsonValue) -> Sanitised:
-        built: list[JsonValue] = [None]
-        stack: list[tuple[JsonValue, list[JsonValue] | JsonObject, str | int, _Path, _RawTree]]
-        stack = [(value, built, 0, None, _raw_tree(self._policy.raw_fields))]
-        while stack:
-            item, home, place, path, raw = stack.pop()
-            if None in raw:
-                home[place] = item  # type: ignore[index,call-overload]  # a key for a dict, an index for a list
+        clean = self._cleaned(value, None, _raw_tree(self._policy.raw_fields))
+        while self._stack:
+            self._enter(self._stack.pop())
         return Sanitised(
             raw=value,
-            value=built[0] if self._changed else value,
+            value=clean if self._is_changed else value,
             policy=self._policy,
             edits=tuple(self._edits),
             fields_changed=self._fields_changed,
             counts=dict(self._counts),
             wrong_keys=tuple(self._wrong_keys),
         )
+
+    def _enter(self, visit: _Visit) -> None:
+        """Fill the clean form of one container; what it contains in turn goes on the stack."""
+        below = len(self._stack)
+        if isinstance(visit.item, dict) and isinstance(visit.clean, dict):
+            for key in sorted(visit.item):
+                to_member: _Path = (visit.path, key)
+                self._judge_key(key, to_member)
+                raw = _raw_below(visit.raw, key)
+                visit.clean[key] = self._cleaned(visit.item[key], to_member, raw)
+        elif isinstance(visit.clean, list):
+            for n, child in enumerate(visit.item):
+                visit.clean.append(self._cleaned(child, (visit.path, n), _raw_below(visit.raw, n)))
+        self._stack[below:] = reversed(self._stack[below:])
+
+    def _cleaned(self, item: JsonValue, path: _Path, raw: _RawTree | None) -> JsonValue:
+        """Return the clean form of a value; that of a container is filled later."""
+        if raw is not None and None in raw:
+            return item
+        if isinstance(item, str):
+            return item if is_plain(item) else self._clean_text(item, path)
+        clean: JsonObject | list[JsonValue]
+        if isinstance(item, dict):
+            clean = {}
+        elif isinstance(item, list):
+            clean = []
+        else:
+            return item
+        self._stack.append(_Visit(item, clean, path, raw))
+        return clean
+
+    def _clean_text(self, text: str, path: _Path) -> str:
+        clean = clean_text(text, break_markers=self._break_markers)
+        if clean.counts:
+            self._is_changed |= clean.text != text
+            self._fields_changed += 1
+            for name, count in clean.counts.items():
+                self._counts[name] += count
+            if len(self._edits) < _MAX_LISTED:
+                self._edits.append(FieldEdit(_pointer(path), clean.counts))
+        return clean.text
+
+    def _judge_key(self, key: str, path: _Path) -> None:
+        if is_plain(key):
+            return
+        if key not in self._key_verdicts:
+            clean = clean_text(key, break_markers=self._break_markers)
+            self._key_verdicts[key] = clean.text != key
+        if self._key_verdicts[key] and len(self._wrong_keys) < _MAX_LISTED:
+            self._wrong_keys.append(_pointer(path))
+
+
+def _raw_tree(pointers: Iterable[str]) -> _RawTree | None:
+    """Return the pointers as nested tables by token; None as a key marks the end of one."""
+    tree: _RawTree = {}
+    for pointer in pointers:
+        node = tree
+        for token in pointer.split("/")[1:]:
+            node = node.setdefault(token.replace("~1", "/").replace("~0", "~"), {})
+        node[None] = {}
+    return tree or None
+
+
+def _raw_below(raw: _RawTree | None, token: str | int) -> _RawTree | None:
+    return None if raw is None else raw.get(str(token))
+
+
+def _pointer(path: _Path) -> str:
+    """Return a JSON pointer; where a name in it hides something, in ASCII with escapes."""
+    tokens: list[str] = []
+    while path is not None:
+        path, token = path
+        tokens.append(str(token)[:_MAX_POINTER].replace("~", "~0").replace("/", "~1"))
+    pointer = "".join(f"/{token}" for token in reversed(tokens))[:_MAX_POINTER]
+    if clean_text(pointer).text == pointer:
+        return pointer
+    return pointer.encode("ascii", "backslashreplace").decode("ascii")

@@ -111,18 +111,19 @@ NFC_ACTIVE = (
     "1e8d0-1e8d6 1e944-1e94a 2f800-2fa1d"
 )
 
-# Special tokens and role markers of the common chat formats (ChatML, Llama, Mistral, Gemma,
-# Qwen, DeepSeek, Phi, Command R, GLM, Claude, Vicuna, Alpaca). Each expression matches the one
-# character after which the marker is broken.
+# Special tokens of the common chat formats (ChatML, Llama, Mistral, Gemma, Qwen, DeepSeek, Phi,
+# Command R, GLM). The expression finds the place after a token's first character.
 SPECIAL_TOKENS = (
-    r"<(?=[|\uff5c][^|\uff5c<>\[\n]{1,64}[|\uff5c]>)"
-    r"|<(?=</?SYS>>)"
-    r"|<(?=/?(?:s|bos|eos|pad|unk|mask|sop|bos_token|eos_token|start_of_turn|end_of_turn"
+    r"(?<=<)(?=[|\uff5c][^|\uff5c<>\[\n]{1,64}[|\uff5c]>)"
+    r"|(?<=<)(?=</?SYS>>)"
+    r"|(?<=<)(?=/?(?:s|bos|eos|pad|unk|mask|sop|bos_token|eos_token|start_of_turn|end_of_turn"
     r"|start_of_image|end_of_image|tools|tool_call|tool_calls|tool_response|function_calls"
     r"|think)>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|THINK"
-    r"|PREFIX|MIDDLE|SUFFIX|gMASK)\])"
+    r"|(?<=\[)(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT"
+    r"|THINK|PREFIX|MIDDLE|SUFFIX|gMASK)\])"
 )
+# Roles that open a line (Claude, Vicuna, Alpaca and plain transcripts), as far as their first
+# letter.
 ROLE_MARKERS = (
     r"^[ \t>#*_-]*+(?=(?:system|user|human|assistant|developer)[*_]*+[ \t]*+:)[a-z]"
     r"|^[ \t>*_-]*+#[ \t>#*_-]*+(?=(?:instruction|input|response)[*_]*+[ \t]*+:)[a-z]"

@@ -21,7 +21,7 @@ _PLACES = Decimal("1e-9")
 _NOTHING_LEFT = 64
 """Half-lives after which less than a billionth remains by far."""
 
-# `2.0 ** x` is the platform's C library; these digits are the same everywhere.
+# The last digits of `2.0 ** x` are those of the C library at hand; these are the same everywhere.
 _DIGITS = Context(
     prec=40, rounding=ROUND_HALF_EVEN, Emin=-999999, Emax=999999, capitals=1, clamp=0, traps=[]
 )

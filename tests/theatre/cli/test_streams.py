@@ -238,8 +238,8 @@ def test_a_terminal_without_unicode_gets_escapes_not_an_error(
     more = {"PYTHONIOENCODING": encoding}
     answer = on_streams("theatre", "show", theatre_id, home=home, more=more)
     assert (answer.code, answer.stderr) == (0, "")
-    document = on_streams("theatre", "show", theatre_id, "--json", home=home, more=more)
-    assert document.document["theatre_id"] == theatre_id
+    document = on_streams("theatre", "hash", "𝄞.json", "--json", home=home, more=more).document
+    assert "𝄞.json" in document["error"]["message"]
 
 
 def unprivileged(*arguments: str | Path, home: Path) -> Answer:

@@ -116,7 +116,9 @@ def version_of(folder: Path, *names: str) -> str:
 
 def environment(version: str | None = VERSION) -> dict[str, str]:
     """Return this process's environment, with a construct version or without one."""
-    rest = {name: value for name, value in os.environ.items() if not name.startswith("ECHELON_")}
+    # How Python buffers is part of what is tested.
+    others = ("ECHELON_", "PYTHON")
+    rest = {name: value for name, value in os.environ.items() if not name.startswith(others)}
     return rest if version is None else rest | {"ECHELON_CONSTRUCT_VERSION": version}
 
 

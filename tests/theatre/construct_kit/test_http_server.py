@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import struct
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -66,6 +67,12 @@ def answer(input_data):
     open(input_data["gate"]).read()
     return {"gate": "passed"}
 """
+
+
+BODY_BYTES = 1000
+HEAD = (
+    f"POST / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {BODY_BYTES}\r\n\r\n"
+).encode()
 
 
 def until_refused(service: Service) -> None:
@@ -139,6 +146,12 @@ REFUSED: dict[str, tuple[dict[str, str], bytes, int, str]] = {
         "expected Content-Type application/json, got text/plain",
     ),
     "no length": ({"Transfer_Encoding": "chunked"}, b"0\r\n\r\n", 411, "expected a Content-Length"),
+    "two lengths": (
+        {"Transfer_Encoding": "chunked", "Content_Length": "2"},
+        b"{}",
+        411,
+        "expected a Content-Length",
+    ),
     "a negative length": (
         {"Content_Length": "-1"},
         b"{}",
@@ -217,13 +230,30 @@ def test_what_is_not_even_http_gets_a_status_and_no_page(echo: Path, sent: bytes
     assert b"<html" not in received.lower()
 
 
-def test_a_client_that_leaves_in_the_middle_leaves_no_trace(echo: Path) -> None:
+def test_a_client_that_leaves_in_mid_question_leaves_no_trace(echo: Path) -> None:
     with http_service(echo) as service:
         with socket.create_connection(("127.0.0.1", service.port)) as connection:
-            connection.sendall(
-                b"POST / HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{"
-            )
+            connection.sendall(HEAD + b"{")
         alive = service.ask(encoded(question()))
+        service.process.terminate()
+        _, stderr = service.process.communicate(timeout=PATIENCE_SECONDS)
+    assert (alive.status, stderr) == (200, "")
+
+
+def test_a_client_that_leaves_in_mid_call_leaves_no_trace(
+    write_module: WriteModule, tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    body = encoded(question(input_data={"gate": str(gate)})).ljust(BODY_BYTES)
+    with http_service(write_module(GATED)) as service:
+        with socket.create_connection(("127.0.0.1", service.port)) as connection:
+            connection.sendall(HEAD + body)
+            writer = gate.open("wb")
+            # Closed with nothing left to linger for, a connection is reset.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        writer.close()
+        alive = service.ask(b"", method="GET", path="/healthz")
         service.process.terminate()
         _, stderr = service.process.communicate(timeout=PATIENCE_SECONDS)
     assert (alive.status, stderr) == (200, "")

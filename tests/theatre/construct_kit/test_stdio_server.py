@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import signal
 import subprocess
 from pathlib import Path
@@ -13,6 +15,7 @@ from tests.theatre.construct_kit.kit_process import (
     KIT,
     PATIENCE_SECONDS,
     VERSION,
+    Document,
     WriteModule,
     answer,
     encoded,
@@ -73,6 +76,18 @@ atexit.register(print, "tidied up")
 """
 
 
+def asked_in_time(process: subprocess.Popen[bytes], seq: int) -> Document:
+    """Put one question to a process whose stdin stays open, and return the answer."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(encoded(question(seq)) + b"\n")
+    process.stdin.flush()
+    readable, _, _ = select.select([process.stdout], [], [], PATIENCE_SECONDS)
+    assert readable, "the server has not answered"
+    document: Document = json.loads(process.stdout.readline())
+    return document
+
+
 def test_each_line_gets_its_answer_in_order(write_module: WriteModule) -> None:
     said = talk(write_module(ECHO), *(encoded(question(seq)) for seq in (1, 2, 3, 4)))
     assert said.answers == [
@@ -107,9 +122,10 @@ def test_nothing_that_a_construct_prints_gets_between_the_answers(
 
 
 def test_a_construct_cannot_read_the_questions(write_module: WriteModule) -> None:
-    said = talk(write_module(CURIOUS), *(encoded(question(seq)) for seq in (1, 2)))
     empty = {"own": "", "child": ""}
-    assert said.answers == [answer(seq, output_data=empty) for seq in (1, 2)]
+    with stdio_process(write_module(CURIOUS)) as process:
+        for seq in (1, 2):
+            assert asked_in_time(process, seq) == answer(seq, output_data=empty)
 
 
 @pytest.mark.parametrize(
@@ -203,11 +219,7 @@ def test_a_signal_ends_a_call_at_once_and_exit_handlers_run(
 
 def test_a_signal_ends_an_idle_server(write_module: WriteModule) -> None:
     with stdio_process(write_module(ECHO)) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(encoded(question()) + b"\n")
-        process.stdin.flush()
-        assert process.stdout.readline().endswith(b'"status":"success"}\n')
+        assert asked_in_time(process, 1) == answer(output_data={"echo": {"seq": 1}})
         process.send_signal(signal.SIGTERM)
         stdout, stderr = process.communicate(timeout=PATIENCE_SECONDS)
     assert (stdout, stderr, process.returncode) == (b"", b"", 128 + signal.SIGTERM)
@@ -229,8 +241,8 @@ def test_an_author_can_serve_from_a_program_of_their_own(write_module: WriteModu
 
 def test_prints_come_with_the_call_that_made_them(write_module: WriteModule) -> None:
     with stdio_process(write_module("def answer(_):\n    print('now')\n    return {}")) as process:
-        assert process.stdin is not None
+        asked_in_time(process, 1)
         assert process.stderr is not None
-        process.stdin.write(encoded(question()) + b"\n")
-        process.stdin.flush()
+        readable, _, _ = select.select([process.stderr], [], [], 0)
+        assert readable, "the answer has come, the print has not"
         assert process.stderr.readline() == b"now\n"

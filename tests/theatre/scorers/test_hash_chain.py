@@ -107,7 +107,8 @@ def test_a_record_that_was_changed_after_its_hash_was_taken_earns_nothing(
     for stated in (FIRST_HASH, record_hash(changed)):
         answer: JsonObject = {"record_id": "r1", "hash": stated}
         assert cite(answer, CITED, [changed, SECOND]) == 0.0
-    assert cite({"record_id": "r1", "hash": record_hash(changed)}, {"record_id": "r1"}, [changed])
+    answer = {"record_id": "r1", "hash": record_hash(changed)}
+    assert cite(answer, {"record_id": "r1"}, [changed]) == 1.0
 
 
 @pytest.mark.parametrize(

@@ -175,8 +175,13 @@ def _expectation(
             return ABSENT
         return episode.expected_output
     if path.startswith(_GOLD_PREFIX):
-        return ABSENT if gold is None else at_path(gold, path.removeprefix(_GOLD_PREFIX))
+        return ABSENT if gold is None else _inside(gold, path.removeprefix(_GOLD_PREFIX))
     return ABSENT if episode.expected_output is None else at_path(episode.expected_output, path)
+
+
+def _inside(label: JsonObject, path: str) -> JsonValue | Absent:
+    """Return what lies at `path` of a gold label; `gold:` alone names the whole label."""
+    return at_path(label, path) if path else label
 
 
 def _answer_value(plan: CriterionPlan, hops: Mapping[str, JsonObject]) -> JsonValue | Absent:
