@@ -314,3 +314,15 @@ def test_a_folder_of_too_many_files_is_named(bundle: Path, monkeypatch: pytest.M
     assert [line.id for line in report.checks] == IDS
     told = {line.id: line.actual for line in report.failed}
     assert "beyond 12 entries" in told["inventory"]
+
+
+@pytest.mark.parametrize("raw", [b"", b"{}\n", b"null\n"])
+@pytest.mark.parametrize("name", ["manifest.json", "SHA256SUMS", "certificate.json"])
+def test_hardly_a_bundle_passes_no_check(tmp_path: Path, name: str, raw: bytes) -> None:
+    report = check(store({name: raw}, tmp_path / "bundle"))
+    told = {line.id: line.status.value for line in report.checks}
+    assert list(told) == IDS
+    settled = {id_ for id_, status in told.items() if status == "pass"}
+    assert settled <= {"canonical-form"}
+    unanchored = {id_ for id_, status in told.items() if status == "unanchored"}
+    assert unanchored == {"certificate-copy", "issuer-identity", "times-and-latencies", "history"}

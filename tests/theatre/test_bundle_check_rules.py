@@ -314,6 +314,13 @@ def test_batches_that_overlap_are_named(files: Files, tmp_path: Path) -> None:
     assert told["audit-episodes"][1].startswith("episode 1 in two")
 
 
+def test_a_count_that_is_not_that_of_the_records_is_named(files: Files, tmp_path: Path) -> None:
+    def count_more(trail: list[Any]) -> None:
+        trail[3]["detail"]["statuses"]["success"] += 1
+
+    assert failed_ids(with_trail(files, count_more, tmp_path / "bundle")) == {"audit-episodes"}
+
+
 def test_a_failure_that_the_trail_leaves_out_is_named(files: Files, tmp_path: Path) -> None:
     def leave_out(trail: list[Any]) -> None:
         events = [entry["event_type"] for entry in trail]

@@ -162,7 +162,8 @@ def _wrong_sums(folder: BundleFolder, raw: bytes) -> Iterator[tuple[str, str]]:
             sums[match[2]] = match[1].decode("ascii")
     if list(sums) != sorted(sums):
         yield "SHA256SUMS sorted by the bytes of the path", "another order"
-    required = {path.encode("utf-8"): path for path in folder.files.keys() - UNSUMMED}
+    summed = (folder.files.keys() | _FIXED) - UNSUMMED
+    required = {path.encode("utf-8"): path for path in summed}
     for name in sorted(sums.keys() ^ required.keys()):
         wanted = name in required
         yield (

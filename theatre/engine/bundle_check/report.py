@@ -169,8 +169,10 @@ class Ledger:
         """Note a difference in `what`; two gaps differ too: nothing proves nothing."""
         found = first_difference(expected, actual)
         if found is not None:
-            place = f"{what}{found.pointer}"
-            self.wrong(check, f"{place} {shown(found.expected)}", shown(found.actual))
+            wanted = f"{what}{found.pointer} {shown(found.expected)}"
+            if isinstance(expected, Nothing):
+                wanted = f"{what} from a part of the bundle that cannot be read"
+            self.wrong(check, wanted, shown(found.actual))
 
     def cannot(self, check: CheckId, cause: Cause) -> None:
         """Note that `check` could not be computed."""
