@@ -83,6 +83,14 @@ def test_the_template_of_these_tests_is_valid_and_runs(tmp_path: Path) -> None:
             "construct_chain must name one construct",
         ),
         (
+            {
+                "/product_theatre_config/construct_endpoints": {
+                    PILOT: {"adapter_type": "local", "endpoint": f"construct:{PILOT}"}
+                }
+            },
+            "construct_endpoints must be left out",
+        ),
+        (
             {"/product_theatre_config/episode_runner": "chess"},
             "episode_runner must be single_call",
         ),

@@ -69,6 +69,7 @@ class ProductTheatreConfig(_View):
     gold_label_set: str | None = None
     gold_label_dataset_id: str = GOLD_LABELS
     adapter_endpoint: str | None = None
+    construct_endpoints: dict[str, Any] = {}
     dataset_paths: dict[str, str] = {}
     disclosure: Literal["public", "hashes"] = "public"
     episode_runner: str = "single_call"

@@ -25,6 +25,7 @@ def refuse_unsupported(template: ProductTheatreTemplate) -> None:
         "execution_policy.sanitise_input must be committed as false": policy.sanitise_input,
         "execution_policy.deterministic_sample must be 0": policy.deterministic_sample > 0,
         "construct_chain must name one construct": len(config.construct_chain) > 1,
+        "construct_endpoints must be left out": bool(config.construct_endpoints),
         "episode_runner must be single_call": config.episode_runner != "single_call",
         "output_spec must be left out": any(step.output_spec for step in template.programme),
         "construct_invocation must name construct_under_test": any(
