@@ -17,11 +17,9 @@ from theatre.engine.replay import Progress, ReplayEngine, RunSettings, Surroundi
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.files.theatre_store import HeldTheatre
-from theatre.oracles.construct_registry import (
-    RegisteredConstruct,
-    construct_from_argv,
-    local_adapter_for,
-)
+from theatre.oracles.construct_registry import construct_from_argv, local_adapter_for
+from theatre.oracles.local import LocalOracleAdapter
+from theatre.oracles.python_callable import PythonOracleAdapter, construct_from_callable
 from theatre.oracles.retry import retrying
 from theatre.scorers import load_scorers
 
@@ -85,23 +83,27 @@ async def _adapters(
     async with contextlib.AsyncExitStack() as stack:
         for step in template.programme:
             if step.construct_id is not None and step.construct_id not in adapters:
-                construct = _construct(template, step.construct_id, workspace, template_folder)
-                adapter = local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
+                adapter = _adapter(template, step.construct_id, workspace, template_folder)
                 stack.push_async_callback(adapter.aclose)
                 adapters[step.construct_id] = adapter
         yield adapters
 
 
-def _construct(
+def _adapter(
     template: ProductTheatreTemplate, construct_id: str, workspace: Workspace, folder: Path
-) -> RegisteredConstruct:
+) -> LocalOracleAdapter:
     config = template.product_theatre_config
+    endpoint = config.adapter_endpoint or f"{REGISTERED}{construct_id}"
+    if config.adapter_type == "python":
+        function = construct_from_callable(construct_id, endpoint, folder)
+        return PythonOracleAdapter(function, clock=utc_now, monotonic=time.monotonic)
     if config.adapter_type != "local":
         raise ProgrammeError(
-            f"expected adapter_type local, got {config.adapter_type}: this version reaches "
-            "constructs as child processes"
+            f"expected adapter_type local or python, got {config.adapter_type}: this version "
+            "reaches constructs as child processes"
         )
-    endpoint = config.adapter_endpoint or f"{REGISTERED}{construct_id}"
     if endpoint.startswith(REGISTERED):
-        return workspace.find_construct(endpoint.removeprefix(REGISTERED), folder)
-    return construct_from_argv(construct_id, endpoint, folder)
+        construct = workspace.find_construct(endpoint.removeprefix(REGISTERED), folder)
+    else:
+        construct = construct_from_argv(construct_id, endpoint, folder)
+    return local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)

@@ -27,7 +27,7 @@ class Wire:
     """The two ends of the protocol, on descriptors that nothing else writes to or reads from."""
 
     questions: BinaryIO
-    answers: BinaryIO
+    answers: io.FileIO
 
 
 def serve_stdio(function: Callable[..., object]) -> None:
@@ -46,7 +46,9 @@ def claim_stdio() -> Wire:
     """Take stdin and stdout for the protocol, and let SIGTERM and SIGINT end the process."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _end)
-    wire = Wire(questions=os.fdopen(os.dup(_STDIN), "rb"), answers=os.fdopen(os.dup(_STDOUT), "wb"))
+    # Without a buffer, which would still hold what a runner that has gone did not take.
+    answers = os.fdopen(os.dup(_STDOUT), "wb", buffering=0)
+    wire = Wire(questions=os.fdopen(os.dup(_STDIN), "rb"), answers=answers)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, _STDIN)
     os.close(nothing)
@@ -62,8 +64,9 @@ def answer_lines(construct: ServedConstruct, wire: Wire) -> None:
     """Answer every line of `wire`, in order; return at its end, or when nobody listens."""
     with contextlib.suppress(BrokenPipeError):
         for line in _lines(wire.questions):
-            wire.answers.write(_answer_to(line, construct) + b"\n")
-            wire.answers.flush()
+            rest = memoryview(_answer_to(line, construct) + b"\n")
+            while rest:
+                rest = rest[wire.answers.write(rest) :]
 
 
 def _answer_to(line: bytes, construct: ServedConstruct) -> bytes:

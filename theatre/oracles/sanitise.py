@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.oracles.errors import SanitisePolicyError
@@ -27,6 +27,9 @@ _MAX_POINTER = 1000
 
 _Path: TypeAlias = "tuple[_Path, str | int] | None"
 _RawTree: TypeAlias = "dict[str | None, _RawTree]"
+# A container, its clean form to be filled, where it is, and which fields below it stay raw.
+_Container: TypeAlias = JsonObject | list[JsonValue]
+_Visit: TypeAlias = "tuple[_Container, _Container, _Path, _RawTree | None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,15 +121,6 @@ def sanitise(value: JsonValue, policy: SanitisePolicy = _DEFAULT_POLICY) -> Sani
     return _Walk(policy).over(value)
 
 
-class _Visit(NamedTuple):
-    """A container to look into: where it is, and which fields below it stay raw."""
-
-    item: JsonObject | list[JsonValue]
-    clean: JsonObject | list[JsonValue]
-    path: _Path
-    raw: _RawTree | None
-
-
 class _Walk:
     """One pass over one value. It keeps its own stack: depth is the other side's choice."""
 
@@ -157,17 +151,17 @@ class _Walk:
 
     def _enter(self, visit: _Visit) -> None:
         """Fill the clean form of one container; what it contains in turn goes on the stack."""
-        below = len(self._stack)
-        if isinstance(visit.item, dict) and isinstance(visit.clean, dict):
-            for key in sorted(visit.item):
-                to_member: _Path = (visit.path, key)
-                self._judge_key(key, to_member)
-                raw = _raw_below(visit.raw, key)
-                visit.clean[key] = self._cleaned(visit.item[key], to_member, raw)
-        elif isinstance(visit.clean, list):
-            for n, child in enumerate(visit.item):
-                visit.clean.append(self._cleaned(child, (visit.path, n), _raw_below(visit.raw, n)))
-        self._stack[below:] = reversed(self._stack[below:])
+        item, clean, path, raw = visit
+        height = len(self._stack)
+        if isinstance(item, dict) and isinstance(clean, dict):
+            for key in sorted(item):
+                self._judge_key(key, path)
+                clean[key] = self._cleaned(item[key], (path, key), _raw_below(raw, key))
+        elif isinstance(clean, list):
+            for n, child in enumerate(item):
+                clean.append(self._cleaned(child, (path, n), _raw_below(raw, n)))
+        if len(self._stack) > height + 1:
+            self._stack[height:] = reversed(self._stack[height:])
 
     def _cleaned(self, item: JsonValue, path: _Path, raw: _RawTree | None) -> JsonValue:
         """Return the clean form of a value; that of a container is filled later."""
@@ -175,14 +169,10 @@ class _Walk:
             return item
         if isinstance(item, str):
             return item if is_plain(item) else self._clean_text(item, path)
-        clean: JsonObject | list[JsonValue]
-        if isinstance(item, dict):
-            clean = {}
-        elif isinstance(item, list):
-            clean = []
-        else:
+        if not item or not isinstance(item, dict | list):
             return item
-        self._stack.append(_Visit(item, clean, path, raw))
+        clean: _Container = {} if isinstance(item, dict) else []
+        self._stack.append((item, clean, path, raw))
         return clean
 
     def _clean_text(self, text: str, path: _Path) -> str:
@@ -203,7 +193,7 @@ class _Walk:
             clean = clean_text(key, break_markers=self._break_markers)
             self._key_verdicts[key] = clean.text != key
         if self._key_verdicts[key] and len(self._wrong_keys) < _MAX_LISTED:
-            self._wrong_keys.append(_pointer(path))
+            self._wrong_keys.append(_pointer((path, key)))
 
 
 def _raw_tree(pointers: Iterable[str]) -> _RawTree | None:

@@ -114,7 +114,7 @@ NFC_ACTIVE = (
 # Special tokens of the common chat formats (ChatML, Llama, Mistral, Gemma, Qwen, DeepSeek, Phi,
 # Command R, GLM). The expression finds the place after a token's first character.
 SPECIAL_TOKENS = (
-    r"(?<=<)(?=[|\uff5c][^|\uff5c<>\[\n]{1,64}[|\uff5c]>)"
+    r"(?<=<)(?=[|\uff5c](?! )[^|\uff5c<>\[\n]{1,64}(?<! )[|\uff5c]>)"
     r"|(?<=<)(?=</?SYS>>)"
     r"|(?<=<)(?=/?(?:s|bos|eos|pad|unk|mask|sop|bos_token|eos_token|start_of_turn|end_of_turn"
     r"|start_of_image|end_of_image|tools|tool_call|tool_calls|tool_response|function_calls"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from tests.theatre.oracles.loopback import Received, envelope, response, serving
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
@@ -19,12 +20,15 @@ from theatre.engine.oracle_contract import (
     OracleInvocationResponse,
     RehearsalAdapter,
 )
+from theatre.oracles.http import HTTPOracleAdapter
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.local import LocalOracleAdapter
 from theatre.oracles.mock import MockOracleAdapter
+from theatre.oracles.outbound_policy import OutboundPolicy
 
 RequestFor = Callable[..., OracleInvocationRequest]
 WriteScript = Callable[[str], Path]
+Build = Callable[[WriteScript, str], OracleAdapter]
 
 NOW = datetime(2026, 11, 21, 2, 7, tzinfo=UTC)
 VERSION = "c0ffee" + "0" * 58
@@ -39,7 +43,18 @@ SENT: dict[str, JsonObject] = {
 }
 
 
-def local(write_script: WriteScript) -> OracleAdapter:
+@pytest.fixture
+def url() -> Iterator[str]:
+    """The same construct behind HTTP."""
+
+    async def respond(request: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(response(envelope(request, **SENT[request.envelope["episode_id"]])))
+
+    with serving(respond) as server:
+        yield server.url
+
+
+def local(write_script: WriteScript, _: str) -> OracleAdapter:
     body = f"""
     sent = {SENT!r}
     for request in requests(): answer(request, **sent[request["episode_id"]])
@@ -53,18 +68,21 @@ def local(write_script: WriteScript) -> OracleAdapter:
     )
 
 
-def mock(_: WriteScript) -> OracleAdapter:
+def http(_: WriteScript, url: str) -> OracleAdapter:
+    policy = OutboundPolicy(allow=("127.0.0.1",))
+    return HTTPOracleAdapter(url, policy=policy, clock=lambda: NOW, monotonic=lambda: 0.0)
+
+
+def mock(_: WriteScript, __: str) -> OracleAdapter:
     return MockOracleAdapter(SENT, clock=lambda: NOW, default={"output_data": {}})
 
 
-@pytest.mark.parametrize("build", [local, mock])
+@pytest.mark.parametrize("build", [local, http, mock])
 def test_an_adapter_reports_what_a_construct_sent_and_never_raises(
-    build: Callable[[WriteScript], OracleAdapter],
-    write_script: WriteScript,
-    request_for: RequestFor,
+    build: Build, write_script: WriteScript, url: str, request_for: RequestFor
 ) -> None:
     async def session() -> list[Attempt]:
-        adapter = build(write_script)
+        adapter = build(write_script, url)
         attempts = [await adapter.invoke(request_for(seq)) for seq in range(1, 6)]
         await adapter.aclose()
         await adapter.aclose()
@@ -100,17 +118,22 @@ def test_an_adapter_reports_what_a_construct_sent_and_never_raises(
 
 @pytest.mark.parametrize(
     ("build", "pin", "version", "is_rehearsal"),
-    [(local, "local@1", VERSION, False), (mock, "mock@1", None, True)],
+    [
+        (local, "local@1", VERSION, False),
+        (http, "http@1", None, False),
+        (mock, "mock@1", None, True),
+    ],
 )
 def test_an_adapter_names_itself_and_only_canned_answers_are_rehearsals(
-    build: Callable[[WriteScript], OracleAdapter],
+    build: Build,
     pin: str,
     version: str | None,
     *,
     is_rehearsal: bool,
     write_script: WriteScript,
+    url: str,
 ) -> None:
-    adapter = build(write_script)
+    adapter = build(write_script, url)
     assert isinstance(adapter, OracleAdapter)
     assert (adapter.pin, adapter.computed_version) == (pin, version)
     assert isinstance(adapter, RehearsalAdapter) is is_rehearsal

@@ -27,9 +27,11 @@ from theatre.oracles.construct_registry import (
 from theatre.oracles.errors import (
     ConstructFilesError,
     ConstructRegistryError,
+    ConstructTransportError,
     UnknownConstructError,
 )
 from theatre.oracles.limited_process import ProcessLimits
+from theatre.oracles.remote_construct import RemoteConstruct
 
 RequestFor = Callable[..., OracleInvocationRequest]
 
@@ -91,6 +93,40 @@ def test_a_full_entry_is_read_whole(home: Path) -> None:
     )
 
 
+REMOTE = """
+[constructs.observer]
+url = "https://construct.example/invoke"
+"""
+
+
+def test_a_construct_may_be_registered_by_its_url(home: Path) -> None:
+    full = 'headers_env = {Authorization = "OBSERVER_TOKEN"}\nauthor = "A. Author"\n'
+    registry = load(home, MINIMAL + REMOTE + full)
+    assert registry.find_remote("observer") == RemoteConstruct(
+        construct_id="observer",
+        url="https://construct.example/invoke",
+        headers_env={"Authorization": "OBSERVER_TOKEN"},
+        author="A. Author",
+    )
+    assert registry.find("pilot").construct_id == "pilot"
+
+
+def test_a_minimal_remote_entry_has_no_headers(home: Path) -> None:
+    assert load(home, REMOTE).find_remote("observer") == RemoteConstruct(
+        construct_id="observer", url="https://construct.example/invoke"
+    )
+
+
+def test_a_construct_is_reached_in_the_way_it_is_registered(home: Path) -> None:
+    registry = load(home, MINIMAL + REMOTE)
+    with pytest.raises(ConstructTransportError, match="got one with a url: its adapter is http"):
+        registry.find("observer")
+    with pytest.raises(ConstructTransportError, match="got one with an argv: its adapter is local"):
+        registry.find_remote("pilot")
+    with pytest.raises(UnknownConstructError, match=r"\(observer, pilot\), got 'pirate'"):
+        registry.find_remote("pirate")
+
+
 def test_an_unknown_construct_is_named_with_the_known_ones(home: Path) -> None:
     message = r"expected a registered construct \(pilot\), got 'pirate'"
     with pytest.raises(UnknownConstructError, match=message):
@@ -115,6 +151,16 @@ WRONG = {
     "no memory": (MINIMAL + "memory_mb = 0\n", "memory_mb: Input should be greater than"),
     "no CPU time": (MINIMAL + "cpu_seconds = 0\n", "cpu_seconds: Input should be greater than"),
     "no open files": (MINIMAL + "open_files = -1\n", "open_files: Input should be greater"),
+    "no table": ("[constructs]\np = 3", "constructs.p: Input should be a valid dict"),
+    "url and argv": (
+        REMOTE + 'argv = ["python"]\n',
+        "constructs.observer.argv: Extra inputs are not permitted",
+    ),
+    "empty url": ("[constructs.p]\nurl = ''", "constructs.p.url: String should have at least 1"),
+    "header without variable": (
+        REMOTE + "headers_env = {Authorization = 3}\n",
+        "constructs.observer.headers_env.Authorization: Input should be a valid string, got 3",
+    ),
     "missing folder": (MINIMAL.replace('"pilot"', '"plot"'), "expected a folder, got .*/plot"),
 }
 
