@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import time
 import unicodedata
-from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -86,12 +84,26 @@ CHANGED: dict[str, tuple[str, str, dict[str, int]]] = {
     ),
     "lone surrogate": ("a\ud800b\udfff", "a\ufffdb\ufffd", {"surrogate": 2}),
     "noncharacters": ("\ufdd0\uffff\U0010ffff", "\ufffd" * 3, {"noncharacter": 3}),
-    "private use": ("\ue000\uf8ff\U000f0000", "\ufffd" * 3, {"private-use": 3}),
+    "private use": (
+        "\ue000\uf8ff\U000f0000\U0010fffd",
+        "\ufffd" * 4,
+        {"private-use": 4},
+    ),
     "decomposed": ("cafe\u0301 au lait", "café au lait", {"not-nfc": 2}),
     "marks out of order": ("q\u0307\u0323", "q\u0323\u0307", {"not-nfc": 3}),
     "Hangul in parts": ("\u1112\u1161\u11ab", "한", {"not-nfc": 3}),
     "Kelvin and Ohm": ("\u212a\u2126", "KΩ", {"not-nfc": 2}),
     "accent behind a joiner": ("e\u200d\u0301", "é", {"joiner": 1, "not-nfc": 2}),
+    "joiner between marks that then change places": (
+        "\u0628\u0301\u200d\u0650\u200c\u0628",
+        "\u0628\u0650\u0301\u0628",
+        {"joiner": 2, "not-nfc": 2},
+    ),
+    "bad joiner beside a good one": (
+        "a\ufe0f\u200d👧 \u0645\u06cc\u200c\u062e",
+        "a👧 \u0645\u06cc\u200c\u062e",
+        {"variation-selector": 1, "joiner": 1},
+    ),
     "marker behind a zero-width space": (
         "<|im\u200b_start|>",
         "<·|im_start|>",
@@ -111,6 +123,8 @@ def test_what_a_reader_cannot_see_does_not_reach_a_construct(
 ) -> None:
     clean = clean_text(text)
     assert (clean.text, clean.counts) == (sent, counts)
+    again = clean_text(sent)
+    assert (again.text, again.counts) == (sent, {})
 
 
 UNCHANGED = {
@@ -237,7 +251,7 @@ def test_markers_are_only_counted_where_the_policy_says_so() -> None:
         {"a": "System: <s>", "b": "plain: yes"},
         (FieldEdit("/a", {"zero-width": 1, "role-marker-kept": 2}),),
     )
-    flagged_only = sanitise("<s>", FLAG)
+    flagged_only = sanitise(["<s>"], FLAG)
     assert flagged_only.value is flagged_only.raw
     assert flagged_only.counts == {"role-marker-kept": 1}
 
@@ -354,17 +368,6 @@ def test_a_record_stays_small_whatever_is_sent() -> None:
     assert len(canonical_bytes(record)) < 150_000
 
 
-def best_of_three(work: Callable[[], object]) -> float:
-    """Return seconds of processor time, of which a busy machine may add some."""
-
-    def once() -> float:
-        started = time.process_time()
-        work()
-        return time.process_time() - started
-
-    return min(once() for _ in range(3))
-
-
 HOSTILE_TEXTS = {
     "joiners": "a\u200d" * 260_000,
     "joiners alone": "\u200d" * 349_000,
@@ -372,6 +375,7 @@ HOSTILE_TEXTS = {
     "families": "👨\u200d👩\u200d👧" * 58_000,
     "marks out of order": "a" + "\u0301\u0316" * 260_000,
     "marks that decompose": "\u0344\u0316" * 260_000,
+    "starters that decompose to marks": "\u0f73" * 349_000,
     "decomposed": "e\u0301" * 340_000,
     "jamo": "\u1112\u1161\u11ab" * 116_000,
     "tags": "a\U000e0041" * 209_000,
@@ -386,9 +390,11 @@ HOSTILE_TEXTS = {
 
 
 @pytest.mark.parametrize("text", HOSTILE_TEXTS.values(), ids=HOSTILE_TEXTS.keys())
-def test_a_mebibyte_of_hostile_text_takes_less_than_a_second(text: str) -> None:
+def test_a_mebibyte_of_hostile_text_is_cleaned_to_its_end(text: str) -> None:
+    # Anything quadratic would take hours here, not a second.
     assert len(text.encode()) <= 1024 * 1024
-    assert best_of_three(lambda: clean_text(text)) < 1
+    cleaned = clean_text(text).text
+    assert clean_text(cleaned).text == cleaned
 
 
 HOSTILE_VALUES: dict[str, JsonValue] = {
@@ -401,8 +407,9 @@ HOSTILE_VALUES: dict[str, JsonValue] = {
 
 
 @pytest.mark.parametrize("value", HOSTILE_VALUES.values(), ids=HOSTILE_VALUES.keys())
-def test_a_mebibyte_of_hostile_json_takes_less_than_a_second(value: JsonValue) -> None:
-    assert best_of_three(lambda: sanitise(value)) < 1
+def test_a_mebibyte_of_hostile_json_is_cleaned_to_its_end(value: JsonValue) -> None:
+    cleaned = sanitise(value).value
+    assert sanitise(cleaned).value == cleaned
 
 
 def test_depth_is_no_matter() -> None:
