@@ -42,11 +42,13 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.reproducibility
 def test_the_vectors_are_all_there() -> None:
     for folder in ("input", "output"):
         assert tuple(sorted(path.stem for path in (VECTORS / folder).iterdir())) == NAMES
 
 
+@pytest.mark.reproducibility
 @pytest.mark.parametrize("name", NAMES)
 def test_each_vector_canonicalises_to_its_output_and_its_hex(name: str) -> None:
     given_bytes = (VECTORS / "input" / f"{name}.json").read_bytes()
