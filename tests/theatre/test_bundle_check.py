@@ -146,6 +146,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"commitment", "tier", "certificate-fields"}),
     ("escrow in a replay theatre", set_in("commitment_receipt.json", "/escrowed_capital", 0),
      {"commitment", "tier"}),
+    ("a member more in the receipt", set_in("commitment_receipt.json", "/remark", 1),
+     {"commitment", "tier"}),
     ("a scorer pin more", set_in("commitment_receipt.json", "/scorer_pins/set_f1", "1"),
      {"commitment", "tier", "audit-chain"}),
     ("another labeller", replaced("ground_truth/gold_labels.jsonl", b"a test", b"a bird"),
@@ -185,9 +187,18 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"audit-episodes", "invocations"}),
     ("a longer time limit", in_record("/request/metadata/timeout_seconds", 60),
      {"audit-episodes", "invocations"}),
+    ("a member more in a record", set_in(RECORD, "/remark", 1), {"audit-episodes", "invocations"}),
+    ("a member more in a call", in_record("/remark", 1), {"audit-episodes", "invocations"}),
+    ("another episode", set_in(RECORD, "/episode_id", "sum-2"), {"audit-episodes", "invocations"}),
     ("another seq", set_in(RECORD, "/seq", 2), {"audit-episodes", "invocations"}),
     ("no score file", without(PER_EPISODE),
      {"inventory", "sums", "tier", "outcomes", "scores", "results-hash", "certificate-fields"}),
+    ("a score line in another form", replaced(PER_EPISODE, b"{", b"{ "),
+     {"canonical-form", "scores", "results-hash", "certificate-fields"}),
+    ("a score line that is not read", replaced(PER_EPISODE, b"{", b"["),
+     {"outcomes", "scores", "results-hash", "certificate-fields"}),
+    ("another scorer pin", set_in("commitment_receipt.json", "/scorer_pins/exact_match", "2"),
+     {"commitment", "tier", "audit-chain"}),
     ("score lines less", lambda f: f | {PER_EPISODE: f[PER_EPISODE].splitlines(keepends=True)[0]},
      {"outcomes", "scores", "results-hash", "certificate-fields"}),
     ("score lines more", lambda f: f | {PER_EPISODE: f[PER_EPISODE] * 2},
@@ -241,6 +252,8 @@ LAST_CHANGES: list[tuple[str, Change, set[str]]] = [
     ("a sum", lambda f: f | {SUMS: b"0" * 64 + f[SUMS][64:]}, {"sums"}),
     ("sums in another order", lambda f: f | {SUMS: b"".join(sorted(sums_of(f)))},
      {"sums"}),
+    ("a sum less", lambda f: f | {SUMS: b"".join(sums_of(f)[1:])}, {"sums"}),
+    ("a sum of no file", lambda f: f | {SUMS: f[SUMS] + b"0" * 64 + b"  zebra.json\n"}, {"sums"}),
     ("a sum twice", lambda f: f | {SUMS: f[SUMS] + sums_of(f)[-1]}, {"sums"}),
     ("no last line feed", lambda f: f | {SUMS: f[SUMS][:-1]}, {"sums"}),
 ]
@@ -254,6 +267,9 @@ MANIFEST_CHANGES: list[tuple[str, JsonValue, set[str]]] = [
     ("/remark", "a member more", {"manifest"}),
     ("/file_inventory/0/size_bytes", 1, {"inventory"}),
     ("/file_inventory/0/sha256", "0" * 64, {"inventory"}),
+    ("/file_inventory/0/remark", 1, {"inventory", "tier"}),
+    ("/file_inventory/1/path", SUMS, {"inventory", "tier"}),
+    ("/file_inventory", {}, {"inventory", "tier"}),
     ("/file_inventory/0/path", "../template.json", {"inventory", "tier"}),
     ("/file_inventory/0/path", "/etc/passwd", {"inventory", "tier"}),
 ]
@@ -335,11 +351,20 @@ def test_a_scorer_that_is_not_the_pinned_one_is_unavailable_and_nothing_fails(
     assert {line.ok for line in report.unavailable} == {False}
 
 
-def test_a_defect_shows_beside_a_scorer_that_is_missing(files: Files, tmp_path: Path) -> None:
-    forged = replaced(PER_EPISODE, b"excluded", b"missing")(files)
+@pytest.mark.parametrize(
+    ("old", "new", "caught_by"),
+    [
+        (b"excluded", b"missing", {"outcomes", "results-hash", "certificate-fields"}),
+        (b"sum-2", b"sum-3", {"scores", "results-hash", "certificate-fields"}),
+    ],
+)
+def test_a_defect_shows_beside_a_scorer_that_is_missing(
+    files: Files, tmp_path: Path, old: bytes, new: bytes, caught_by: set[str]
+) -> None:
+    forged = replaced(PER_EPISODE, old, new)(files)
     folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
     report = check_bundle(folder, {}, registry=REGISTRY)
-    assert failed_ids(report) == {"outcomes", "results-hash", "certificate-fields"}
+    assert failed_ids(report) == caught_by
     assert statuses(report)["scorers"] == CheckStatus.UNAVAILABLE.value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
@@ -16,19 +17,24 @@ from tests.theatre.forged_bundle import (
     Files,
     changed,
     check,
+    document,
     failed_ids,
     lines,
     load,
     rechained,
     resealed,
     store,
+    with_document,
 )
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.attempts import check_attempts
 from theatre.engine.bundle_check.batches import batch_of
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import committed_plan
+from theatre.engine.bundle_check.records import RecordChecker
+from theatre.engine.bundle_check.report import Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import read_episodes
 
 SHA = "ab" * 32
 INVOCATION_ID = "00000000-0000-5000-8000-000000000000"
@@ -360,3 +366,51 @@ def test_params_that_their_scorer_does_not_take_are_named(files: Files, tmp_path
     told = {line.id: line.actual for line in report.failed}
     assert told["scorers"].startswith("not computed because params of addition/field:")
     assert told["scores"] == told["scorers"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "expected"),
+    [
+        (lambda t: t.update(display_name=""), "a template that fits echelon_theatre_schema_v2_1"),
+        (lambda t: t.update(schema_version="2.0.1"), "a template that fits"),
+        (lambda t: t["product_theatre_config"].update(adapter_type="mock"), "real construct"),
+    ],
+)
+def test_a_template_that_never_could_be_committed_is_named_though_the_receipt_agrees(
+    files: Files, tmp_path: Path, edit: Edit, expected: str
+) -> None:
+    committed = document(files, "template.json")
+    edit(committed)
+    receipt = document(files, "commitment_receipt.json") | {"template_snapshot": committed}
+    forged = with_document(
+        with_document(files, "template.json", committed), "commitment_receipt.json", receipt
+    )
+    report = check(store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle"))
+    told = {line.id: line.expected for line in report.failed}
+    assert expected in told["template"]
+    assert {"datasets", "scorers", "scores", "tier", "certificate-fields"} <= set(told)
+
+
+# fmt: off
+ADAPTERS: list[tuple[str | None, str, str, str]] = [
+    ("local@1", "http@1", "local@1", "the adapter that the trail names"),
+    ("local@1", "local@2", "local@2", "the committed adapter_version"),
+    (None, "mock@1", "mock@1", "an adapter that reaches a real construct"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("pinned", "in_trail", "in_record", "expected"), ADAPTERS)
+def test_an_adapter_is_the_committed_the_audited_and_a_real_one(
+    files: Files, pinned: str | None, in_trail: str, in_record: str, expected: str
+) -> None:
+    plan = replace(committed_plan(document(files, "template.json")), adapter_version=pinned)
+    theatre_id = cast("str", document(files, "manifest.json")["theatre_id"])
+    asked = next(read_episodes(files["ground_truth/dataset.jsonl"].splitlines()))
+    record = cast("Any", document(files, "invocations/episode_000001.json"))
+    ledger = Ledger()
+    RecordChecker(plan, theatre_id, record["calls"][0]["adapter"], ledger).check(record, asked, "")
+    record["calls"][0]["adapter"] = in_record
+    RecordChecker(plan, theatre_id, in_trail, ledger).check(record, asked, "here")
+    told = {line.id: line.expected for line in ledger.report().failed}
+    assert told["invocations"].startswith(f"here: {expected}")
