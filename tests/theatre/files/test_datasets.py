@@ -66,7 +66,12 @@ def test_a_changed_dataset_is_refused_with_both_hashes_and_is_closed(root: Path)
 
 @pytest.mark.parametrize(
     "path",
-    ["../data root/ground_truth/data.jsonl", "ground_truth/../ground_truth/data.jsonl", "..", "a/.."],
+    [
+        "../data root/ground_truth/data.jsonl",
+        "ground_truth/../ground_truth/data.jsonl",
+        "..",
+        "a/..",
+    ],
 )
 def test_a_path_with_dots_is_refused_even_where_it_would_stay_inside(root: Path, path: str) -> None:
     with pytest.raises(DatasetError, match="expected a path inside a dataset root"):

@@ -1,0 +1,168 @@
+"""The independent check of the audit trail: every rule by itself, on a chain that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.theatre.conftest import SmallRun
+from tests.theatre.forged_bundle import (
+    Effort,
+    Files,
+    changed,
+    check,
+    failed_ids,
+    lines,
+    load,
+    rechained,
+    resealed,
+    store,
+)
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.bundle_check.batches import batch_of
+from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.canonical_json import JsonObject
+
+SHA = "ab" * 32
+OTHER_ID = "00000000-0000-5000-8000-000000000000"
+TRAIL = "audit_trail.jsonl"
+
+
+@pytest.fixture(scope="session")
+def files(real_run: SmallRun) -> Files:
+    return load(real_run.sealed)
+
+
+STATUSES: JsonObject = {"success": 1, "timeout": 0, "error": 0, "refused": 0}
+BATCH: JsonObject = {"seqs": [[1, 1]], "records_sha256": SHA, "statuses": STATUSES}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seqs": []},
+        {"seqs": [[0, 1]]},
+        {"seqs": [[2, 1]]},
+        {"seqs": [[1, 2], [2, 3]]},
+        {"seqs": [[1]]},
+        {"seqs": [["1", "2"]]},
+        {"seqs": [[1, True]]},
+        {"seqs": {"1": 2}},
+        {"records_sha256": "AB" * 32},
+        {"records_sha256": f"{SHA}\n"},
+        {"statuses": {"success": 1}},
+        {"extra": 1},
+    ],
+)
+def test_a_batch_is_read_strictly(change: JsonObject) -> None:
+    assert batch_of(BATCH).ranges == [(1, 1)]
+    with pytest.raises(DefectError, match="expected"):
+        batch_of(BATCH | change)
+
+
+def test_a_batch_of_all_numbers_costs_nothing() -> None:
+    assert batch_of(BATCH | {"seqs": [[1, 2**53 - 1]]}).ranges == [(1, 2**53 - 1)]
+
+
+def with_trail(files: Files, edit: Callable[[list[Any]], object], folder: Path) -> CheckReport:
+    """Check a bundle whose trail was edited and its chain made anew, up to the certificate."""
+    entries = lines(files, TRAIL)
+    edit(entries)
+    return check(store(resealed(rechained(files, entries), Effort.CERTIFIED_HASH), folder))
+
+
+def entry_of(trail: list[Any], event_type: str) -> JsonObject:
+    return next(entry for entry in trail if entry["event_type"] == event_type)
+
+
+# fmt: off
+TRAIL_EDITS: list[tuple[Callable[[list[Any]], object], str]] = [
+    (lambda t: t.pop(0), "created behind start"),
+    (lambda t: t.pop(), "a last entry sealed"),
+    (lambda t: t.append(t[-1]), "no entry behind sealed"),
+    (lambda t: t.insert(2, t[-2]), "activated behind committed"),
+    (lambda t: t[0].update(event_type="born"), "an event of the lifecycle"),
+    (lambda t: t[0].update(event_type=["created"]), "an event of the lifecycle"),
+    (lambda t: t[1].update(theatre_id=OTHER_ID), "an unbroken chain"),
+    (lambda t: t[1].update(remark=1), "an unbroken chain"),
+    (lambda t: t[0]["detail"].update(template_id="other_v1"), "created/template_id"),
+    (lambda t: t[2]["detail"].update(remark=1), "the detail of activated with exactly"),
+    (lambda t: t[2]["detail"].update(episodes=11), "activated/episodes 10"),
+    (lambda t: t[2]["detail"]["adapters"].update(other="local@1"), "activated/adapters/other"),
+    (lambda t: t[2]["detail"]["scorers"].update(exact_match="2"), "activated/scorers/exact_match"),
+    (lambda t: t[3].update(at="now"), "at as an RFC 3339 time"),
+    (lambda t: t[3].update(to_state="SETTLING"), "episodes_recorded from None to None"),
+    (lambda t: t[2].update(from_state="DRAFT"), "activated from COMMITTED to ACTIVE"),
+    (lambda t: t[3]["detail"].update(remark=1), "the detail of episodes_recorded"),
+    (lambda t: entry_of(t, "settling").update(detail={"reason": "x"}), "the detail of settling"),
+    (lambda t: t[-1].update(detail=None), "the detail of sealed as an object"),
+    (lambda t: t[-1]["detail"].update(certificate_id=OTHER_ID), "sealed/certificate_id"),
+    (lambda t: t[-1]["detail"].update(issued_at="2026-01-01T00:00:00Z"), "sealed/issued_at"),
+    (lambda t: t[-1]["detail"].update(theatre_resolved_at="2026"), "sealed/theatre_resolved_at"),
+    (lambda t: t.clear(), "a last entry sealed"),
+]
+# fmt: on
+
+
+@pytest.mark.parametrize(("edit", "expected"), TRAIL_EDITS)
+def test_a_trail_off_its_way_is_named_though_its_chain_holds(
+    files: Files, tmp_path: Path, edit: Callable[[list[Any]], object], expected: str
+) -> None:
+    report = with_trail(files, edit, tmp_path / "bundle")
+    told = {line.id: line.expected for line in report.failed}
+    assert expected in told["audit-chain"]
+
+
+def test_a_step_that_the_trail_leaves_out_is_named(files: Files, tmp_path: Path) -> None:
+    report = with_trail(
+        files, lambda trail: trail.remove(entry_of(trail, "step_completed")), tmp_path / "bundle"
+    )
+    assert failed_ids(report) == {"resolution"}
+
+
+def test_a_whole_rewrite_shows_only_beside_a_copy_that_somebody_kept(
+    files: Files, tmp_path: Path
+) -> None:
+    entries = lines(files, TRAIL)
+    sealed = entry_of(entries, "sealed")
+    sealed["detail"] = {**cast("JsonObject", sealed["detail"]), "issuer": "another"}
+    forged = changed(
+        rechained(files, entries), "certificate.json", lambda whole: whole.update(issuer="another")
+    )
+    folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
+    assert check(folder).valid
+    kept = check(folder, certificate=files["certificate.json"])
+    assert failed_ids(kept) == {"certificate-copy"}
+
+
+def test_batches_that_overlap_are_named(files: Files, tmp_path: Path) -> None:
+    def overlap(trail: list[Any]) -> None:
+        batches = [entry for entry in trail if entry["event_type"] == "episodes_recorded"]
+        assert len(batches) == 3
+        batches[1]["detail"]["seqs"] = batches[0]["detail"]["seqs"]
+
+    report = with_trail(files, overlap, tmp_path / "bundle")
+    told = {line.id: (line.expected, line.actual) for line in report.failed}
+    assert told["audit-episodes"][0] == "each episode in one batch of the trail"
+    assert told["audit-episodes"][1].startswith("episode 1 in two")
+
+
+def test_a_count_that_is_not_that_of_the_records_is_named(files: Files, tmp_path: Path) -> None:
+    def count_more(trail: list[Any]) -> None:
+        trail[3]["detail"]["statuses"]["success"] += 1
+
+    assert failed_ids(with_trail(files, count_more, tmp_path / "bundle")) == {"audit-episodes"}
+
+
+def test_a_failure_that_the_trail_leaves_out_is_named(files: Files, tmp_path: Path) -> None:
+    def leave_out(trail: list[Any]) -> None:
+        events = [entry["event_type"] for entry in trail]
+        del trail[events.index("episode_refused")]
+
+    report = with_trail(files, leave_out, tmp_path / "bundle")
+    told = {line.id: line.expected for line in report.failed}
+    expected = "an entry for each failure and refusal in the batch of episodes 1 to 4"
+    assert told["audit-episodes"] == expected
