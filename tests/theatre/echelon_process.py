@@ -51,7 +51,15 @@ def environment(
         for name, value in os.environ.items()
         if not name.startswith("ECHELON_") and (measured or not name.startswith("COVERAGE"))
     }
-    return {**kept, "ECHELON_HOME": str(home), **(more or {})}
+    # What a killed run leaves in its temporary folder goes with the test's own.
+    temporary = next(folder for folder in home.parents if folder.is_dir()) / "temporary files"
+    temporary.mkdir(exist_ok=True)
+    return {
+        **kept,
+        "ECHELON_HOME": str(home),
+        "TMPDIR": str(temporary),
+        **(more or {}),
+    }
 
 
 def echelon(
