@@ -115,7 +115,8 @@ def test_the_installed_wheel_validates_and_demonstrates_in_an_empty_folder(
 
     demo = json.loads(succeeds(installed / "echelon", "demo", "--json", cwd=tmp_path, env=outside))
     commitment = REPOSITORY / "fixtures/templates/product_cartograph_v1.commitment.txt"
-    assert demo["run"]["commitment_hash"] == commitment.read_text(encoding="utf-8").strip()
-    assert demo["run"]["outcome"] == "certified"
-    assert (demo["check"]["valid"], demo["forgery"]["valid"]) == (True, False)
+    cartograph = demo["cartograph"]
+    assert cartograph["run"]["commitment_hash"] == commitment.read_text(encoding="utf-8").strip()
+    assert cartograph["run"]["outcome"] == "certified"
+    assert (cartograph["check"]["valid"], demo["forgery"]["valid"]) == (True, False)
     assert [path.name for path in tmp_path.iterdir()] == [".echelon"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -96,6 +97,13 @@ def show_canonical_json(runs: int, bundle: Path) -> None:
     show("parse_json, a KB", timed(runs, lambda: parse_object(data), per=size))
 
 
+def show_http_run() -> None:
+    """Print what an episode over HTTP takes, measured in a process of its own."""
+    sys.stdout.flush()
+    root = Path(__file__).parents[2]
+    subprocess.run([sys.executable, "-m", "tests.benchmarks.http_run"], cwd=root, check=True)
+
+
 def timed(runs: int, work: Callable[[], object], *, per: float) -> list[float]:
     """Return the seconds of one `work`, divided by `per`, for each of `runs` series."""
     series = []
@@ -116,6 +124,7 @@ def main() -> None:
         bundle = show_run(runs, home)
         show_check(runs, home, bundle)
         show_canonical_json(runs, bundle)
+    show_http_run()
 
 
 if __name__ == "__main__":

@@ -42,6 +42,11 @@ OTHER_WORDS = {
     "CUSTOM": "CI_CD",
     "exact_match": "field_match",
     "version-mismatch": "timeout",
+    "output-spec": "crashed",
+    "unsendable-input": "crashed",
+    "not_run": "missing",
+    "break": "flag",
+    "episodes": "truth",
     "continue": "settle",
 }
 """A word of a closed list → another word of that list."""

@@ -7,10 +7,10 @@ or with their check.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check import CheckReport, check_bundle
@@ -23,13 +23,17 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.scorers import load_scorers
+from theatre.scorers.computations import load_computations
 
 Files = dict[str, bytes]
 """Path in the bundle → bytes."""
 
 REGISTRY = SchemaRegistry()
 SCORERS = load_scorers()
+COMPUTATIONS = load_computations()
+SANITISER = TextSanitiser()
 
 _UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", "certificate.json"})
 
@@ -108,6 +112,55 @@ def rechained(files: Files, entries: list[JsonObject]) -> Files:
     return changed(forged, "certificate.json", lambda whole: whole.update(audit_head=head))
 
 
+def records_of(files: Files) -> dict[int, JsonObject]:
+    """Return the invocation records of a bundle with a file each, by episode."""
+    return {
+        int(name[-len("000000.json") : -len(".json")]): document(files, name)
+        for name in files
+        if name.startswith("invocations/")
+    }
+
+
+def with_records(files: Files, records: Mapping[int, JsonObject]) -> Files:
+    """Return the files with exactly these records, and a trail that reports them in one batch.
+
+    So a forger who knows the format leaves no trace but in what the records themselves say.
+    """
+    kept = {name: raw for name, raw in files.items() if not name.startswith("invocations/")}
+    for seq, record in records.items():
+        kept[f"invocations/episode_{seq:06d}.json"] = canonical_line(record)
+    entries = lines(files, "audit_trail.jsonl")
+    first = next(n for n, e in enumerate(entries) if e["event_type"] == "episodes_recorded")
+    told = [entry for entry in entries if not str(entry["event_type"]).startswith("episode")]
+    blank = entries[first] | {"event_type": "", "detail": None}
+    reports = [blank | report for report in _reports(dict(sorted(records.items())))]
+    return rechained(kept, [*told[:first], *reports, *told[first:]])
+
+
+def _reports(records: Mapping[int, JsonObject]) -> list[JsonObject]:
+    """Return the events of one batch: the records, then each failure and refusal."""
+    statuses: dict[str, JsonValue] = dict.fromkeys(("success", "timeout", "error", "refused"), 0)
+    troubles: list[JsonObject] = []
+    for record in records.values():
+        call = next(c for c in reversed(cast("list[Any]", record["calls"])) if c["repeat"] == 0)
+        attempt = call["attempts"][-1]
+        status = attempt["response"]["status"]
+        statuses[status] = cast("int", statuses[status]) + 1
+        if status != "success":
+            detail: JsonObject = {name: record[name] for name in ("seq", "episode_id")}
+            detail |= {name: call[name] for name in ("construct_id", "hop")}
+            detail |= {name: attempt["response"][name] for name in ("status", "error_detail")}
+            event = "episode_refused" if status == "refused" else "episode_failed"
+            troubles.append({"event_type": event, "detail": detail | {"reason": attempt["reason"]}})
+    raw = b"".join(canonical_line(record) for record in records.values())
+    batch: JsonObject = {
+        "seqs": [[seq, seq] for seq in records],
+        "records_sha256": hashlib.sha256(raw).hexdigest(),
+        "statuses": statuses,
+    }
+    return [{"event_type": "episodes_recorded", "detail": batch}, *troubles]
+
+
 def sums(files: Files) -> bytes:
     """Return what SHA256SUMS has to be."""
     named = sorted((name.encode(), raw) for name, raw in files.items() if name not in _UNSUMMED)
@@ -158,8 +211,15 @@ def parse_or_none(raw: bytes) -> JsonValue:
 
 
 def check(folder: Path, *, certificate: bytes | None = None) -> CheckReport:
-    """Check a folder with the installed scorers."""
-    return check_bundle(folder, SCORERS, registry=REGISTRY, certificate=certificate)
+    """Check a folder with what is installed."""
+    return check_bundle(
+        folder,
+        SCORERS,
+        registry=REGISTRY,
+        computations=COMPUTATIONS,
+        sanitiser=SANITISER,
+        certificate=certificate,
+    )
 
 
 def failed_ids(report: CheckReport) -> set[str]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, Unpack, cast
 from uuid import UUID, uuid5
 
+from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import (
     JsonObject,
     JsonValue,
@@ -29,17 +31,22 @@ from theatre.engine.oracle_contract import (
     OracleInvocationRequest,
     read_answer,
 )
-from theatre.engine.replay import ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay import ReplayEngine, RunJournal, RunSettings, Surroundings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.theatre import Theatre
 from theatre.engine.tier_assigner import TierHistory
 from theatre.files.datasets import DatasetRoots
-from theatre.files.theatre_store import FileTheatreStore, HeldTheatre
+from theatre.files.run_journal import FileRunJournal
+from theatre.files.theatre_store import FileTheatreStore
+from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.retry import retrying
 from theatre.scorers import load_scorers
+from theatre.scorers.computations import load_computations
 
 PILOT = "pilot"
 VERSION = "c0ffee" * 10 + "beef"
+EASEL = "easel"
+EASEL_VERSION = "ea5e1" * 8
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 TEMPLATE: JsonObject = {
@@ -100,6 +107,13 @@ TEMPLATE: JsonObject = {
     },
 }
 
+SANITISED: Mapping[str, JsonValue] = {"/execution_policy/sanitise_input": True}
+CHAIN: Mapping[str, JsonValue] = {
+    "/version_pins/constructs": {EASEL: EASEL_VERSION, PILOT: VERSION},
+    "/product_theatre_config/construct_chain": [EASEL, PILOT],
+}
+"""Changes of TEMPLATE: its one step stands for the chain."""
+
 EXPECTED: JsonObject = {"colour": "red", "recall": 0.5}
 Answer = Callable[[OracleInvocationRequest], JsonObject]
 
@@ -113,6 +127,16 @@ def answer_as_asked(request: OracleInvocationRequest) -> JsonObject:
     """Answer with what the episode's `input_data.answer` holds, else as expected."""
     answer: JsonObject = request.input_data.get("answer", right(request))
     return answer
+
+
+def call_step(construct_id: str = PILOT, **members: JsonValue) -> JsonObject:
+    """Return a committed step that calls a construct."""
+    return {
+        "step_id": f"call_{construct_id}",
+        "type": "construct_invocation",
+        "construct_id": construct_id,
+        **members,
+    }
 
 
 def episodes(count: int, answers: Mapping[int, JsonObject] | None = None) -> list[JsonObject]:
@@ -172,6 +196,11 @@ class ScriptedAdapter:
         self.closed = True
 
 
+def drawn(seed: int, highest: int) -> int:
+    """Return a number from 1 to `highest` that looks random and is the same every time."""
+    return int.from_bytes(hashlib.sha256(str(seed).encode()).digest()[:8], "big") % highest + 1
+
+
 def ticking_clock() -> Clock:
     """Return a clock that is one second later each time it is read."""
     seconds = iter(range(10**9))
@@ -209,6 +238,18 @@ class Finished:
         assert self.trail[-1]["event_type"] == "resolved"
         return cast("JsonObject", self.trail[-1]["detail"])
 
+    def record(self, seq: int) -> JsonObject:
+        """Return the invocation record of an episode (of a dataset up to a thousand)."""
+        return self.document(f"invocations/episode_{seq:06d}.json")
+
+    def calls(self, seq: int) -> list[JsonObject]:
+        """Return the calls of an episode."""
+        return cast("list[JsonObject]", self.record(seq)["calls"])
+
+    def steps(self) -> list[JsonObject]:
+        """Return what each step of the programme came to."""
+        return cast("list[JsonObject]", self.document("resolution.json")["steps"])
+
     def document(self, path: str) -> JsonObject:
         """Return a JSON document of the bundle."""
         return parse_object((self.bundle / path).read_bytes())
@@ -216,6 +257,18 @@ class Finished:
     def lines(self, path: str) -> list[JsonObject]:
         """Return the documents of a JSONL file of the bundle."""
         return [parse_object(line) for line in (self.bundle / path).read_bytes().splitlines()]
+
+
+class RunOptions(TypedDict, total=False):
+    """How a run is carried out; `around` and `journal` change what it reaches."""
+
+    certificate_run: bool
+    batch_size: int
+    concurrency_limit: int | None
+    scorers: Mapping[str, Scorer]
+    history: TierHistory
+    around: Callable[[Surroundings], Surroundings]
+    journal: Callable[[FileRunJournal], RunJournal]
 
 
 class Stage:
@@ -259,49 +312,72 @@ class Stage:
         return self._store.view(self.theatre_id).state.value
 
     def run(
-        self,
-        adapter: OracleAdapter,
-        *,
-        certificate_run: bool = True,
-        batch_size: int = 10,
-        scorers: Mapping[str, Scorer] | None = None,
-        history: TierHistory | None = None,
+        self, adapter: OracleAdapter | Mapping[str, OracleAdapter], **options: Unpack[RunOptions]
     ) -> Finished:
-        """Run, or go on, with `adapter` for the construct under test; errors as the engine's."""
+        """Run, or go on; errors as the engine's.
+
+        `adapter` is that of the construct under test, or one for each construct by its id.
+        """
+        return asyncio.run(self.perform(adapter, **options))
+
+    async def perform(
+        self, adapter: OracleAdapter | Mapping[str, OracleAdapter], **options: Unpack[RunOptions]
+    ) -> Finished:
+        """Do what `run` does, in the caller's event loop."""
         settings = RunSettings(
             output_dir=self.folder,
             issuer="a test",
-            certificate_run=certificate_run,
-            batch_size=batch_size,
+            certificate_run=options.get("certificate_run", True),
+            batch_size=options.get("batch_size", 10),
+            concurrency_limit=options.get("concurrency_limit"),
+        )
+        config = cast("JsonObject", self.template["product_theatre_config"])
+        under_test = cast("str", config["construct_under_test"])
+        adapters = adapter if isinstance(adapter, Mapping) else {under_test: adapter}
+        around = options.get("around", _as_it_is)
+        surroundings = around(
+            Surroundings(
+                adapters=adapters,
+                invoke=retrying(asyncio.sleep),
+                datasets=DatasetRoots([self.data]),
+                scorers=options.get("scorers", load_scorers()),
+                computations=load_computations(),
+                sanitiser=TextSanitiser(),
+                registry=SchemaRegistry(),
+                clock=self.clock,
+                sleep=asyncio.sleep,
+                history=options.get("history", TierHistory()),
+            )
         )
         with self._store.hold(self.theatre_id) as held:
-            return asyncio.run(self._run(held, adapter, settings, scorers, history))
-
-    async def _run(
-        self,
-        held: HeldTheatre,
-        adapter: OracleAdapter,
-        settings: RunSettings,
-        scorers: Mapping[str, Scorer] | None,
-        history: TierHistory | None,
-    ) -> Finished:
-        config = cast("JsonObject", self.template["product_theatre_config"])
-        surroundings = Surroundings(
-            adapters={cast("str", config["construct_under_test"]): adapter},
-            invoke=retrying(asyncio.sleep),
-            datasets=DatasetRoots([self.data]),
-            scorers=load_scorers() if scorers is None else scorers,
-            registry=SchemaRegistry(),
-            clock=self.clock,
-            sleep=asyncio.sleep,
-            history=history or TierHistory(),
-        )
-        try:
-            theatre = await ReplayEngine(held.theatre, held.journal, surroundings, settings).run()
+            journal = options.get("journal", _the_own)(held.journal)
+            try:
+                engine = ReplayEngine(held.theatre, journal, surroundings, settings)
+                theatre = await engine.run()
+            finally:
+                for one in adapters.values():
+                    await one.aclose()
             trail = [entry async for entry in held.journal.trail()]
-        finally:
-            await adapter.aclose()
-        return Finished(theatre=theatre, folder=held.folder, trail=trail)
+            return Finished(theatre=theatre, folder=held.folder, trail=trail)
+
+
+def _as_it_is(surroundings: Surroundings) -> Surroundings:
+    return surroundings
+
+
+def _the_own(journal: FileRunJournal) -> RunJournal:
+    return journal
+
+
+def checked(bundle: Path) -> CheckReport:
+    """Return what the independent check finds, with all that is installed."""
+    return check_bundle(
+        bundle,
+        load_scorers(),
+        registry=SchemaRegistry(),
+        computations=load_computations(),
+        sanitiser=TextSanitiser(),
+    )
 
 
 def pilot_stage(

@@ -209,12 +209,12 @@ def test_leaving_is_not_cut_short_by_a_second_cancellation() -> None:
                 await settle()
                 disk.stuck = True
                 await clock.ring()
-                await writer.put(result(2))
                 ready.set()
-                await asyncio.Event().wait()
+                await writer.put(result(2))
 
         task = asyncio.create_task(run())
         await ready.wait()
+        await settle()
         for _ in range(4):
             task.cancel()
             await settle()
@@ -222,6 +222,40 @@ def test_leaving_is_not_cut_short_by_a_second_cancellation() -> None:
         disk.free()
         with pytest.raises(asyncio.CancelledError):
             await task
+
+    assert play(scene).written == [[1], [2]]
+
+
+def test_whoever_puts_while_a_batch_is_being_written_waits_for_its_end() -> None:
+    """Else callers would go on to their next results, and ever more of them be in memory only."""
+
+    async def scene(disk: Disk, clock: HandClock) -> None:
+        disk.stuck = True
+        async with BatchWriter(disk.flush, size=2, max_age=NEVER, sleep=clock.sleep) as writer:
+            await writer.put(result(1))
+            puts = [asyncio.create_task(writer.put(result(seq))) for seq in (2, 3, 4, 5)]
+            await settle()
+            seen = ([put.done() for put in puts], disk.begun)
+            disk.free()
+            await asyncio.gather(*puts)
+            assert (seen, disk.written) == (([False] * 4, 1), [[1, 2], [3, 4, 5]])
+
+    assert play(scene).written == [[1, 2], [3, 4, 5]]
+
+
+def test_a_write_in_the_background_is_waited_for_as_well() -> None:
+    async def scene(disk: Disk, clock: HandClock) -> None:
+        async with BatchWriter(disk.flush, size=9, max_age=1, sleep=clock.sleep) as writer:
+            await writer.put(result(1))
+            await settle()
+            disk.stuck = True
+            await clock.ring()
+            put = asyncio.create_task(writer.put(result(2)))
+            await settle()
+            seen = (put.done(), disk.begun)
+            disk.free()
+            await put
+            assert seen == (False, 1)
 
     assert play(scene).written == [[1], [2]]
 
@@ -317,27 +351,34 @@ def test_a_timer_that_cannot_wait_surfaces_and_what_was_answered_is_written() ->
 
 
 ACTIONS = st.lists(st.sampled_from(["put", "ring", "cancel", "settle"]), max_size=30)
+CALLERS = st.integers(min_value=1, max_value=4)
 
 
-@settings(deadline=None, max_examples=150)
-@given(ACTIONS, st.integers(min_value=1, max_value=4), st.booleans())
+@settings(deadline=None, max_examples=200)
+@given(ACTIONS, st.integers(min_value=1, max_value=4), CALLERS, st.booleans())
 def test_what_was_put_is_written_once_and_in_order_whatever_happens(
     actions: list[str],
     size: int,
+    callers: int,
     stuck: bool,  # noqa: FBT001  # drawn, not passed by a caller
 ) -> None:
     put: list[int] = []
+    waiting: list[int] = []
 
     async def scene(disk: Disk, clock: HandClock) -> None:
         disk.stuck = stuck
         orders: asyncio.Queue[None] = asyncio.Queue()
 
+        async def call(writer: BatchWriter) -> None:
+            while True:
+                await orders.get()
+                put.append(len(put) + 1)
+                waiting.append(len(put) - len(disk.recorded))
+                await writer.put(result(put[-1]))
+
         async def run() -> None:
             async with BatchWriter(disk.flush, size=size, max_age=1, sleep=clock.sleep) as writer:
-                while True:
-                    await orders.get()
-                    put.append(len(put) + 1)
-                    await writer.put(result(put[-1]))
+                await asyncio.gather(*(call(writer) for _ in range(callers)))
 
         task = asyncio.create_task(run())
         await settle()
@@ -356,3 +397,4 @@ def test_what_was_put_is_written_once_and_in_order_whatever_happens(
             await task
 
     assert play(scene).recorded == put
+    assert max(waiting, default=0) <= size + callers - 1

@@ -134,8 +134,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
     ("a required file less", without("resolution.json"),
      {"inventory", "sums", "tier", "resolution"}),
     ("a record less", without(RECORD),
-     {"invocations", "version-pins", "audit-episodes", "outcomes", "scores", "aggregate",
-      "resolution"}),
+     {"invocations", "sanitised-input", "version-pins", "audit-episodes", "outcomes", "scores",
+      "aggregate", "resolution"}),
     ("a document in another form", replaced("tier.json", b"{", b"{ "), {"canonical-form"}),
     ("a schema version that is none", set_in("certificate.json", "/schema_version", "1.0.0"),
      {"certificate-schema", "certificate-fields"}),
@@ -153,7 +153,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
     ("another labeller", replaced("ground_truth/gold_labels.jsonl", b"a test", b"a bird"),
      {"datasets"}),
     ("a dataset that is not read", replaced(DATASET, b"{", b"["),
-     {"datasets", "invocations", "version-pins", "outcomes", "scores", "aggregate"}),
+     {"datasets", "invocations", "sanitised-input", "version-pins", "outcomes", "scores",
+      "aggregate"}),
     ("time that runs backwards", trail_changed("settling", {"at": "2026-01-01T00:00:00Z"}),
      {"audit-chain"}),
     ("a state that is skipped", trail_changed("activated", {"from_state": "DRAFT"}),
@@ -178,11 +179,14 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"audit-episodes", "invocations", "outcomes", "scores", "aggregate"}),
     ("no call", set_in(RECORD, "/calls", []),
      {"audit-episodes", "invocations", "version-pins", "outcomes", "scores", "aggregate"}),
+    ("calls that are no list", set_in(RECORD, "/calls", {}),
+     {"audit-episodes", "invocations", "version-pins", "outcomes", "scores", "aggregate"}),
     ("a version source of another sort", in_record("/version_source", "guessed"),
      {"audit-episodes", "invocations"}),
     ("another adapter", in_record("/adapter", "http@1"), {"audit-episodes", "invocations"}),
     ("another hop", in_record("/hop", 1), {"audit-episodes", "invocations"}),
-    ("a repeat", in_record("/repeat", 1), {"audit-episodes", "invocations"}),
+    ("a repeat of nothing", in_record("/repeat", 1),
+     {"audit-episodes", "invocations", "outcomes", "scores", "aggregate", "tier"}),
     ("no time of the call", in_record("/request/metadata/invoked_at", None),
      {"audit-episodes", "invocations"}),
     ("a longer time limit", in_record("/request/metadata/timeout_seconds", 60),
@@ -327,6 +331,7 @@ def test_what_cannot_be_computed_fails_by_name_and_says_why(files: Files, tmp_pa
     assert {id_ for id_, actual in told.items() if actual.startswith("not computed because")} == {
         "datasets",
         "invocations",
+        "sanitised-input",
         "version-pins",
         "scorers",
         "outcomes",
@@ -344,7 +349,9 @@ def test_what_cannot_be_computed_fails_by_name_and_says_why(files: Files, tmp_pa
 def test_a_scorer_that_is_not_the_pinned_one_is_unavailable_and_nothing_fails(
     real_run: SmallRun, scorers: dict[str, Any]
 ) -> None:
-    report = check_bundle(real_run.sealed, scorers, registry=REGISTRY)
+    report = check_bundle(
+        real_run.sealed, scorers, registry=REGISTRY, computations={}, sanitiser=None
+    )
     assert report.failed == ()
     assert {line.id for line in report.unavailable} == {"scorers", "scores", "aggregate"}
     assert not report.valid
@@ -363,7 +370,7 @@ def test_a_defect_shows_beside_a_scorer_that_is_missing(
 ) -> None:
     forged = replaced(PER_EPISODE, old, new)(files)
     folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
-    report = check_bundle(folder, {}, registry=REGISTRY)
+    report = check_bundle(folder, {}, registry=REGISTRY, computations={}, sanitiser=None)
     assert failed_ids(report) == caught_by
     assert statuses(report)["scorers"] == CheckStatus.UNAVAILABLE.value
 

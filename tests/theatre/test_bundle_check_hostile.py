@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.theatre.conftest import SmallRun
+from tests.theatre.every_feature import run_every_feature
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
@@ -196,6 +197,16 @@ FUZZ = settings(
 )
 
 
+@pytest.fixture(scope="session", params=["small", "every-feature"])
+def any_files(
+    request: pytest.FixtureRequest, files: Files, tmp_path_factory: pytest.TempPathFactory
+) -> Files:
+    """A run of every outcome, and one with everything that a template can commit."""
+    if request.param == "small":
+        return files
+    return load(run_every_feature(tmp_path_factory.mktemp("features")))
+
+
 @FUZZ
 @given(data=st.data())
 def test_no_bytes_make_the_check_raise(files: Files, tmp_path: Path, data: st.DataObject) -> None:
@@ -208,7 +219,10 @@ def test_no_bytes_make_the_check_raise(files: Files, tmp_path: Path, data: st.Da
 
 @FUZZ
 @given(data=st.data())
-def test_no_json_makes_the_check_raise(files: Files, tmp_path: Path, data: st.DataObject) -> None:
+def test_no_json_makes_the_check_raise(
+    any_files: Files, tmp_path: Path, data: st.DataObject
+) -> None:
+    files = any_files
     name = data.draw(st.sampled_from([n for n in sorted(files) if n != "SHA256SUMS"]))
     raw_lines = files[name].splitlines(keepends=True)
     number = data.draw(st.integers(0, len(raw_lines) - 1))
@@ -226,8 +240,9 @@ def test_no_json_makes_the_check_raise(files: Files, tmp_path: Path, data: st.Da
 @FUZZ
 @given(data=st.data())
 def test_no_template_makes_the_check_raise_though_the_receipt_agrees(
-    files: Files, tmp_path: Path, data: st.DataObject
+    any_files: Files, tmp_path: Path, data: st.DataObject
 ) -> None:
+    files = any_files
     template: JsonValue = document(files, "template.json")
     place = data.draw(st.sampled_from(places(template)))
     edited = cast("Any", spliced(template, place, data.draw(VALUES)))

@@ -1,18 +1,17 @@
-"""The rules of the independent check, one by one: what a plan, a call and its data may be."""
+"""The rules of the independent check, one by one: what a call and its data may be."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from tests.theatre.conftest import CONSTRUCT_ID, TEMPLATE, SmallRun
+from tests.theatre.conftest import CONSTRUCT_ID, SmallRun
 from tests.theatre.forged_bundle import (
+    REGISTRY,
     Effort,
     Files,
     check,
@@ -23,15 +22,14 @@ from tests.theatre.forged_bundle import (
     store,
     with_document,
 )
-from theatre.engine.bundle_check.attempts import check_attempts
+from theatre.engine.bundle_check.attempts import CommittedCall, check_attempts
+from theatre.engine.bundle_check.calls import CallChecker, CallPlace
 from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.output_shape import OutputShape
 from theatre.engine.bundle_check.plan import committed_plan
-from theatre.engine.bundle_check.records import RecordChecker
-from theatre.engine.bundle_check.report import Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import read_episodes
 
-SHA = "ab" * 32
 INVOCATION_ID = "00000000-0000-5000-8000-000000000000"
 GOLD = "ground_truth/gold_labels.jsonl"
 
@@ -41,70 +39,6 @@ Edit = Callable[[Any], object]
 @pytest.fixture(scope="session")
 def files(real_run: SmallRun) -> Files:
     return load(real_run.sealed)
-
-
-def template(edit: Edit = lambda _: None) -> JsonObject:
-    edited = cast("Any", copy.deepcopy(TEMPLATE))
-    edited["version_pins"]["constructs"][CONSTRUCT_ID] = "0123456"
-    edited["dataset_hashes"] = {"sums": SHA, "gold_labels": SHA}
-    edit(edited)
-    return cast("JsonObject", edited)
-
-
-def test_a_plan_is_read_with_the_documented_defaults() -> None:
-    document = cast("dict[str, Any]", template())
-    document["execution_policy"] = {"sanitise_input": False}
-    del document["version_pins"]["adapter_version"]
-    del document["criteria"]["weights"]
-    plan = committed_plan(document)
-    assert plan.retry_policy == {"max_retries": 2, "backoff_seconds": 5}
-    assert plan.max_attempts == 3
-    assert (plan.timeout_seconds, plan.failure_threshold) == (30, Fraction(1, 5))
-    assert (plan.max_refusal_rate, plan.methodology_version) == (Fraction(1, 2), "1.0.0")
-    assert (plan.adapter_version, plan.chain_versions) == (None, None)
-    assert plan.criteria["weights"] == {}
-    assert plan.datasets == {
-        "ground_truth/dataset.jsonl": SHA,
-        "ground_truth/gold_labels.jsonl": SHA,
-    }
-
-
-# fmt: off
-NO_PLAN: list[tuple[Edit, str]] = [
-    (lambda t: t.update(execution_path="market"), "a replay template"),
-    (lambda t: t["execution_policy"].pop("sanitise_input"), "sanitise_input false"),
-    (lambda t: t["execution_policy"].update(deterministic_sample=3), "deterministic_sample 0"),
-    (lambda t: t["product_theatre_config"].update(episode_runner="game"), "episode_runner"),
-    (lambda t: t["product_theatre_config"].update(adapter_type="mock"), "reaches a real construct"),
-    (lambda t: t["product_theatre_config"].update(construct_chain=["a", "sums"]), "alone"),
-    (lambda t: t["product_theatre_config"].pop("replay_dataset_id"), "replay_dataset_id"),
-    (lambda t: t["product_theatre_config"].update(replay_dataset_id="x"), "replay_dataset_id"),
-    (lambda t: t["version_pins"].update(constructs={}), 'a version pin of "sums"'),
-    (lambda t: t["resolution_programme"].pop(0), "a programme of one construct_invocation"),
-    (lambda t: t["resolution_programme"][1].update(type="hitl_rubric"), "a programme of one"),
-    (lambda t: t["resolution_programme"][1].update(step_id="add"), "step ids that are unique"),
-    (lambda t: t["resolution_programme"][0].update(output_spec={"type": "object"}), "output_spec"),
-    (lambda t: t["resolution_programme"][0].update(construct_id="other"), "under test"),
-    (lambda t: t["criteria"].update(criteria_ids=["composite_score"]), "not named composite_score"),
-    (lambda t: t["criteria"]["weights"].pop("parity"), "weights for exactly the criteria"),
-    (lambda t: t["criteria"]["weights"].update(parity=0.4), "sum to 1"),
-    (lambda t: t["criteria"]["weights"].update(parity=-0.3, addition=1.1), "sum to 1"),
-    (lambda t: t["criteria"].update(weights={"addition": 0, "parity": 0, "overlap": 0}),
-     "sum to 1"),
-    (lambda t: t["scoring"]["criteria_scorers"].pop("overlap"), "a scorer for criterion overlap"),
-    (lambda t: t["scoring"]["criteria_scorers"]["parity"]["params"].update(field="9" * 5000),
-     "at most 1000 characters"),
-    (lambda t: t["dataset_hashes"].update({"../../escape": SHA}), "dataset names with a file each"),
-    (lambda t: t["dataset_hashes"].update({"dataset": SHA}), "dataset names with a file each"),
-]
-# fmt: on
-
-
-@pytest.mark.parametrize(("edit", "expected"), NO_PLAN)
-def test_what_cannot_be_recomputed_is_refused_and_never_passed(edit: Edit, expected: str) -> None:
-    with pytest.raises(DefectError, match="expected") as refused:
-        committed_plan(template(edit))
-    assert expected in refused.value.expected
 
 
 def attempt(
@@ -123,10 +57,15 @@ def attempt(
     return {"response": answered | response, "reason": reason, "raw": None, "stderr": None}
 
 
-def judged(*attempts: JsonValue, max_attempts: int = 3) -> None:
-    check_attempts(
-        list(attempts), invocation_id=INVOCATION_ID, construct_id="c", max_attempts=max_attempts
+def judged(*attempts: JsonValue) -> None:
+    call = CommittedCall(
+        invocation_id=INVOCATION_ID,
+        construct_id="c",
+        version="0123456",
+        max_attempts=3,
+        shape=OutputShape({}, REGISTRY),
     )
+    check_attempts(list(attempts), call)
 
 
 ERROR = attempt("error")
@@ -186,6 +125,9 @@ REFUSED_ATTEMPTS: list[tuple[list[JsonValue], str]] = [
     ([attempt() | {"stderr": 1}], "stderr as text or null"),
     ([attempt("error", "")], "reason as a code or null"),
     ([attempt("error", "timeout")], "the status timeout for that reason"),
+    ([attempt("error", "unsendable-input")], "no reason unsendable-input"),
+    ([attempt("error", "output-spec", construct_id="c", construct_version="0123456")],
+     "no reason output-spec without an output_spec"),
 ]
 # fmt: on
 
@@ -235,6 +177,10 @@ def test_params_that_their_scorer_does_not_take_are_named(files: Files, tmp_path
         (lambda t: t.update(display_name=""), "a template that fits echelon_theatre_schema_v2_1"),
         (lambda t: t.update(schema_version="2.0.1"), "a template that fits"),
         (lambda t: t["product_theatre_config"].update(adapter_type="mock"), "real construct"),
+        (
+            lambda t: t["resolution_programme"][0].update(output_spec={"type": "objekt"}),
+            "an output_spec that is a usable JSON Schema",
+        ),
     ],
 )
 def test_a_template_that_never_could_be_committed_is_named_though_the_receipt_agrees(
@@ -268,10 +214,12 @@ def test_an_adapter_is_the_committed_the_audited_and_a_real_one(
     plan = replace(committed_plan(document(files, "template.json")), adapter_version=pinned)
     theatre_id = cast("str", document(files, "manifest.json")["theatre_id"])
     asked = next(read_episodes(files["ground_truth/dataset.jsonl"].splitlines()))
-    record = cast("Any", document(files, "invocations/episode_000001.json"))
-    ledger = Ledger()
-    RecordChecker(plan, theatre_id, record["calls"][0]["adapter"], ledger).check(record, asked, "")
-    record["calls"][0]["adapter"] = in_record
-    RecordChecker(plan, theatre_id, in_trail, ledger).check(record, asked, "here")
-    told = {line.id: line.expected for line in ledger.report().failed}
-    assert told["invocations"].startswith(f"here: {expected}")
+    call = cast("Any", document(files, "invocations/episode_000001.json"))["calls"][0]
+    place = CallPlace(episode=asked, hop=0, repeat=0)
+    honest = CallChecker(plan, theatre_id, {CONSTRUCT_ID: call["adapter"]}, REGISTRY)
+    if pinned in (None, call["adapter"]):
+        assert honest.check(call, place, asked.input_data) == {"sum": 3, "parity": False}
+    checker = CallChecker(plan, theatre_id, {CONSTRUCT_ID: in_trail}, REGISTRY)
+    with pytest.raises(DefectError) as refused:
+        checker.check(call | {"adapter": in_record}, place, asked.input_data)
+    assert refused.value.expected.startswith(expected)

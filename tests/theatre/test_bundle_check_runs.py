@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from uuid import UUID, uuid5
 
 import pytest
 
@@ -12,6 +14,7 @@ from tests.theatre.conftest import EVERY_OUTCOME, SmallRun, episode, run_small_t
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
+    changed,
     check,
     document,
     failed_ids,
@@ -20,6 +23,7 @@ from tests.theatre.forged_bundle import (
     store,
     with_document,
 )
+from tests.theatre.record_edits import Record, records_in, with_all
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.tier_assigner import Dispute, DisputeStatus, TierHistory
 
@@ -106,6 +110,33 @@ def test_a_record_behind_the_end_of_a_run_is_named(ended_early: Files, tmp_path:
     )
     failed = failed_ids(check(store(forged, tmp_path / "bundle")))
     assert failed == {"invocations", "audit-episodes", "resolution"}
+
+
+def test_a_call_at_a_time_leaves_no_answer_behind_the_end(
+    ended_early: Files, tmp_path: Path
+) -> None:
+    """Not even one that is the committed call in every other way."""
+    records = records_in(ended_early)
+    behind = deepcopy(records[10])
+    theatre_id = UUID(behind["calls"][0]["request"]["theatre_id"])
+    behind |= {"seq": 12, "episode_id": "sum-12"}
+    call, invocation_id = behind["calls"][0], str(uuid5(theatre_id, "12:0:0"))
+    call["request"] |= {
+        "episode_id": "sum-12",
+        "invocation_id": invocation_id,
+        "input_data": {"numbers": [12, 1]},
+    }
+    call["attempts"][0]["response"] |= {"invocation_id": invocation_id}
+    told = with_all(ended_early, records | {12: behind})
+
+    def discard(resolution: Record) -> None:
+        resolution["steps"][0]["result"]["episodes_discarded"] = 1
+
+    forged = resealed(changed(told, "resolution.json", discard), Effort.CERTIFIED_HASH)
+    report = check(store(forged, tmp_path / "bundle"))
+    assert {line.id: line.expected for line in report.failed} == {
+        "invocations": "no record of episode 12: the run had ended"
+    }
 
 
 def test_a_run_that_hides_its_later_failures_is_named(ended_early: Files, tmp_path: Path) -> None:

@@ -7,17 +7,16 @@ least one in any case.
 
 from __future__ import annotations
 
-import hashlib
-import os
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from tests.theatre.bundle_mutants import Mutant, group_of, mutants
+from tests.theatre.bundle_mutants import group_of, mutants
 from tests.theatre.conftest import run_small_theatre
-from tests.theatre.forged_bundle import Effort, Files, check, failed_ids, load, resealed, store
+from tests.theatre.every_feature import run_every_feature
+from tests.theatre.forged_bundle import Effort, Files, check, load, resealed, store
+from tests.theatre.mutation_survivors import CAUGHT_BY, UNANCHORED, chosen, setting, survivors_of
 from theatre.engine.tier_assigner import (
     Attestation,
     BehaviouralSignal,
@@ -29,65 +28,7 @@ from theatre.engine.tier_assigner import (
     VerificationTier,
 )
 
-SAMPLE = 600
-
-CAUGHT_BY = {
-    "SHA256SUMS": {"sums"},
-    "audit_trail.jsonl": {"audit-chain"},
-    "certificate.json": {"certificate-fields", "certificate-schema"},
-    "commitment_receipt.json": {"commitment", "template"},
-    "ground_truth/dataset.jsonl": {"datasets"},
-    "ground_truth/gold_labels.jsonl": {"datasets"},
-    "invocations/*": {"audit-episodes", "invocations"},
-    "manifest.json": {"manifest", "inventory", "bundle-hash", "commitment"},
-    "resolution.json": {"resolution"},
-    "scores/aggregate.json": {"aggregate"},
-    "scores/per_episode.jsonl": {"scores"},
-    "template.json": {"template"},
-    "tier.json": {"tier"},
-}
-"""File → the checks of which one must name a mutant of it, at every effort.
-
-A form that is not canonical is named by `canonical-form`, a copy by `inventory`.
-"""
-
-UNANCHORED = {
-    f"tier.json/history/{place}"
-    for place in (
-        "attestations/*",
-        "attestations/*/at",
-        "attestations/*/attester",
-        "attestations/*/independent",
-        "attestations/*/results_hash",
-        "disputes/*",
-        "disputes/*/at",
-        "disputes/*/dispute_id",
-        "disputes/*/status",
-        "runs/*",
-        "runs/*/construct_id",
-        "runs/*/construct_version",
-        "runs/*/resolved_at",
-        "runs/*/results_hash",
-        "runs/*/theatre_id",
-        "runs/*/tier",
-        "signals/*",
-        "signals/*/at",
-        "signals/*/consistent",
-        "signals/*/construct_id",
-        "signals/*/construct_version",
-        "signals/*/source",
-        "telemetry/*",
-        "telemetry/*/confirmed_at",
-        "telemetry/*/construct_id",
-        "telemetry/*/construct_version",
-        "telemetry/*/start",
-    )
-}
-"""The places that only an outside anchor could settle: what happened around the construct.
-
-Who makes anew all but the chain can change these where the tier stays as it is, and the report
-names them under `history`, unanchored. Nothing else survives.
-"""
+LOG = "ground_truth/log.jsonl"
 
 
 def full_history() -> TierHistory:
@@ -136,52 +77,39 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return load(run_small_theatre(tmp_path_factory.mktemp("run"), history=full_history()).sealed)
 
 
+@pytest.fixture(scope="module")
+def feature_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """A run with everything that a template can commit."""
+    return load(run_every_feature(tmp_path_factory.mktemp("features")))
+
+
 @pytest.fixture
 def folder(files: Files, tmp_path: Path) -> Path:
     """The honest bundle, to be changed and put back."""
     return store(files, tmp_path / "bundle")
 
 
-def setting() -> str:
-    default = "all" if os.environ.get("ECHELON_SOAK") == "1" else str(SAMPLE)
-    return os.environ.get("ECHELON_TEST_MUTANTS", default)
-
-
-def chosen(every: Sequence[Mutant]) -> list[Mutant]:
-    """Return the mutants to try: one for each place, each kind, and more up to the setting."""
-    if setting() == "all":
-        return list(every)
-    in_turn = sorted(every, key=lambda mutant: hashlib.sha256(mutant.name.encode()).digest())
-    places = {mutant.place: mutant for mutant in reversed(in_turn)}
-    kinds = {mutant.kind: mutant for mutant in reversed(in_turn)}
-    needed = {mutant.name: mutant for mutant in (*places.values(), *kinds.values())}
-    rest = [mutant for mutant in in_turn if mutant.name not in needed]
-    return [*needed.values(), *rest[: max(0, int(setting()) - len(needed))]]
-
-
 @pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize("group", CAUGHT_BY)
 def test_no_mutant_survives_unnamed(files: Files, folder: Path, group: str) -> None:
-    survivors: dict[str, set[Effort]] = {}
-    misnamed = []
-    for mutant in chosen(list(mutants(files))):
-        if group_of(mutant.file) != group:
-            continue
-        for effort in Effort:
-            forged = mutant.forged(files, effort)
-            if forged == files and effort is Effort.CERTIFIED_HASH:
-                continue  # the change was in the very hash that this forger makes anew
-            failed = failed_when(folder, files, forged)
-            if not failed:
-                survivors.setdefault(mutant.place, set()).add(effort)
-            elif not failed & (CAUGHT_BY[group] | also_caught_by(mutant)):
-                misnamed.append((mutant.name, effort.name, sorted(failed)))
-    assert misnamed == []
+    survivors = survivors_of(folder, files, group, chosen(list(mutants(files))))
     unanchored = {place for place in UNANCHORED if place.startswith(group)}
     assert survivors.keys() - unanchored == set()
     assert all(efforts == {Effort.CERTIFIED_HASH} for efforts in survivors.values())
     if setting() == "all":
         assert survivors.keys() == unanchored
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("group", [*CAUGHT_BY, LOG])
+def test_no_mutant_of_a_run_with_every_feature_survives_unnamed(
+    files: Files, feature_files: Files, tmp_path: Path, group: str
+) -> None:
+    """At the places that the other run has, too, only where all mutants are asked for."""
+    known = set() if setting() == "all" else {mutant.place for mutant in mutants(files)}
+    new = [mutant for mutant in mutants(feature_files) if mutant.place not in known]
+    folder = store(feature_files, tmp_path / "features")
+    assert survivors_of(folder, feature_files, group, chosen(new, at_least=0)) == {}
 
 
 def test_the_sample_has_every_place_and_every_kind(files: Files) -> None:
@@ -196,31 +124,3 @@ def test_the_sample_has_every_place_and_every_kind(files: Files) -> None:
 def test_making_an_honest_bundle_anew_changes_nothing(files: Files, folder: Path) -> None:
     assert resealed(files, Effort.CERTIFIED_HASH) == files
     assert check(folder).valid
-
-
-def also_caught_by(mutant: Mutant) -> set[str]:
-    if mutant.kind.startswith("a copy"):
-        return {"inventory"}
-    if mutant.place in UNANCHORED:
-        return {"sums", "bundle-hash"}
-    whole_file = mutant.place == group_of(mutant.file)
-    return {"canonical-form", "inventory"} if whole_file else set()
-
-
-def failed_when(folder: Path, files: Files, forged: Files) -> set[str]:
-    """Check the forged files in place of the honest ones, and put those back."""
-    touched = {name for name in files.keys() | forged.keys() if files.get(name) != forged.get(name)}
-    assert touched, "a mutant changes something"
-    put(folder, forged, touched)
-    try:
-        return failed_ids(check(folder))
-    finally:
-        put(folder, files, touched)
-
-
-def put(folder: Path, files: Files, names: set[str]) -> None:
-    for name in names:
-        if name in files:
-            (folder / name).write_bytes(files[name])
-        else:
-            (folder / name).unlink()

@@ -20,6 +20,7 @@ import pytest
 import rfc8785
 
 from theatre.engine.canonical_json import canonical_json
+from theatre.engine.canonical_json.quick_form import quick_bytes
 from theatre.engine.errors import CanonicalisationError
 
 DOUBLES = int(os.environ.get("ECHELON_TEST_DOUBLES", "1000000"))
@@ -133,6 +134,16 @@ def test_the_random_doubles_are_finite_and_lie_on_every_side_of_each_border() ->
 def test_random_doubles_have_the_form_of_the_reference_package() -> None:
     for batch, form in canonical_batches():
         assert form.encode("ascii") == rfc8785.dumps(batch)
+
+
+def test_random_doubles_have_the_same_quick_form_or_none() -> None:
+    plain = 0
+    for batch, form in canonical_batches():
+        for number, text in zip(batch, form[1:-1].split(","), strict=True):
+            quick = quick_bytes(number)
+            plain += quick is not None
+            assert quick in (None, text.encode("ascii"))
+    assert plain > DOUBLES / 10
 
 
 def test_random_doubles_have_the_form_that_ecmascript_prescribes() -> None:

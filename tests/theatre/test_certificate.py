@@ -59,6 +59,8 @@ AGGREGATE: JsonObject = {
     "holdout_scores": None,
     "answered_only": {"colour": 0.8, "recall": 0.3},
     "refusals_as_zero": {"colour": 0.7, "recall": 0.2},
+    "worst_case_bounds": {"colour": {"low": 0.7, "high": 0.8}, "recall": None},
+    "calibration": None,
     "results_hash": "12" * 32,
 }
 EVIDENCE = CertifiedEvidence(
@@ -166,6 +168,25 @@ def test_a_metric_is_the_score_of_the_criterion_of_its_name(
         "criteria_human": "",
         "weights": {},
     }
+
+
+@pytest.mark.parametrize(
+    ("ece", "certified"),
+    [
+        (None, None),
+        ({"value": 0.031, "bins": 10, "scheme": "equal-width"}, 0.031),
+        ({"value": 0, "bins": 10, "scheme": "equal-width"}, 0),
+    ],
+)
+def test_what_stated_probabilities_came_to_stands_on_the_certificate(
+    ece: JsonObject | None, certified: float | None
+) -> None:
+    calibration: JsonObject = {"criterion": "colour", "brier_score": 0.125, "ece": ece}
+    certificate = issued(
+        evidence=replace(EVIDENCE, aggregate=AGGREGATE | {"calibration": calibration})
+    )
+    assert (certificate["brier_score"], certificate["ece"]) == (0.125, certified)
+    validate_certificate(certificate, REGISTRY)
 
 
 def test_the_versions_of_a_chain_stand_on_the_certificate() -> None:

@@ -45,7 +45,14 @@ REPLAY: JsonObject = {
             "unscored": 0,
         }
     },
-    "holdout_scores": {"train": {"episodes": 48}, "holdout": {"episodes": 12}},
+    "holdout_scores": {
+        "train": {"episodes": 48, "scores": {"hex_grid_accuracy": 0.9}, "composite_score": None},
+        "holdout": {"episodes": 12, "scores": {"hex_grid_accuracy": 1}, "composite_score": None},
+        "gap": {
+            "hex_grid_accuracy": {"difference": -0.1, "beyond_sampling_error": False},
+            "composite_score": {"difference": None, "beyond_sampling_error": None},
+        },
+    },
     "precision": None,
     "recall": None,
     "reply_accuracy": None,
@@ -145,6 +152,10 @@ def test_a_missing_field_is_named(certificate: JsonObject, field: str) -> None:
     assert found == [("", "schema:required", detail)]
 
 
+def with_gap(gap: JsonObject) -> JsonObject:
+    return cast("JsonObject", REPLAY["holdout_scores"]) | {"gap": {"a": gap}}
+
+
 # fmt: off
 UNFIT: list[tuple[str, JsonValue, list[tuple[str, str]]]] = [
     ("schema_version", "1.0.0", [("", "const")]),
@@ -158,7 +169,13 @@ UNFIT: list[tuple[str, JsonValue, list[tuple[str, str]]]] = [
     ("composite_score", -0.1, [("", "minimum")]),
     ("score_intervals", {"composite_score": None}, [("/composite_score", "type")]),
     ("score_counts", {"a": {"scored": 1}}, [("/a", "required")] * 4),
+    ("holdout_scores", {"train": {}, "holdout": {}},
+     [("", "required"), *[("/holdout", "required")] * 3, *[("/train", "required")] * 3]),
+    ("holdout_scores", with_gap({"difference": 0.1}), [("/gap/a", "required")]),
+    ("holdout_scores", with_gap({"difference": -1.1, "beyond_sampling_error": "no"}),
+     [("/gap/a/beyond_sampling_error", "type"), ("/gap/a/difference", "minimum")]),
     ("brier_score", 1.5, [("", "maximum")]),
+    ("ece", {"value": 0.03}, [("", "type")]),
     ("replay_count", 0, [("", "minimum")]),
     ("replay_count", 57.5, [("", "type")]),
     ("episode_counts", {"total": 1}, [("", "required")] * 6),

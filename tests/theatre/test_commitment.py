@@ -148,12 +148,17 @@ def test_a_null_is_kept_apart_from_an_absent_member() -> None:
 
 
 def test_a_template_without_pins_and_hashes_is_committed_with_empty_objects() -> None:
-    market: JsonObject = {"theatre_id": "geopolitical_straits_v1", "execution_path": "market"}
-    receipt = CommitmentProtocol.commit(
-        THEATRE_ID, market, scorer_pins={}, committed_at=NOON, escrowed_capital=138.629436112
-    )
+    market: JsonObject = {
+        "theatre_id": "geopolitical_straits_v1",
+        "execution_path": "market",
+        "fork_definitions": [{"options": [{}, {}]}],
+        "market_theatre_config": {"lmsr_config": {"liquidity_b": 200}},
+    }
+    receipt = CommitmentProtocol.commit(THEATRE_ID, market, scorer_pins={}, committed_at=NOON)
     composite = (
         '{"dataset_hashes":{},"template":{"execution_path":"market",'
+        '"fork_definitions":[{"options":[{},{}]}],'
+        '"market_theatre_config":{"lmsr_config":{"liquidity_b":200}},'
         '"theatre_id":"geopolitical_straits_v1"},"version_pins":{}}'
     )
     assert receipt.as_document() == {

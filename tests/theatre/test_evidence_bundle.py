@@ -14,7 +14,7 @@ from uuid import UUID, uuid5
 import pytest
 import rfc8785
 
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.errors import BundleError
 from theatre.engine.evidence_bundle import (
     PART_SIZE,
@@ -48,7 +48,7 @@ def write_all(builder: EvidenceBundleBuilder, episodes: int = 2) -> None:
         builder.write_lines(path, lines)
     with builder.invocation_writer(episodes) as writer:
         for seq in range(1, episodes + 1):
-            writer.write(seq, {"seq": seq, "calls": []})
+            writer.write(seq, canonical_line({"seq": seq, "calls": []}))
 
 
 def finish(builder: EvidenceBundleBuilder) -> str:
@@ -222,7 +222,7 @@ def test_an_interruption_in_the_middle_of_a_part_leaves_nothing_behind(tmp_path:
             EvidenceBundleBuilder(THEATRE_ID, tmp_path) as builder,
             builder.invocation_writer(PART_SIZE + 1) as writer,
         ):
-            writer.write(1, {"seq": 1})
+            writer.write(1, b'{"seq":1}\n')
             raise LookupError
 
     with pytest.raises(LookupError):
@@ -320,7 +320,7 @@ def test_the_minimum_files_are_asked_for_by_name(draft: EvidenceBundleBuilder) -
         draft.write_lines(path, [])
     assert draft.validate_minimum_files() == ["invocations/*"]
     with draft.invocation_writer(1) as writer:
-        writer.write(1, {})
+        writer.write(1, b"{}\n")
     assert draft.validate_minimum_files() == []
 
 
@@ -343,7 +343,7 @@ def test_up_to_a_thousand_episodes_each_has_a_file_of_its_own(
     with EvidenceBundleBuilder(THEATRE_ID, tmp_path) as builder:
         with builder.invocation_writer(episodes) as writer:
             for seq in range(1, episodes + 1):
-                writer.write(seq, {"seq": seq})
+                writer.write(seq, b'{"seq":%d}\n' % seq)
         files = files_in(tmp_path / f".{NAME}.partial")
     assert files == {
         f"invocations/episode_{seq:06d}.json": f'{{"seq":{seq}}}\n'.encode()
@@ -362,7 +362,7 @@ def test_past_a_thousand_episodes_records_go_into_parts_of_a_thousand_lines(
     with EvidenceBundleBuilder(THEATRE_ID, tmp_path) as builder:
         with builder.invocation_writer(total) as writer:
             for seq in range(1, recorded + 1):
-                writer.write(seq, {"seq": seq})
+                writer.write(seq, b'{"seq":%d}\n' % seq)
         files = files_in(tmp_path / f".{NAME}.partial")
         builder.write_sums()
     assert sorted(files) == [f"invocations/part-{n:05d}.jsonl" for n in range(1, len(parts) + 1)]
@@ -405,7 +405,7 @@ try:
         else:
             with builder.invocation_writer(1001) as writer:
                 for seq in range(1, 1002):
-                    writer.write(seq, {"seq": seq, "text": "x" * 200})
+                    writer.write(seq, b"x" * 200)
         builder.seal()
 except BundleError as error:
     print(error, end="")

@@ -1,15 +1,21 @@
-"""Constructs that know nothing, through the real engine: no criterion may pay for ignorance."""
+"""Constructs that know nothing, through the real engine: no criterion may pay for ignorance.
+
+The rule is the same for every shipped template (contract/scoring.md).
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import pytest
 
+from tests.theatre.observer_runs import run_observer
 from tests.theatre.runs import Finished, Stage, ticking_clock, with_changes
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
     construct_version,
@@ -17,32 +23,61 @@ from theatre.oracles.construct_registry import (
 )
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-TEMPLATE = parse_object((FIXTURES / "templates" / "product_cartograph_v1.json").read_bytes())
+CONSTRUCTS = FIXTURES / "constructs" / "constructs.toml"
 FAKES = ("garbage", "empty", "constant", "constant-plausible", "copied-input")
-PIN = "/version_pins/constructs/cartograph"
 EARNED = 0.1
 """A criterion above this is one that the honest construct earns (contract/scoring.md)."""
 
 REGISTRY = """
-[constructs.cartograph]
-argv = ["{{python}}", "{{folder}}/fake.py", "{mode}"]
+[constructs.{construct_id}]
+argv = ["{{python}}", "-B", "{{folder}}/{program}", "{mode}"]
 folder = "{folder}"
-files = ["fake.py"]
+files = ["*.py"]
 """
 
 
-def run(folder: Path, registry_file: Path, template: JsonObject) -> Finished:
-    """Run the Cartograph's template with the construct that the registry gives its name to."""
-    construct = ConstructRegistry.load(registry_file).find("cartograph")
-    pinned = with_changes(template, {PIN: construct_version(construct)})
-    adapter = local_adapter_for(construct, clock=ticking_clock(), monotonic=time.monotonic)
-    return Stage(folder, pinned, data=FIXTURES).run(adapter)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shipped:
+    """A shipped template with its construct, and the program that takes the construct's place.
+
+    `changes` let it be asked on stdin, where the honest construct speaks HTTP.
+    """
+
+    construct_id: str
+    fake: str
+    episodes: int
+    earned: tuple[str, ...]
+    changes: Mapping[str, JsonValue] = field(default_factory=dict)
+
+    @property
+    def template(self) -> JsonObject:
+        path = FIXTURES / "templates" / f"product_{self.construct_id}_v1.json"
+        return parse_object(path.read_bytes())
+
+    def run(self, folder: Path, registry_file: Path) -> Finished:
+        """Run the template with the program that the registry gives the construct's name to."""
+        construct = ConstructRegistry.load(registry_file).find(self.construct_id)
+        pin = f"/version_pins/constructs/{self.construct_id}"
+        changes = {**self.changes, pin: construct_version(construct)}
+        adapter = local_adapter_for(construct, clock=ticking_clock(), monotonic=time.monotonic)
+        return Stage(folder, with_changes(self.template, changes), data=FIXTURES).run(adapter)
 
 
-@pytest.fixture(scope="module")
-def honest(tmp_path_factory: pytest.TempPathFactory) -> Finished:
-    registry = FIXTURES / "constructs" / "constructs.toml"
-    return run(tmp_path_factory.mktemp("honest"), registry, TEMPLATE)
+SHIPPED = {
+    "cartograph": Shipped(
+        construct_id="cartograph", fake="fake.py", episodes=240, earned=("hex_grid_accuracy",)
+    ),
+    "observer": Shipped(
+        construct_id="observer",
+        fake="observer_fake.py",
+        episodes=163,
+        earned=("canvas_enrichment_freshness", "signal_classification", "source_fidelity"),
+        changes={
+            "/product_theatre_config/adapter_type": "local",
+            "/version_pins/adapter_version": "local@1",
+        },
+    ),
+}
 
 
 class Measured(NamedTuple):
@@ -57,7 +92,8 @@ class Measured(NamedTuple):
         return (self.high - self.low) / 2
 
 
-def measured(aggregate: JsonObject) -> dict[str, Measured]:
+def measured(finished: Finished) -> dict[str, Measured]:
+    aggregate = finished.document("scores/aggregate.json")
     scores = cast("dict[str, float]", aggregate["scores"])
     intervals = cast("dict[str, JsonObject]", aggregate["score_intervals"])
     return {
@@ -66,28 +102,50 @@ def measured(aggregate: JsonObject) -> dict[str, Measured]:
             cast("float", intervals[criterion]["low"]),
             cast("float", intervals[criterion]["high"]),
         )
-        for criterion, score in scores.items()
+        for criterion, score in sorted(scores.items())
     }
 
 
-def test_the_honest_construct_earns_something_that_a_fake_could_lose(honest: Finished) -> None:
-    scores = measured(honest.document("scores/aggregate.json"))
-    assert [name for name, one in scores.items() if one.score > EARNED] == ["hex_grid_accuracy"]
+class Honest(NamedTuple):
+    """A shipped template and what its own construct scores."""
+
+    shipped: Shipped
+    scores: dict[str, Measured]
+
+
+@pytest.fixture(scope="module", params=SHIPPED)
+def honest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Honest:
+    shipped = SHIPPED[request.param]
+    folder = tmp_path_factory.mktemp("honest")
+    is_service = shipped.construct_id == "observer"
+    finished = run_observer(folder) if is_service else shipped.run(folder, CONSTRUCTS)
+    return Honest(shipped, measured(finished))
+
+
+def test_the_honest_construct_earns_something_that_a_fake_could_lose(honest: Honest) -> None:
+    earned = tuple(name for name, one in honest.scores.items() if one.score > EARNED)
+    assert earned == honest.shipped.earned
 
 
 @pytest.mark.parametrize("mode", FAKES)
 def test_a_fake_loses_what_is_earned_and_lies_above_the_honest_interval_nowhere(
-    honest: Finished, tmp_path: Path, mode: str
+    honest: Honest, tmp_path: Path, mode: str
 ) -> None:
+    shipped = honest.shipped
     registry = tmp_path / "constructs.toml"
     folder = FIXTURES / "constructs" / "fakes"
-    registry.write_text(REGISTRY.format(mode=mode, folder=folder), encoding="utf-8")
-    finished = run(tmp_path / "run", registry, TEMPLATE)
+    registry.write_text(
+        REGISTRY.format(
+            construct_id=shipped.construct_id, program=shipped.fake, folder=folder, mode=mode
+        ),
+        encoding="utf-8",
+    )
+    finished = shipped.run(tmp_path / "run", registry)
     counts = cast("JsonObject", finished.document("scores/aggregate.json")["episode_counts"])
     # Every answer was read and scored: the fake fell by what it said, not by how it said it.
-    assert (counts["scored"], counts["total"]) == (240, 240)
-    fake = measured(finished.document("scores/aggregate.json"))
-    for criterion, real in measured(honest.document("scores/aggregate.json")).items():
-        assert fake[criterion].score <= real.high
+    assert (counts["scored"], counts["total"]) == (shipped.episodes, shipped.episodes)
+    fake = cast("dict[str, float]", finished.document("scores/aggregate.json")["scores"])
+    for criterion, real in honest.scores.items():
+        assert fake[criterion] <= real.high
         if real.score > EARNED:
-            assert fake[criterion].score < real.score - real.half_width
+            assert fake[criterion] < real.score - real.half_width

@@ -11,7 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    canonical_line,
+    parse_object,
+)
+from theatre.engine.errors import ParseError
 from theatre.engine.models import (
     EpisodeOutcome,
     EpisodeResult,
@@ -160,22 +167,43 @@ RESULTS = st.builds(
 )
 
 
+RESULT = EpisodeResult(
+    seq=3,
+    episode_id="e3",
+    status=InvocationStatus.SUCCESS,
+    outcome=EpisodeOutcome.SCORED,
+    scores={"accuracy": Scored(500_000_000), "recall": Verdict.DECLINED},
+    invocation={"episode_id": "e3"},
+)
+
+
 @given(RESULTS)
 def test_a_result_survives_the_journal(result: EpisodeResult) -> None:
-    line = canonical_bytes(result.as_document())
+    line = result.as_line()
+    assert line == canonical_line(result.as_document())
     assert EpisodeResult.from_document(parse_object(line)) == result
+    again = EpisodeResult.from_line(line)
+    assert again == result
+    assert again.invocation_line == result.invocation_line == canonical_line(result.invocation)
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        lambda line: line.replace(b":", b": "),
+        lambda line: line.removesuffix(b"\n"),
+        lambda line: b" " + line,
+        lambda line: line.replace(b'"status":"success"', b'"status":"success","more":1'),
+        lambda line: line.replace(b'"seq":3', b'"seq":3.0'),
+    ],
+)
+def test_a_line_of_another_spelling_is_not_read(spelling: Callable[[bytes], bytes]) -> None:
+    with pytest.raises(ParseError, match="expected the canonical line of a result"):
+        EpisodeResult.from_line(spelling(RESULT.as_line()))
 
 
 def test_the_journal_spells_scores_as_billionths_and_gaps_by_name() -> None:
-    result = EpisodeResult(
-        seq=3,
-        episode_id="e3",
-        status=InvocationStatus.SUCCESS,
-        outcome=EpisodeOutcome.SCORED,
-        scores={"accuracy": Scored(500_000_000), "recall": Verdict.DECLINED},
-        invocation={"episode_id": "e3"},
-    )
-    assert result.as_document() == {
+    assert RESULT.as_document() == {
         "seq": 3,
         "episode_id": "e3",
         "status": "success",

@@ -5,14 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
+from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
+from theatre.engine.canonical_json.quick_form import quick_bytes
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
@@ -234,6 +237,14 @@ def test_an_invocation_id_is_the_uuid5_of_theatre_sequence_hop_and_repeat() -> N
     assert invocation_id(THEATRE, seq=17, hop=2, repeat=1) == str(uuid.UUID(bytes=bytes(digest)))
 
 
+@given(st.uuids(), st.integers(1, 10**7), st.integers(0, 9), st.integers(0, 9))
+def test_an_invocation_id_is_what_the_standard_library_makes_of_it(
+    theatre: uuid.UUID, seq: int, hop: int, repeat: int
+) -> None:
+    expected = str(uuid.uuid5(theatre, f"{seq}:{hop}:{repeat}"))
+    assert invocation_id(str(theatre), seq=seq, hop=hop, repeat=repeat) == expected
+
+
 @given(
     st.tuples(st.integers(1, 10**6), st.integers(0, 9), st.integers(0, 9)),
     st.tuples(st.integers(1, 10**6), st.integers(0, 9), st.integers(0, 9)),
@@ -289,6 +300,33 @@ def test_a_request_is_sent_as_its_envelope_with_the_documented_defaults() -> Non
             "invoked_at": AT_TEXT,
         },
     }
+
+
+def test_a_document_shares_nothing_that_a_scorer_could_change() -> None:
+    request = replace(REQUEST, input_data={"deep": [{"q": 1}]})
+    attempt = read_document(SUCCESS | {"output_data": {"deep": [{"a": 1}]}})
+    sent, kept = canonical_bytes(request.as_document()), canonical_bytes(attempt.as_document())
+    documents = request.as_document(), attempt.as_document()
+    request.input_data["deep"][0]["q"] = 2
+    request.input_data["more"] = True
+    assert attempt.response.output_data is not None
+    attempt.response.output_data["deep"][0]["a"] = 2
+    attempt.response.output_data["deep"].append(None)
+    assert tuple(map(canonical_bytes, documents)) == (sent, kept)
+
+
+def test_the_documents_of_a_call_are_plain_json_with_a_quick_form() -> None:
+    for document in (REQUEST.as_document(), accepted("success", {"p": 1.0}).as_document()):
+        assert quick_bytes(document) == rfc8785.dumps(document)
+
+
+def test_envelopes_are_frozen() -> None:
+    with pytest.raises(FrozenInstanceError):
+        REQUEST.invocation_id = "another"  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        REQUEST.metadata.timeout_seconds = 1  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        accepted("success", {}).response.invocation_id = "another"  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

@@ -5,19 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Unpack
 
 import pytest
 
 from tests.theatre.runs import (
+    CHAIN,
+    EASEL,
+    EASEL_VERSION,
     PILOT,
     VERSION,
     Finished,
+    RunOptions,
     ScriptedAdapter,
     Stage,
+    call_step,
     episodes,
     pilot_stage,
 )
-from theatre.engine.canonical_json import JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import (
     InvalidTransitionError,
     PinMismatchError,
@@ -26,6 +32,8 @@ from theatre.engine.errors import (
     TheatreError,
     UnknownScorerError,
 )
+from theatre.engine.oracle_contract import OracleAdapter
+from theatre.engine.replay import Surroundings
 from theatre.engine.template_validator import TemplateValidator
 from theatre.oracles.mock import MockOracleAdapter
 from theatre.scorers import load_scorers
@@ -43,17 +51,22 @@ def mock() -> MockOracleAdapter:
 def refusal(
     stage: Stage,
     error: type[TheatreError],
-    adapter: ScriptedAdapter | MockOracleAdapter | None = None,
+    adapter: OracleAdapter | None = None,
+    **options: Unpack[RunOptions],
 ) -> str:
     """Run, expect `error` before any call and without any trace, and return its message."""
     construct = adapter or ScriptedAdapter()
     before = (stage.folder / "audit_trail.jsonl").read_bytes()
     with pytest.raises(error) as caught:
-        stage.run(construct)
+        stage.run({PILOT: construct, EASEL: ScriptedAdapter(version=EASEL_VERSION)}, **options)
     assert stage.state == "COMMITTED"
     assert (stage.folder / "audit_trail.jsonl").read_bytes() == before
     assert not isinstance(construct, ScriptedAdapter) or construct.asked == []
     return str(caught.value)
+
+
+def without_sanitiser(around: Surroundings) -> Surroundings:
+    return replace(around, sanitiser=None)
 
 
 def test_the_template_of_these_tests_is_valid_and_runs(tmp_path: Path) -> None:
@@ -63,44 +76,78 @@ def test_the_template_of_these_tests_is_valid_and_runs(tmp_path: Path) -> None:
     assert stage.run(ScriptedAdapter()).theatre.state == "RESOLVED"
 
 
+CALL = f"{STEPS}/0"
+
+
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        (
-            {"/execution_policy/sanitise_input": True},
-            "execution_policy.sanitise_input must be committed as false",
-        ),
-        (
-            {"/execution_policy": {}},
-            "execution_policy.sanitise_input must be committed as false",
-        ),
-        (
-            {"/execution_policy/deterministic_sample": 1},
-            "execution_policy.deterministic_sample must be 0",
-        ),
-        (
-            {"/product_theatre_config/construct_chain": ["easel", PILOT]},
-            "construct_chain must name one construct",
-        ),
-        (
-            {
-                "/product_theatre_config/construct_endpoints": {
-                    PILOT: {"adapter_type": "local", "endpoint": f"construct:{PILOT}"}
-                }
-            },
-            "construct_endpoints must be left out",
-        ),
         (
             {"/product_theatre_config/episode_runner": "chess"},
             "episode_runner must be single_call",
         ),
         (
-            {f"{STEPS}/0/output_spec": {"type": "object"}},
-            "output_spec must be left out",
+            {f"{CALL}/construct_id": "another"},
+            "the constructs that are called must include construct_under_test",
         ),
         (
-            {f"{STEPS}/0/construct_id": "another"},
-            "construct_invocation must name construct_under_test",
+            {STEPS: [call_step(), call_step(step_id="again")]},
+            "a chain must name each construct once",
+        ),
+        (
+            {**CHAIN, "/product_theatre_config/construct_chain": [PILOT, EASEL, PILOT]},
+            "a chain must name each construct once",
+        ),
+        (
+            {**CHAIN, STEPS: [call_step(PILOT), call_step(EASEL)]},
+            "construct_chain must name the constructs of the construct_invocation steps in order",
+        ),
+        (
+            {**CHAIN, STEPS: [call_step("another")]},
+            "construct_chain must name the constructs of the construct_invocation steps in order",
+        ),
+        (
+            {f"{CALL}/output_spec": {"type": "colour"}},
+            "output_spec of step invoke, at /type: expected a JSON Schema 2020-12, got 'colour'",
+        ),
+        (
+            {f"{CALL}/output_spec": {"$ref": "https:x"}},
+            "output_spec of step invoke, at /$ref: expected a local reference (#…), got 'https:x'",
+        ),
+        (
+            {f"{STEPS}/1/output_spec": {"type": "object"}},
+            "output_spec of step aggregate must be left out: no construct answers there",
+        ),
+        (
+            {f"{CALL}/input_spec": {"role_markers": "strip"}},
+            "input_spec.role_markers must be break or flag, got 'strip'",
+        ),
+        (
+            {f"{CALL}/input_spec": {"role_markers": None}},
+            "input_spec.role_markers must be break or flag, got None",
+        ),
+        (
+            {f"{CALL}/input_spec": {"role_markers": ["break"]}},
+            "input_spec.role_markers must be break or flag, got ['break']",
+        ),
+        (
+            {f"{CALL}/input_spec": {"role_markers": {}}},
+            "input_spec.role_markers must be break or flag, got {}",
+        ),
+        (
+            {f"{CALL}/input_spec": {"raw_fields": "/code"}},
+            "input_spec.raw_fields must be an array of JSON pointers, got '/code'",
+        ),
+        (
+            {f"{CALL}/input_spec": {"raw_fields": None}},
+            "input_spec.raw_fields must be an array of JSON pointers, got None",
+        ),
+        (
+            {f"{CALL}/input_spec": {"raw_fields": ["/code", "text", 1, "/a~2", "/~"]}},
+            "; ".join(
+                f"input_spec.raw_fields must be JSON pointers, got {seen}"
+                for seen in ("'text'", "1", "'/a~2'", "'/~'")
+            ),
         ),
     ],
 )
@@ -116,15 +163,33 @@ def test_all_policies_that_cannot_be_obeyed_are_named_at_once(tmp_path: Path) ->
         tmp_path,
         episodes(2),
         changes={
-            "/execution_policy": {"deterministic_sample": 3},
             "/product_theatre_config/episode_runner": "chess",
+            f"{CALL}/input_spec": {"role_markers": "strip", "raw_fields": ["code"]},
+            f"{CALL}/output_spec": {"minimum": "one"},
         },
     )
     assert refusal(stage, ProgrammeError) == REFUSED + (
-        "execution_policy.sanitise_input must be committed as false; "
-        "execution_policy.deterministic_sample must be 0; "
-        "episode_runner must be single_call"
+        "episode_runner must be single_call; "
+        "input_spec.role_markers must be break or flag, got 'strip'; "
+        "input_spec.raw_fields must be JSON pointers, got 'code'; "
+        "output_spec of step invoke, at /minimum: expected a JSON Schema 2020-12, got 'one'"
     )
+
+
+@pytest.mark.parametrize("policy", [{}, {"sanitise_input": True}])
+def test_a_run_that_is_to_sanitise_without_a_sanitiser_is_refused(
+    tmp_path: Path, policy: JsonObject
+) -> None:
+    stage = pilot_stage(tmp_path, episodes(2), changes={"/execution_policy": policy})
+    assert refusal(stage, ProgrammeError, around=without_sanitiser) == (
+        f"{REFUSED}execution_policy.sanitise_input needs a sanitiser, and there is none"
+    )
+
+
+def test_where_nothing_is_sanitised_no_sanitiser_is_needed(tmp_path: Path) -> None:
+    stage = pilot_stage(tmp_path, episodes(2))
+    finished = stage.run(ScriptedAdapter(), around=without_sanitiser)
+    assert finished.resolution["outcome"] == "certified"
 
 
 @pytest.mark.parametrize(
@@ -147,11 +212,17 @@ def test_a_dataset_name_that_is_no_file_name_of_its_own_is_refused(
     )
 
 
-@pytest.mark.parametrize("step_type", ["deterministic_computation", "hitl_rubric"])
-def test_a_step_that_cannot_be_executed_is_refused_by_name(tmp_path: Path, step_type: str) -> None:
-    changes: dict[str, JsonValue] = {f"{STEPS}/1": {"step_id": "later", "type": step_type}}
+def test_a_step_that_cannot_be_executed_is_refused_by_name(tmp_path: Path) -> None:
+    changes: dict[str, JsonValue] = {f"{STEPS}/1": {"step_id": "later", "type": "hitl_rubric"}}
     stage = pilot_stage(tmp_path, episodes(2), changes=changes)
-    assert refusal(stage, ProgrammeError).endswith(f"cannot execute: later ({step_type})")
+    assert refusal(stage, ProgrammeError).endswith("cannot execute: later (hitl_rubric)")
+
+
+def test_a_programme_that_calls_nobody_is_refused(tmp_path: Path) -> None:
+    steps: JsonValue = [{"step_id": "aggregate", "type": "aggregation"}]
+    stage = pilot_stage(tmp_path, episodes(2), changes={STEPS: steps})
+    message = "expected a construct_invocation step, got none"
+    assert refusal(stage, ProgrammeError) == message
 
 
 def test_a_mock_adapter_is_refused_by_its_type_whatever_it_calls_itself(tmp_path: Path) -> None:

@@ -3,11 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import cast
 
+import pytest
+
+from tests.theatre.runs import (
+    CHAIN,
+    EASEL,
+    EASEL_VERSION,
+    PILOT,
+    SANITISED,
+    VERSION,
+    ScriptedAdapter,
+    call_step,
+    checked,
+    episodes,
+    pilot_stage,
+)
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, JsonValue, canonical_bytes
+from theatre.engine.errors import ParseError
 from theatre.engine.models import EpisodeOutcome, EpisodeResult, InvocationStatus, Scored
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
@@ -96,3 +114,66 @@ def test_eleven_rejected_answers_full_of_nul_bytes_can_be_read_back(tmp_path: Pa
     assert attempts[0].reason == "not-json"
     result = record(attempts)
     assert journal_round_trip(tmp_path, result) == result
+
+
+def test_the_deepest_output_of_a_chain_is_handed_on_and_can_be_read_back(tmp_path: Path) -> None:
+    """What a later construct is sent holds it one level deeper, beside the episode."""
+    deepest = nested(MAX_INPUT_DEPTH - 1)
+    records = episodes(1)
+    # An episode's line is one level round its input.
+    records[0]["input_data"] = nested(MAX_INPUT_DEPTH - 1)
+    changes: dict[str, JsonValue] = {
+        **CHAIN,
+        **SANITISED,
+        "/resolution_programme": [
+            call_step(),
+            {
+                "step_id": "compute",
+                "type": "deterministic_computation",
+                "input_spec": {"computation": "provenance_chain"},
+            },
+        ],
+    }
+    finished = pilot_stage(tmp_path, records, changes=changes).run(
+        {
+            EASEL: ScriptedAdapter(lambda _: {"output_data": deepest}, version=EASEL_VERSION),
+            PILOT: ScriptedAdapter(),
+        }
+    )
+    assert cast("JsonObject", finished.calls(1)[1]["request"])["input_data"] == {
+        "episode": records[0]["input_data"],
+        "upstream": {EASEL: deepest},
+    }
+    assert [check.as_document() for check in checked(finished.bundle).failed] == []
+
+
+class Shouting(ScriptedAdapter):
+    """Answers each call well, after ten answers that are as large as they can be and no JSON."""
+
+    def __init__(self, version: str) -> None:
+        super().__init__(version=version)
+        self._tries: Counter[str] = Counter()
+        self._noise = read(b"x" * MAX_ANSWER_BYTES)
+
+    async def invoke(self, request: OracleInvocationRequest) -> Attempt:
+        self._tries[request.invocation_id] += 1
+        if self._tries[request.invocation_id] <= 10:
+            return self._noise
+        return await super().invoke(request)
+
+
+@pytest.mark.xfail(
+    reason="two hops, ten retries and a repeat make a record of 40 MiB, 32 can be read back",
+    raises=ParseError,
+    strict=True,
+)
+def test_a_chain_that_shouts_twice_makes_a_record_that_can_be_read_back(tmp_path: Path) -> None:
+    changes: dict[str, JsonValue] = {
+        **CHAIN,
+        "/execution_policy/deterministic_sample": 1,
+        "/execution_policy/retry_policy": {"max_retries": 10, "backoff_seconds": 0},
+    }
+    finished = pilot_stage(tmp_path, episodes(1), changes=changes).run(
+        {EASEL: Shouting(EASEL_VERSION), PILOT: Shouting(VERSION)}
+    )
+    assert finished.resolution["outcome"] == "certified"

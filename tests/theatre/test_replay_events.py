@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import pytest
 import rfc8785
@@ -31,6 +32,15 @@ def attempt(reason: str | None, detail: str | None, latency_ms: int) -> JsonObje
     return {"reason": reason, "response": {"error_detail": detail, "latency_ms": latency_ms}}
 
 
+def call(hop: int, construct_id: str, *attempts: JsonObject, repeat: int = 0) -> JsonObject:
+    return {
+        "hop": hop,
+        "repeat": repeat,
+        "construct_id": construct_id,
+        "attempts": [*attempts],
+    }
+
+
 def result(seq: int, status: InvocationStatus = InvocationStatus.SUCCESS) -> EpisodeResult:
     """Return an episode whose last attempt is the one that counts."""
     attempts = [attempt("crashed", "first try", 90), attempt("timeout", f"last of {seq}", seq)]
@@ -42,7 +52,7 @@ def result(seq: int, status: InvocationStatus = InvocationStatus.SUCCESS) -> Epi
         scores={},
         invocation={
             "seq": seq,
-            "calls": [{"construct_id": "pilot", "hop": 0, "attempts": [*attempts]}],
+            "calls": [call(0, "pilot", *attempts)],
         },
     )
 
@@ -110,3 +120,37 @@ def test_the_chain_says_which_episodes_it_covers_and_which_it_reports() -> None:
 @pytest.mark.parametrize("seq", [1, 40])
 def test_the_latency_of_an_episode_is_that_of_the_answer_that_counts(seq: int) -> None:
     assert last_latency(result(seq)) == seq
+
+
+def ended(status: InvocationStatus, *calls: JsonObject) -> EpisodeResult:
+    return replace(result(4, status), invocation={"seq": 4, "calls": [*calls]})
+
+
+def test_a_failure_names_the_hop_and_the_construct_that_ended_the_round() -> None:
+    failed = ended(
+        InvocationStatus.TIMEOUT,
+        call(0, "easel", attempt(None, None, 5)),
+        call(1, "artisan", attempt("timeout", "took too long", 80)),
+    )
+    (event,) = trouble_events([failed], at=AT)
+    assert event.detail == {
+        "seq": 4,
+        "episode_id": "e4",
+        "construct_id": "artisan",
+        "hop": 1,
+        "status": "timeout",
+        "reason": "timeout",
+        "error_detail": "took too long",
+    }
+    assert last_latency(failed) == 80
+
+
+def test_a_second_round_is_no_answer_and_its_failure_no_trouble() -> None:
+    repeated = ended(
+        InvocationStatus.SUCCESS,
+        call(0, "easel", attempt(None, None, 5)),
+        call(1, "artisan", attempt(None, None, 6)),
+        call(0, "easel", attempt("crashed", "gone", 70), repeat=1),
+    )
+    assert list(trouble_events([repeated], at=AT)) == []
+    assert last_latency(repeated) == 6

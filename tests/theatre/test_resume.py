@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import os
 import shutil
@@ -26,20 +25,18 @@ from tests.theatre.echelon_process import (
     started,
     until,
 )
+from tests.theatre.runs import checked, drawn
 from tests.theatre.witnessed_theatre import EPISODES, WitnessedTheatre, witnessed_theatre
 from theatre.engine.audit_chain import verify_chain
-from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.certificate import certificate_id
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.models import EpisodeResult
 from theatre.engine.oracle_contract import invocation_id
 from theatre.engine.replay.events import batch_events
-from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.run_journal import EPISODES as JOURNAL
 from theatre.files.run_journal import TRAIL
 from theatre.files.theatre_store import FileTheatreStore
-from theatre.scorers import load_scorers
 
 SOAK = bool(os.environ.get("ECHELON_SOAK"))
 KILLS = range(60 if SOAK else 10)
@@ -81,11 +78,6 @@ def theatre(tmp_path: Path) -> WitnessedTheatre:
     return witnessed_theatre(tmp_path / "theatre")
 
 
-def drawn(seed: int, highest: int) -> int:
-    """A number from 1 to `highest` that looks random and is the same every time."""
-    return int.from_bytes(hashlib.sha256(str(seed).encode()).digest()[:8], "big") % highest + 1
-
-
 def kill_after(theatre: WitnessedTheatre, episodes: int, target: str | Path) -> None:
     """Start a run and kill -9 it as soon as so many episodes are recorded."""
     with started("theatre", "run", target, *BATCH, home=theatre.home) as run:
@@ -125,7 +117,7 @@ def is_certified_as(undisturbed: Undisturbed, theatre: WitnessedTheatre, answer:
     )
     assert not list(theatre.home.rglob("*.partial"))
     the_chain_is_whole(theatre)
-    report_of_check = check_bundle(theatre.bundle, load_scorers(), registry=SchemaRegistry())
+    report_of_check = checked(theatre.bundle)
     assert [check.as_document() for check in report_of_check.failed] == []
     assert report_of_check.valid
 
@@ -393,7 +385,7 @@ def test_episodes_missing_before_recorded_ones_are_called_and_those_are_not(
     assert theatre.recorded()[: len(kept)] == kept
     assert theatre.calls() == ids_of(undisturbed.recorded[:15] + undisturbed.recorded[40:])
     assert (answer.code, answer.document["results_hash"]) == (0, undisturbed.results_hash)
-    check = check_bundle(theatre.bundle, load_scorers(), registry=SchemaRegistry())
+    check = checked(theatre.bundle)
     assert check.valid
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -13,59 +13,33 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.theatre.scored_runs import (
+    COMMITMENT,
+    NANO,
+    SCORER,
+    SPLITS,
+    Run,
+    episode,
+    held_out,
+    nine_places,
+    runs,
+)
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import (
     CriterionResult,
     EpisodeOutcome,
     InvocationStatus,
     Scored,
-    Scorer,
     Verdict,
 )
 from theatre.engine.scoring import Aggregator, ScoredEpisode, TheatreScoringProvider
 
-COMMITMENT = "5e" * 32
-NANO = 10**9
 KINDS = ("scored", "missing", "not_applicable", "declined", "unscored")
-SPLITS = {0: Fraction(0), 0.2: Fraction(1, 5), 0.5: Fraction(1, 2)}
-SCORER = Scorer(name="any", version="1", params_schema={}, score=lambda _: None)
+BOUNDED = {"scored", "missing", "excluded", "declined", "unscored", "not_run"}
 
 
-@dataclass(frozen=True)
-class Run:
-    """A committed set of criteria and the episodes that it came to."""
-
-    weights: dict[str, int]
-    split: float
-    episodes: tuple[ScoredEpisode, ...]
-
-    @property
-    def aggregator(self) -> Aggregator:
-        document: JsonObject = {
-            "criteria": {
-                "criteria_ids": [*self.weights],
-                "weights": {name: weight / 10 for name, weight in self.weights.items()},
-            },
-            "scoring": {
-                "holdout_split": self.split,
-                "criteria_scorers": {name: {"scorer": "any"} for name in self.weights},
-            },
-        }
-        return Aggregator(TheatreScoringProvider(document, {"any": SCORER}), COMMITMENT)
-
-    def aggregate(self) -> tuple[list[bytes], JsonObject]:
-        aggregator = self.aggregator
-        lines = [aggregator.add(episode) for episode in self.episodes]
-        return lines, aggregator.finish()
-
-
-def nine_places(value: Fraction | None) -> float | None:
-    """Round half-even by hand and read the decimal as a double."""
-    if value is None:
-        return None
-    whole, rest = divmod(value.numerator * NANO, value.denominator)
-    whole += 2 * rest > value.denominator or (2 * rest == value.denominator and whole % 2 == 1)
-    return float(f"{whole // NANO}.{whole % NANO:09d}")
+def places_or_none(value: Fraction | None) -> float | None:
+    return None if value is None else nine_places(value)
 
 
 class Oracle:
@@ -90,7 +64,7 @@ class Oracle:
         return sum(values, Fraction(0)) / len(values) if values else None
 
     def means(self, *counted: str) -> dict[str, float | None]:
-        return {c: nine_places(self.mean(c, *counted)) for c in self.weights}
+        return {c: places_or_none(self.mean(c, *counted)) for c in self.weights}
 
     def composite(self) -> float | None:
         total = Fraction(0)
@@ -100,6 +74,34 @@ class Oracle:
                 return None
             total += mean * weight / sum(self.weights.values())
         return nine_places(total)
+
+    def bounds(self) -> dict[str, dict[str, float] | None]:
+        """Fill every gap with 0, then with 1."""
+        low, high = (self.with_gaps_as(gap) for gap in (0, NANO))
+        return {
+            name: {"low": nine_places(low[name]), "high": nine_places(high[name])}
+            if name in low
+            else None
+            for name in [*self.weights, "composite_score"]
+        }
+
+    def with_gaps_as(self, gap: int) -> dict[str, Fraction]:
+        """Return the means of the criteria that apply; the composite too if all of them do."""
+        filled = {criterion: self.filled(criterion, gap) for criterion in self.weights}
+        means = {criterion: mean for criterion, mean in filled.items() if mean is not None}
+        if len(means) == len(self.weights):
+            weighted = sum((w * means[c] for c, w in self.weights.items()), Fraction(0))
+            means["composite_score"] = weighted / sum(self.weights.values())
+        return means
+
+    def filled(self, criterion: str, gap: int) -> Fraction | None:
+        results = [episode.scores[criterion] for episode in self.episodes]
+        values = [
+            r.nano if isinstance(r, Scored) else gap
+            for r in results
+            if isinstance(r, Scored) or r.value in BOUNDED
+        ]
+        return Fraction(sum(values), len(values) * NANO) if values else None
 
     def statuses(self, *wanted: InvocationStatus) -> int:
         return sum(episode.status in wanted for episode in self.ran)
@@ -113,11 +115,6 @@ class Oracle:
             "scores": self.means("scored", "missing"),
             "composite_score": self.composite(),
         }
-
-
-def held_out(episode: ScoredEpisode, split: Fraction) -> bool:
-    digest = hashlib.sha256(f"{COMMITMENT}:{episode.episode_id}".encode()).hexdigest()
-    return int(digest[:16], 16) * split.denominator < split.numerator * 2**64
 
 
 def expected_aggregate(run: Run) -> dict[str, Any]:
@@ -150,64 +147,9 @@ def expected_aggregate(run: Run) -> dict[str, Any]:
         else {"train": Oracle(run, train).summary(), "holdout": Oracle(run, held).summary()},
         "answered_only": everything.means("scored"),
         "refusals_as_zero": everything.means("scored", "missing", "excluded"),
+        "worst_case_bounds": everything.bounds(),
+        "calibration": None,
     }
-
-
-STATUSES = [*InvocationStatus, None]
-NANOS = st.integers(min_value=0, max_value=NANO) | st.sampled_from([0, NANO])
-
-
-@st.composite
-def episode_results(draw: st.DrawFn, seq: int, criteria: list[str]) -> ScoredEpisode:
-    """Draw one episode whose outcome and results could stand beside each other in a run."""
-    status = draw(st.sampled_from(STATUSES))
-    choices: st.SearchStrategy[CriterionResult]
-    if status is None:
-        choices = st.just(Verdict.NOT_RUN)
-    elif status is InvocationStatus.SUCCESS:
-        gaps = [Verdict.NOT_APPLICABLE, Verdict.DECLINED, Verdict.UNSCORED]
-        choices = NANOS.map(Scored) | st.sampled_from(gaps)
-    else:
-        refused = status is InvocationStatus.REFUSED
-        usual = Verdict.EXCLUDED if refused else Verdict.MISSING
-        choices = st.sampled_from([usual, Verdict.NOT_APPLICABLE])
-    scores = {criterion: draw(choices) for criterion in criteria}
-    return ScoredEpisode(
-        seq=seq,
-        episode_id=f"episode {seq}",
-        status=status,
-        outcome=outcome_of(status, scores),
-        scores=scores,
-    )
-
-
-def outcome_of(
-    status: InvocationStatus | None, scores: dict[str, CriterionResult]
-) -> EpisodeOutcome:
-    if status is None:
-        return EpisodeOutcome.NOT_RUN
-    if status is InvocationStatus.REFUSED:
-        return EpisodeOutcome.EXCLUDED
-    if status is not InvocationStatus.SUCCESS:
-        return EpisodeOutcome.MISSING
-    measured = any(isinstance(result, Scored) for result in scores.values())
-    return EpisodeOutcome.SCORED if measured else EpisodeOutcome.UNSCORED
-
-
-@st.composite
-def runs(draw: st.DrawFn) -> Run:
-    criteria = draw(st.sampled_from([["a"], ["b", "a"], ["c", "a", "b"]]))
-    weights = [draw(st.integers(min_value=0, max_value=9)) for _ in criteria[1:]]
-    return Run(
-        weights=dict(
-            zip(criteria, [draw(st.integers(min_value=1, max_value=9)), *weights], strict=True)
-        ),
-        split=draw(st.sampled_from(list(SPLITS))),
-        episodes=tuple(
-            draw(episode_results(seq, criteria))
-            for seq in range(1, 1 + draw(st.integers(min_value=0, max_value=12)))
-        ),
-    )
 
 
 per_property = settings(deadline=None, max_examples=200)
@@ -218,6 +160,10 @@ per_property = settings(deadline=None, max_examples=200)
 def test_every_member_of_the_aggregate_is_what_the_contract_defines(run: Run) -> None:
     _, aggregate = run.aggregate()
     plain = {k: v for k, v in aggregate.items() if k not in {"score_intervals", "results_hash"}}
+    if run.split:
+        # The gap has an oracle of its own: test_scoring_holdout_gap.py.
+        gap = cast("JsonObject", plain["holdout_scores"]).pop("gap")
+        assert list(cast("JsonObject", gap)) == [*run.weights, "composite_score"]
     assert plain == expected_aggregate(run)
     intervals = cast("dict[str, JsonObject]", aggregate["score_intervals"])
     assert list(intervals) == [*run.weights, "composite_score"]
@@ -231,7 +177,7 @@ def test_the_mean_of_the_numbers_in_a_column_is_the_criterion_s_score(run: Run) 
     for criterion in run.weights:
         column = [row["scores"][criterion] for row in rows if row["scores"][criterion] is not None]
         mean = sum(column, Fraction(0)) / len(column) if column else None
-        assert nine_places(mean) == cast("JsonObject", aggregate["scores"])[criterion]
+        assert places_or_none(mean) == cast("JsonObject", aggregate["scores"])[criterion]
 
 
 @per_property
@@ -282,23 +228,6 @@ def test_full_marks_everywhere_give_a_composite_of_exactly_one(weights: list[flo
     aggregator = Aggregator(TheatreScoringProvider(document, {"any": SCORER}), COMMITMENT)
     aggregator.add(episode(1, dict.fromkeys(criteria, Scored(NANO))))
     assert aggregator.finish()["composite_score"] == 1
-
-
-def episode(
-    seq: int,
-    scores: dict[str, CriterionResult],
-    *,
-    status: InvocationStatus | None = InvocationStatus.SUCCESS,
-    cluster_key: str | None = None,
-) -> ScoredEpisode:
-    return ScoredEpisode(
-        seq=seq,
-        episode_id=f"episode {seq}",
-        status=status,
-        outcome=outcome_of(status, scores),
-        scores=scores,
-        cluster_key=cluster_key,
-    )
 
 
 def test_a_line_shows_a_failure_as_0_and_every_other_gap_as_null() -> None:

@@ -1,4 +1,4 @@
-"""Wilson intervals against published tables, and against the equation they solve."""
+"""Wilson intervals against published tables, scipy, and the equation that they solve."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import cast
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from theatre.engine.scoring import wilson_interval
 
@@ -44,6 +45,15 @@ def test_the_interval_is_the_published_one(
 ) -> None:
     places = 3 if trials == 50 else 4
     assert tuple(round(bound, places) for bound in bounds(successes, trials)) == (low, high)
+
+
+@pytest.mark.parametrize("trials", [1, 2, 10, 50, 240, 5000])
+def test_the_interval_is_that_of_scipy(trials: int) -> None:
+    for successes in {0, 1, trials // 3, trials // 2, trials - 1, trials}:
+        reference = stats.binomtest(successes, trials).proportion_ci(0.95, method="wilson")
+        assert bounds(successes, trials) == pytest.approx(
+            (reference.low, reference.high), abs=5.1e-7
+        )
 
 
 @pytest.mark.parametrize("trials", [1, 2, 10, 50, 240, 5000, 10**6])

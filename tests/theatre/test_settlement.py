@@ -206,6 +206,8 @@ def test_a_rehearsal_resolves_without_a_certificate(tmp_path: Path) -> None:
         "episodes": 3,
         "adapters": {PILOT: "mock@1"},
         "scorers": {"exact_match": "1", "numeric_tolerance": "1"},
+        "computations": {},
+        "sanitiser": None,
     }
 
 

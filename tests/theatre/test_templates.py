@@ -4,13 +4,24 @@ from __future__ import annotations
 
 import pytest
 
-from tests.theatre.runs import PILOT, TEMPLATE, VERSION, with_changes
+from tests.theatre.runs import (
+    CHAIN,
+    EASEL,
+    EASEL_VERSION,
+    PILOT,
+    TEMPLATE,
+    VERSION,
+    call_step,
+    with_changes,
+)
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.errors import InvalidTemplateError
+from theatre.engine.errors import ExecutionPathUnavailableError
 from theatre.engine.models import freeze_object
 from theatre.engine.oracle_contract import RetryPolicy
 from theatre.engine.templates import (
     ExecutionPolicy,
+    Hop,
+    InputPolicy,
     MarketTheatreTemplate,
     ProductTheatreTemplate,
     ResolutionStep,
@@ -63,9 +74,90 @@ def test_what_the_template_says_wins_member_by_member() -> None:
 def test_a_call_has_the_time_of_its_step_else_of_the_policy_else_thirty_seconds(
     step: JsonObject, policy: JsonObject, seconds: float
 ) -> None:
-    call: JsonObject = {"step_id": "invoke", "type": "construct_invocation", **step}
-    template = view({"/resolution_programme": [call], "/execution_policy": policy})
-    assert template.timeout_of(template.programme[0]) == seconds
+    (hop,) = view(
+        {"/resolution_programme": [call_step(PILOT, **step)], "/execution_policy": policy}
+    ).hops
+    assert hop.timeout_seconds == seconds
+
+
+def test_a_construct_of_its_own_is_called_once_an_episode() -> None:
+    assert view().hops == (
+        Hop(
+            number=0,
+            construct_id=PILOT,
+            construct_version=VERSION,
+            timeout_seconds=30,
+            output_spec={},
+        ),
+    )
+
+
+OBJECT: JsonObject = {"type": "object"}
+COLOURED: JsonObject = {"required": ["colour"]}
+
+
+def test_each_step_of_a_chain_has_a_limit_and_an_output_spec_of_its_own() -> None:
+    steps: list[JsonValue] = [
+        call_step(EASEL, timeout_seconds=2, output_spec=OBJECT),
+        {"step_id": "aggregate", "type": "aggregation"},
+        call_step(PILOT, output_spec=COLOURED),
+    ]
+    assert view({**CHAIN, "/resolution_programme": steps}).hops == (
+        Hop(
+            number=0,
+            construct_id=EASEL,
+            construct_version=EASEL_VERSION,
+            timeout_seconds=2,
+            output_spec=OBJECT,
+        ),
+        Hop(
+            number=1,
+            construct_id=PILOT,
+            construct_version=VERSION,
+            timeout_seconds=30,
+            output_spec=COLOURED,
+        ),
+    )
+
+
+@pytest.mark.parametrize("named", [EASEL, PILOT])
+def test_one_step_stands_for_the_whole_chain_and_its_output_spec_for_the_last_output(
+    named: str,
+) -> None:
+    step = call_step(named, timeout_seconds=2, output_spec=COLOURED)
+    hops = view({**CHAIN, "/resolution_programme": [step]}).hops
+    assert [(hop.number, hop.construct_id, hop.timeout_seconds) for hop in hops] == [
+        (0, EASEL, 2),
+        (1, PILOT, 2),
+    ]
+    assert [hop.output_spec for hop in hops] == [{}, COLOURED]
+
+
+def test_several_steps_are_a_chain_also_where_none_is_named() -> None:
+    steps: list[JsonValue] = [
+        call_step(EASEL, output_spec=OBJECT),
+        call_step(PILOT, timeout_seconds=3),
+    ]
+    named = view({**CHAIN, "/resolution_programme": steps})
+    unnamed = view(
+        {
+            "/version_pins/constructs": CHAIN["/version_pins/constructs"],
+            "/resolution_programme": steps,
+        }
+    )
+    assert unnamed.hops == named.hops
+
+
+def test_how_inputs_are_sanitised_stands_in_the_first_call() -> None:
+    assert view().input_policy == InputPolicy(role_markers="break", raw_fields=())
+    spec: JsonObject = {"role_markers": "flag", "raw_fields": ["/code", "/a~1b"], "note": "any"}
+    steps: list[JsonValue] = [
+        {"step_id": "aggregate", "type": "aggregation", "input_spec": {"raw_fields": ["/x"]}},
+        call_step(EASEL, input_spec=spec),
+        call_step(PILOT, input_spec={"role_markers": "break"}),
+    ]
+    policy = view({**CHAIN, "/resolution_programme": steps}).input_policy
+    assert policy == InputPolicy(role_markers="flag", raw_fields=("/code", "/a~1b"))
 
 
 def test_the_programme_is_the_committed_one_in_its_order() -> None:
@@ -123,11 +215,14 @@ def test_a_market_template_has_a_view_but_cannot_be_run() -> None:
     market = view_template(MARKET)
     assert isinstance(market, MarketTheatreTemplate)
     assert (market.theatre_id, market.dataset_hashes) == ("geopolitical_strait_v1", {})
-    with pytest.raises(InvalidTemplateError) as caught:
+    with pytest.raises(ExecutionPathUnavailableError) as caught:
         product_template(MARKET)
-    assert str(caught.value) == (
-        "expected a replay template, got the market template geopolitical_strait_v1: "
-        "market templates can be validated and hashed, not run"
+    assert (str(caught.value), caught.value.code) == (
+        (
+            "expected a replay template, got the market template geopolitical_strait_v1: it can "
+            "be validated, hashed and committed, not run"
+        ),
+        "execution-path-unavailable",
     )
 
 

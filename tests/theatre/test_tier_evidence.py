@@ -46,29 +46,50 @@ def receipt(changes: dict[str, JsonValue] | None = None) -> CommitmentReceipt:
     )
 
 
-def record(
-    *reasons: str | None, adapter: str = "local@1", version_source: str = "computed"
+def call(
+    *reasons: str | None,
+    construct_id: str = PILOT,
+    adapter: str = "local@1",
+    version_source: str = "computed",
+    repeat: int = 0,
+    output: JsonObject | None = None,
 ) -> JsonObject:
+    """Return a call with an attempt a reason; one without a reason succeeded with `output`."""
     return {
-        "calls": [
+        "construct_id": construct_id,
+        "repeat": repeat,
+        "adapter": adapter,
+        "version_source": version_source,
+        "attempts": [
             {
-                "adapter": adapter,
-                "version_source": version_source,
-                "attempts": [{"reason": reason} for reason in reasons],
+                "reason": reason,
+                "response": {
+                    "status": "error" if reason else "success",
+                    "output_data": None if reason else output or {},
+                },
             }
-        ]
+            for reason in reasons
+        ],
     }
 
 
+def record(*calls: JsonObject) -> JsonObject:
+    return {"calls": list(calls or [call(None)])}
+
+
 def noted(*records: JsonObject) -> CallFacts:
-    facts = CallFacts()
+    facts = CallFacts(PILOT)
     for one in records:
         facts.note(one)
     return facts
 
 
 def test_facts_are_counted_from_aggregate_records_and_commitment() -> None:
-    calls = noted(record(None), record("timeout", "version-mismatch"), record("version-mismatch"))
+    calls = noted(
+        record(),
+        record(call("timeout", "version-mismatch")),
+        record(call(None), call("version-mismatch")),
+    )
     facts = tier_facts_of(receipt(), AGGREGATE, calls, bundle_complete=True)
     assert facts == TierFacts(
         construct_id=PILOT,
@@ -98,7 +119,7 @@ def test_facts_are_counted_from_aggregate_records_and_commitment() -> None:
 def test_a_run_to_the_end_has_no_cap_for_episodes_that_were_not_run() -> None:
     counts = cast("JsonObject", AGGREGATE["episode_counts"]) | {"total": 10, "not_run": 0}
     facts = tier_facts_of(
-        receipt(), AGGREGATE | {"episode_counts": counts}, noted(record(None)), bundle_complete=True
+        receipt(), AGGREGATE | {"episode_counts": counts}, noted(record()), bundle_complete=True
     )
     assert (facts.run, facts.total, facts.extra_caps) == (10, 10, ())
 
@@ -108,7 +129,7 @@ def test_the_committed_refusal_rate_is_taken_exactly(rate: float) -> None:
     facts = tier_facts_of(
         receipt({"/execution_policy/max_refusal_rate": rate}),
         AGGREGATE,
-        noted(record(None)),
+        noted(record()),
         bundle_complete=False,
     )
     assert facts.max_refusal_rate == Fraction(str(rate))
@@ -120,24 +141,78 @@ def test_absent_pins_scorers_and_a_broken_commitment_are_facts_too() -> None:
         {"/version_pins": {"scorer_version": "label"}, "/scoring": {"holdout_split": 0}}
     )
     broken = replace(without, commitment_hash="0" * 64)
-    facts = tier_facts_of(broken, AGGREGATE, noted(record(None)), bundle_complete=True)
+    facts = tier_facts_of(broken, AGGREGATE, noted(record()), bundle_complete=True)
     assert facts.construct_version is None
     assert facts.missing_pins == ("construct_version",)
     assert (facts.scorers_committed, facts.commitment_verifiable) == (False, False)
 
 
 def test_one_claimed_version_or_one_mock_is_remembered_to_the_end() -> None:
-    honest = noted(record(None), record(None))
+    honest = noted(record(), record())
     assert (honest.recorded, honest.version_source, honest.rehearsed) == (2, "computed", False)
     mixed = noted(
-        record(None, version_source="claimed"), record(None, adapter="mock@1"), record(None)
+        record(call(None, version_source="claimed")),
+        record(call(None, construct_id="easel", adapter="mock@1"), call(None)),
+        record(),
     )
     assert (mixed.recorded, mixed.version_source, mixed.rehearsed) == (3, "claimed", True)
-    assert mixed.adapter_pin == "local@1"
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_adapter_of_a_chain_is_that_of_the_construct_under_test(order: int) -> None:
+    calls = [call(None), call(None, construct_id="easel", adapter="http@1")]
+    assert noted(record(*calls[::order])).adapter_pin == "local@1"
+
+
+RED: JsonObject = {"colour": "red", "shade": [1, 2.0]}
+SAME: JsonObject = {"shade": [1, 2], "colour": "red"}
+BLUE: JsonObject = {"colour": "blue", "shade": [1, 2]}
+
+
+@pytest.mark.parametrize(
+    ("second", "differences"),
+    [
+        ([], 0),
+        ([call(None, output=RED), call(None, construct_id="easel", output=SAME)], 0),
+        ([call(None, output=RED), call(None, construct_id="easel", output=BLUE)], 1),
+        ([call(None, output=BLUE), call(None, construct_id="easel", output=RED)], 1),
+        ([call(None, output=RED), call("timeout", construct_id="easel")], 1),
+        ([call("crashed", None, output=RED), call(None, construct_id="easel", output=RED)], 0),
+        ([call("crashed")], 1),
+    ],
+    ids=[
+        "none",
+        "same",
+        "other at the end",
+        "other in between",
+        "late failure",
+        "retried",
+        "fails",
+    ],
+)
+def test_a_repeat_differs_where_a_hop_fails_or_says_another_thing(
+    second: list[JsonObject], differences: int
+) -> None:
+    first = [call(None, output=RED), call(None, construct_id="easel", output=RED)]
+    repeated = [one | {"repeat": 1} for one in second]
+    assert noted(record(*first, *repeated)).determinism_differences == differences
+
+
+def test_a_difference_is_counted_once_an_episode_and_caps_the_tier() -> None:
+    first, second = call(None, output=RED), call(None, output=BLUE, repeat=1)
+    facts = tier_facts_of(
+        receipt(),
+        AGGREGATE,
+        noted(record(first, second), record(), record(first, second)),
+        bundle_complete=True,
+    )
+    assert (facts.determinism_differences, facts.version_mismatches) == (2, 0)
+    caps = TierAssigner.assign(facts, TierHistory(), resolved_at=MOMENT).caps
+    assert [cap for cap in caps if "determin" in cap] == ["answers-not-deterministic"]
 
 
 def test_the_tier_document_holds_what_was_read_and_what_was_concluded() -> None:
-    facts = tier_facts_of(receipt(), AGGREGATE, noted(record(None)), bundle_complete=True)
+    facts = tier_facts_of(receipt(), AGGREGATE, noted(record()), bundle_complete=True)
     history = TierHistory()
     assessment = TierAssigner.assign(facts, history, resolved_at=MOMENT)
     document = tier_document(facts, history, assessment)

@@ -11,7 +11,9 @@ from theatre.cli.input_files import read_file
 from theatre.cli.output import echo, json_option, print_document
 from theatre.engine.bundle_check import CheckReport, CheckStatus, check_bundle
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.scorers import load_scorers
+from theatre.scorers.computations import load_computations
 
 
 @click.command()
@@ -36,9 +38,16 @@ def check(bundle: Path, *, certificate: Path | None, as_json: bool) -> None:
 
 
 def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckReport:
-    """Check a bundle with the installed scorers; NotFoundError for a missing certificate file."""
+    """Check a bundle with what is installed; NotFoundError for a missing certificate file."""
     copy = None if certificate is None else read_file(certificate, what="a certificate")
-    return check_bundle(bundle, load_scorers(), registry=SchemaRegistry(), certificate=copy)
+    return check_bundle(
+        bundle,
+        load_scorers(),
+        registry=SchemaRegistry(),
+        computations=load_computations(),
+        sanitiser=TextSanitiser(),
+        certificate=copy,
+    )
 
 
 def print_report(report: CheckReport) -> None:

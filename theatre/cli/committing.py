@@ -16,7 +16,13 @@ from theatre.engine.errors import DatasetError, InvalidTemplateError
 from theatre.engine.models import read_episodes, read_gold_labels
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
-from theatre.engine.templates import ProductTheatreTemplate, product_template
+from theatre.engine.templates import (
+    MarketTheatreTemplate,
+    ProductTheatreTemplate,
+    TemplateView,
+    product_template,
+    view_template,
+)
 from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots
 from theatre.scorers import load_scorers
@@ -56,9 +62,10 @@ async def commit_template(
     not in the episode format. Nothing is created unless the commitment can be made.
     """
     require_valid(document)
-    view = product_template(document)
-    verify_datasets(view, workspace.datasets_for(template_folder))
-    scorer_pins = TheatreScoringProvider(document, load_scorers()).scorer_pins
+    view = view_template(document)
+    if isinstance(view, ProductTheatreTemplate):
+        verify_datasets(view, workspace.datasets_for(template_folder))
+    scorer_pins = scorers_in_use(document, view)
     theatre, created = Theatre.create(str(uuid4()), document, at=clock())
     receipt = CommitmentProtocol.commit(
         theatre.theatre_id, document, scorer_pins=scorer_pins, committed_at=clock()
@@ -71,6 +78,19 @@ async def commit_template(
         committed, event = theatre.commit(receipt)
         await held.journal.note(event)
     return committed
+
+
+def scorers_in_use(document: JsonObject, view: TemplateView) -> dict[str, str]:
+    """Return scorer → version for the receipt: what scores a replay, else what was pinned."""
+    if isinstance(view, ProductTheatreTemplate):
+        return TheatreScoringProvider(document, load_scorers()).scorer_pins
+    return dict(view.scorer_pins) if isinstance(view, MarketTheatreTemplate) else {}
+
+
+def require_runnable(document: JsonObject) -> None:
+    """Raise InvalidTemplateError, or ExecutionPathUnavailableError for what nothing here runs."""
+    require_valid(document)
+    product_template(document)
 
 
 def verify_datasets(view: ProductTheatreTemplate, roots: DatasetRoots) -> None:
@@ -95,10 +115,11 @@ def verify_datasets(view: ProductTheatreTemplate, roots: DatasetRoots) -> None:
 
 def missing_data_warnings(document: JsonObject, roots: DatasetRoots) -> list[JsonObject]:
     """Return a warning for each dataset file of a valid replay template that is not there."""
-    if document["execution_path"] != "replay":
+    view = view_template(document)
+    if not isinstance(view, ProductTheatreTemplate):
         return []
     warnings: list[JsonObject] = []
-    for name, path in product_template(document).product_theatre_config.data_paths().items():
+    for name, path in view.product_theatre_config.data_paths().items():
         try:
             roots.find(path)
         except DatasetError as error:

@@ -1,4 +1,4 @@
-"""`echelon demo`: certify a real construct, check the bundle, forge a copy, catch the forgery."""
+"""`echelon demo`: certify two real constructs, check their bundles, catch a forged one."""
 
 from __future__ import annotations
 
@@ -6,77 +6,149 @@ import asyncio
 import re
 import shutil
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
+from theatre.cli.baselines import with_construct
 from theatre.cli.check_command import check_folder, print_report
 from theatre.cli.committing import commit_template, read_template
 from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.output import json_option, print_document
-from theatre.cli.reports import print_certificate, run_report
+from theatre.cli.output import echo, json_option, print_document
+from theatre.cli.pictures import draw_pictures
+from theatre.cli.reports import print_certificate, print_comparison, run_report, shortest
 from theatre.cli.theatre_group import run_to_end
 from theatre.cli.workspace import Workspace
 from theatre.engine.bundle_check import CheckReport
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import BundleError
 from theatre.engine.schema_registry import resource_root
+from theatre.files.theatre_store import TheatreView
+from theatre.oracles.construct_registry import construct_version
 
-TEMPLATE = "fixtures/templates/product_cartograph_v1.json"
+TEMPLATES = "fixtures/templates"
+CARTOGRAPH, OBSERVER = "product_cartograph_v1", "product_observer_v1"
+BASELINES = ("observer_majority", "observer_keywords")
 FORGED_FILE = "invocations/episode_000001.json"
 
 
 @click.command()
 @json_option
 def demo(*, as_json: bool) -> None:
-    """Certify the shipped Cartograph construct, then catch a forged bundle. About ten seconds."""
-    workspace = Workspace.from_environment()
-    say = _Narrator(silent=as_json)
-    say.step("1  Commit the template, then call the real construct for every episode")
-    theatre_id = _commit(workspace)
-    run_to_end(theatre_id, workspace, quiet=as_json)
-    report = run_report(workspace.store.view(theatre_id))
-    bundle = Path(str(report["bundle_path"]))
-    say.step("2  The certificate")
-    if not as_json:
-        print_certificate(bundle)
-    say.step("3  Check the bundle: everything is recomputed from its files alone")
-    honest = check_folder(bundle)
-    say.report(honest)
-    say.step(f"4  Flip one byte of the answer in {FORGED_FILE} of a copy, and check it")
-    forged = _check_forgery(bundle)
-    say.report(forged)
+    """Certify two shipped constructs, one of them a service, then catch a forged bundle.
+
+    Beside the second stand two baselines, run as constructs through the same template. Less
+    than a minute and a half.
+    """
+    stage = _Stage(Workspace.from_environment(), silent=as_json)
+    stage.say("1  Cartograph: commit the template, then call the real construct every time")
+    cartograph = stage.certify(stage.template(CARTOGRAPH))
+    stage.say("2  Its certificate")
+    stage.show(cartograph)
+    stage.say("3  Observer, a service behind HTTP that is started for the run: the same")
+    template = stage.template(OBSERVER)
+    observer = stage.certify(template)
+    stage.say("4  Its certificate")
+    stage.show(observer)
+    stage.say("5  Two baselines as constructs through the same template, beside the Observer")
+    baselines = {name: stage.certify(stage.with_baseline(template, name)) for name in BASELINES}
+    stage.compare({"observer": observer, **baselines})
+    stage.say("6  Check both bundles: everything is recomputed from their files alone")
+    checks = [stage.check(one) for one in (cartograph, observer)]
+    stage.say(f"7  Flip one byte of the answer in {FORGED_FILE} of a copy, and check it")
+    forged = _check_forgery(cartograph.bundle)
+    stage.report(forged)
+    stage.say("8  Pictures of both (`echelon theatre show ID --plot DIR` draws them)")
+    plots = [stage.draw(one) for one in (cartograph, observer)]
     if as_json:
+        runs = zip((cartograph, observer), checks, plots, strict=True)
+        first, second = (one.as_document(check, drawn) for one, check, drawn in runs)
         print_document(
-            {"run": report, "check": honest.as_document(), "forgery": forged.as_document()}
+            {
+                "cartograph": first,
+                "observer": second,
+                "baselines": {name: one.report for name, one in baselines.items()},
+                "forgery": forged.as_document(),
+            }
         )
-    if not honest.valid or forged.valid:
+    if forged.valid or not all(check.valid for check in checks):
         raise CommandEndedError(ExitCode.FAILURE)
-    say.step("The honest bundle passed, the forged one did not.")
+    stage.say("The honest bundles passed, the forged one did not.")
 
 
-class _Narrator:
-    """Tells a person what happens next; silent where a machine reads."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Certified:
+    """A theatre that ran to its certificate."""
 
-    def __init__(self, *, silent: bool) -> None:
+    view: TheatreView
+    report: JsonObject
+
+    @property
+    def bundle(self) -> Path:
+        return Path(str(self.report["bundle_path"]))
+
+    @property
+    def name(self) -> str:
+        return str(self.view.template["theatre_id"])
+
+    def as_document(self, check: CheckReport, plots: list[str]) -> JsonObject:
+        return {"run": self.report, "check": check.as_document(), "plots": [*plots]}
+
+
+class _Stage:
+    """Plays the steps of the demo, and tells a person; silent where a machine reads."""
+
+    def __init__(self, workspace: Workspace, *, silent: bool) -> None:
+        self._workspace = workspace
         self._silent = silent
+        self._folder = resource_root() / TEMPLATES
 
-    def step(self, text: str) -> None:
+    def say(self, text: str) -> None:
         if not self._silent:
             click.echo(f"\n── {text}")
+
+    def template(self, name: str) -> JsonObject:
+        return read_template(self._folder / f"{name}.json")
+
+    def with_baseline(self, template: JsonObject, construct_id: str) -> JsonObject:
+        construct = self._workspace.find_construct(construct_id, self._folder)
+        return with_construct(template, construct_id, version=construct_version(construct))
+
+    def certify(self, template: JsonObject) -> _Certified:
+        committed = asyncio.run(
+            commit_template(template, template_folder=self._folder, workspace=self._workspace)
+        )
+        run_to_end(committed.theatre_id, self._workspace, quiet=self._silent)
+        view = self._workspace.store.view(committed.theatre_id)
+        return _Certified(view=view, report=run_report(view))
+
+    def show(self, certified: _Certified) -> None:
+        if not self._silent:
+            print_certificate(certified.bundle)
+
+    def compare(self, certified: dict[str, _Certified]) -> None:
+        if not self._silent:
+            print_comparison({name: one.bundle for name, one in certified.items()})
+
+    def check(self, certified: _Certified) -> CheckReport:
+        report = check_folder(certified.bundle)
+        if not self._silent:
+            echo(f"{certified.name}:")
+        self.report(report)
+        return report
 
     def report(self, report: CheckReport) -> None:
         if not self._silent:
             print_report(report)
 
-
-def _commit(workspace: Workspace) -> str:
-    template = resource_root() / TEMPLATE
-    committed = asyncio.run(
-        commit_template(
-            read_template(template), template_folder=template.parent, workspace=workspace
-        )
-    )
-    return committed.theatre_id
+    def draw(self, certified: _Certified) -> list[str]:
+        home = self._workspace.home
+        paths = draw_pictures(certified.view, home / "plots" / certified.name, home=home)
+        if not self._silent:
+            for path in paths:
+                echo(str(shortest(path)))
+        return [str(path) for path in paths]
 
 
 def _check_forgery(bundle: Path) -> CheckReport:

@@ -11,7 +11,7 @@ import click
 
 from theatre.cli.output import echo, print_document
 from theatre.engine import errors
-from theatre.oracles.errors import ConstructFilesError, ConstructRegistryError
+from theatre.oracles import errors as oracle_errors
 
 
 class ExitCode(IntEnum):
@@ -50,9 +50,9 @@ class InterruptedRunError(errors.TheatreError):
 
 
 EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
+    # What was named is not there (an unknown construct, too).
     (errors.NotFoundError, ExitCode.NOT_FOUND),
-    (errors.InvalidTransitionError, ExitCode.WRONG_STATE),
-    (errors.StateConflictError, ExitCode.WRONG_STATE),
+    # What was given cannot be accepted: change it.
     (errors.ParseError, ExitCode.INVALID),
     (errors.CanonicalisationError, ExitCode.INVALID),
     (errors.InvalidTemplateError, ExitCode.INVALID),
@@ -63,10 +63,22 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.UnknownScorerError, ExitCode.INVALID),
     (errors.ProgrammeError, ExitCode.INVALID),
     (errors.BundleError, ExitCode.INVALID),
+    (errors.RlmfExportError, ExitCode.INVALID),
     (errors.ExpertiseError, ExitCode.INVALID),
-    (ConstructFilesError, ExitCode.INVALID),
-    (ConstructRegistryError, ExitCode.INVALID),
+    (oracle_errors.ConstructFilesError, ExitCode.INVALID),
+    (oracle_errors.ConstructRegistryError, ExitCode.INVALID),
+    (oracle_errors.ConstructTransportError, ExitCode.INVALID),
+    (oracle_errors.OutboundPolicyError, ExitCode.INVALID),
+    (oracle_errors.OutboundRefusedError, ExitCode.INVALID),
+    (oracle_errors.RequestHeadersError, ExitCode.INVALID),
+    (oracle_errors.SanitisePolicyError, ExitCode.INVALID),
+    # The theatre is in no state for it.
+    (errors.InvalidTransitionError, ExitCode.WRONG_STATE),
+    (errors.StateConflictError, ExitCode.WRONG_STATE),
+    # What is there is kept; the same command goes on with it.
+    (oracle_errors.ConstructUnreachableError, ExitCode.INCOMPLETE),
     (InterruptedRunError, ExitCode.INCOMPLETE),
+    # A fault of this program or of its files, or an error of a plugin.
     (errors.TheatreError, ExitCode.FAILURE),
 )
 """First match wins; a subclass stands before its base."""

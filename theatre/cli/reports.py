@@ -10,6 +10,7 @@ from theatre.cli.output import echo
 from theatre.cli.tables import print_table
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
+from theatre.engine.scoring import COMPOSITE
 from theatre.files.theatre_store import TheatreView
 
 _FROM_CERTIFICATE = (
@@ -58,6 +59,7 @@ def print_certificate(bundle: Path) -> None:
     """Print the certificate in `bundle`: scores with intervals, counts, tier, what is missing."""
     certificate: dict[str, Any] = _document(bundle / "certificate.json")
     tier: dict[str, Any] = _document(bundle / "tier.json")
+    aggregate: dict[str, Any] = _document(bundle / "scores" / "aggregate.json")
     echo(f"certificate  {certificate['certificate_id']}")
     echo(
         f"construct    {certificate['construct_id']} "
@@ -71,12 +73,29 @@ def print_certificate(bundle: Path) -> None:
     )
     echo("")
     echo(_episode_line(certificate["episode_counts"]))
+    _print_calibration(aggregate["calibration"])
+    _print_gaps(certificate["holdout_scores"])
     echo(f"tier         {certificate['verification_tier']}")
     _print_missing(tier["assessment"], certificate["caps"])
     echo(f"issued       {certificate['issued_at']} by {certificate['issuer']}")
     echo(f"expires      {certificate['expires_at'] or '- (UNVERIFIED has nothing to lose)'}")
     echo(f"results      {certificate['results_hash']}")
-    echo(f"bundle       {_shortest(bundle)}")
+    echo(f"bundle       {shortest(bundle)}")
+
+
+def print_comparison(bundles: Mapping[str, Path]) -> None:
+    """Print the scores of several constructs by the same criteria side by side, with intervals."""
+    certificates: list[Mapping[str, Any]] = [
+        _document(bundle / "certificate.json") for bundle in bundles.values()
+    ]
+    rows = [
+        (name, *(_scored_cell(one["scores"][name], one, name) for one in certificates))
+        for name in certificates[0]["criteria"]["criteria_ids"]
+    ]
+    rows.append(
+        ("composite", *(_scored_cell(one[COMPOSITE], one, COMPOSITE) for one in certificates))
+    )
+    print_table(("criterion", *bundles), rows)
 
 
 def print_violations(kind: str, violations: Sequence[Mapping[str, object]]) -> None:
@@ -99,14 +118,19 @@ def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
                 str(counts["missing"]),
             )
         )
-    composite = certificate["score_intervals"]["composite_score"]
-    rows.append(
-        ("composite", _number(certificate["composite_score"]), _interval(composite), "", "")
-    )
+    composite = certificate["score_intervals"][COMPOSITE]
+    rows.append(("composite", _number(certificate[COMPOSITE]), _interval(composite), "", ""))
     return rows
 
 
-def _shortest(path: Path) -> Path:
+def _scored_cell(score: float | None, certificate: Mapping[str, Any], name: str) -> str:
+    interval = certificate["score_intervals"][name]
+    if interval["low"] is None:
+        return f"{_number(score)} (no interval)"
+    return f"{_number(score)} ({interval['low']:.3f} … {interval['high']:.3f})"
+
+
+def shortest(path: Path) -> Path:
     """Return `path` relative to the working folder where it lies inside it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
@@ -125,6 +149,30 @@ def _interval(interval: Mapping[str, Any]) -> str:
 def _episode_line(counts: Mapping[str, int]) -> str:
     parts = ", ".join(f"{name} {n}" for name, n in counts.items() if name != "total" and n)
     return f"episodes     {counts['total']}: {parts}"
+
+
+def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
+    """Print how far stated probabilities can be taken at their word, if there are any."""
+    if calibration is None or not calibration["probabilities"]:
+        return
+    ece = calibration["ece"]
+    told = f"no ECE ({calibration['ece_reason']})"
+    if ece is not None:
+        null = f"{ece['expected_if_calibrated']:.3f} expected"
+        limit = f"95 % below {ece['upper_95_if_calibrated']:.3f}"
+        told = f"ECE {ece['value']:.3f} (if calibrated: {null}, {limit})"
+    echo(f"calibration  Brier {calibration['brier_score']:.3f}, {told}")
+
+
+def _print_gaps(parts: Mapping[str, Any] | None) -> None:
+    """Print a note for each score whose holdout gap is more than the luck of the draw."""
+    for name, gap in (parts or {}).get("gap", {}).items():
+        if gap["beyond_sampling_error"]:
+            side = "above" if gap["difference"] > 0 else "below"
+            echo(
+                f"note         {name}: train part {abs(gap['difference']):.3f} {side} the holdout, "
+                "beyond sampling error"
+            )
 
 
 def _print_missing(assessment: Mapping[str, Any], caps: Sequence[str]) -> None:

@@ -12,14 +12,18 @@ from theatre.cli.committing import (
     commit_template,
     missing_data_warnings,
     read_template,
+    require_runnable,
     require_valid,
     validate_template,
 )
 from theatre.cli.exits import CommandEndedError, ExitCode, InterruptedRunError
-from theatre.cli.output import json_option, print_document
+from theatre.cli.export_command import export
+from theatre.cli.header_option import header_option
+from theatre.cli.output import echo, json_option, print_document
+from theatre.cli.pictures import draw_pictures
 from theatre.cli.progress import ProgressLine
 from theatre.cli.reports import print_run, print_violations, run_report
-from theatre.cli.running import run_theatre
+from theatre.cli.running import RunOptions, run_theatre
 from theatre.cli.workspace import Workspace
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
@@ -28,12 +32,17 @@ from theatre.files.theatre_store import HeldTheatre
 
 UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
 
+DEFAULT_OPTIONS = RunOptions()
+
 template_argument = click.argument("template", type=click.Path(path_type=Path))
 
 
 @click.group(no_args_is_help=True)
 def theatre() -> None:
     """Validate, commit, run and show theatres."""
+
+
+theatre.add_command(export)
 
 
 @theatre.command()
@@ -96,8 +105,23 @@ def commit(template: Path, *, as_json: bool) -> None:
     show_default=True,
     help="Make answers durable at least every so many episodes (and every second).",
 )
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    help="At most so many calls at a time, where the template commits to more.",
+)
+@header_option
 @json_option
-def run(target: str, *, new: bool, quiet: bool, batch_episodes: int, as_json: bool) -> None:
+def run(
+    target: str,
+    *,
+    new: bool,
+    quiet: bool,
+    batch_episodes: int,
+    concurrency: int | None,
+    headers_env: dict[str, str],
+    as_json: bool,
+) -> None:
     """Run TARGET, a theatre id or a template file, to its certificate.
 
     A template file is committed first, unless a theatre with the same commitment is unfinished:
@@ -105,7 +129,10 @@ def run(target: str, *, new: bool, quiet: bool, batch_episodes: int, as_json: bo
     """
     workspace = Workspace.from_environment()
     theatre_id = _theatre_to_run(target, workspace, new=new)
-    run_to_end(theatre_id, workspace, quiet=quiet, batch_episodes=batch_episodes)
+    options = RunOptions(
+        batch_size=batch_episodes, concurrency_limit=concurrency, headers_env=headers_env
+    )
+    run_to_end(theatre_id, workspace, options, quiet=quiet)
     report = run_report(workspace.store.view(theatre_id))
     if as_json:
         print_document(report)
@@ -117,18 +144,29 @@ def run(target: str, *, new: bool, quiet: bool, batch_episodes: int, as_json: bo
 
 @theatre.command()
 @click.argument("theatre_id")
+@click.option(
+    "--plot",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Draw scores and calibration as SVG into this folder.",
+)
 @json_option
-def show(theatre_id: str, *, as_json: bool) -> None:
+def show(theatre_id: str, *, plot: Path | None, as_json: bool) -> None:
     """Show the state of a theatre and, once it is resolved, its certificate."""
-    report = run_report(Workspace.from_environment().store.view(theatre_id))
+    workspace = Workspace.from_environment()
+    view = workspace.store.view(theatre_id)
+    report = run_report(view)
+    plots = None if plot is None else draw_pictures(view, plot, home=workspace.home)
     if as_json:
-        print_document(report)
-    else:
-        print_run(report)
+        print_document(report | ({} if plots is None else {"plots": [str(p) for p in plots]}))
+        return
+    print_run(report)
+    for path in plots or ():
+        echo(f"plot         {path}")
 
 
 def run_to_end(
-    theatre_id: str, workspace: Workspace, *, quiet: bool, batch_episodes: int = 100
+    theatre_id: str, workspace: Workspace, options: RunOptions = DEFAULT_OPTIONS, *, quiet: bool
 ) -> None:
     """Run a theatre with progress on stderr; an interruption says how to go on, exit 8."""
     template = workspace.store.view(theatre_id).template
@@ -143,9 +181,9 @@ def run_to_end(
                 run_theatre(
                     theatre_id,
                     workspace,
+                    options,
                     on_start=announce,
                     on_progress=line.update,
-                    batch_size=batch_episodes,
                 )
             )
         except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
@@ -171,6 +209,7 @@ def _theatre_to_run(target: str, workspace: Workspace, *, new: bool) -> str:
     template = Path(target)
     if not template.is_file():
         return _id_of(target, workspace)
+    require_runnable(read_template(template))
     unfinished = None if new else _unfinished(template, workspace)
     if unfinished is None:
         return _commit(template, workspace)["theatre_id"]

@@ -5,16 +5,22 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from theatre.engine.schema_registry import resource_root
 from theatre.files.datasets import DatasetRoots
 from theatre.files.theatre_store import FileTheatreStore
-from theatre.oracles.construct_registry import ConstructRegistry, RegisteredConstruct
+from theatre.oracles.construct_registry import (
+    ConstructRegistry,
+    RegisteredConstruct,
+    program_of,
+)
 from theatre.oracles.errors import UnknownConstructError
+from theatre.oracles.remote_construct import RemoteConstruct
 
 CONSTRUCTS_FILE = "constructs.toml"
+OUTBOUND_ALLOW = "ECHELON_OUTBOUND_ALLOW"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,23 +31,31 @@ class Workspace:
     - `issuer` (ECHELON_ISSUER, default `local`): the name that goes on certificates.
     - `dataset_roots` (ECHELON_DATASET_ROOTS, separated like PATH): folders with ground truth.
     - `constructs` (ECHELON_CONSTRUCTS): the user's `constructs.toml`.
+    - `outbound_allow` (ECHELON_OUTBOUND_ALLOW, separated by commas): where calls may go beside
+      public addresses, as `OutboundPolicy` takes it.
+    - `environment`: all variables, for the request headers whose values stand in some.
     """
 
     home: Path
     issuer: str
     dataset_roots: tuple[Path, ...]
     constructs: Path | None
+    outbound_allow: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Workspace:
         """Read the settings."""
         roots = environment.get("ECHELON_DATASET_ROOTS", "").split(os.pathsep)
         constructs = environment.get("ECHELON_CONSTRUCTS")
+        allowed = environment.get(OUTBOUND_ALLOW, "").split(",")
         return cls(
             home=Path(environment.get("ECHELON_HOME", ".echelon")),
             issuer=environment.get("ECHELON_ISSUER", "local"),
             dataset_roots=tuple(Path(root) for root in roots if root),
             constructs=Path(constructs) if constructs else None,
+            outbound_allow=tuple(entry.strip() for entry in allowed if entry.strip()),
+            environment=environment,
         )
 
     @property
@@ -54,6 +68,15 @@ class Workspace:
         return DatasetRoots([template_folder, *self.dataset_roots, resource_root() / "fixtures"])
 
     def find_construct(self, construct_id: str, template_folder: Path) -> RegisteredConstruct:
+        """Return a registered construct that is run here; errors as `find_registered`.
+
+        Raises ConstructTransportError for one that is called by its URL.
+        """
+        return program_of(self.find_registered(construct_id, template_folder))
+
+    def find_registered(
+        self, construct_id: str, template_folder: Path
+    ) -> RegisteredConstruct | RemoteConstruct:
         """Return a registered construct: beside the template, the user's, the shipped one.
 
         Raises UnknownConstructError naming the files that were looked into.
@@ -63,6 +86,6 @@ class Workspace:
         files = [path for path in candidates if path is not None and path.is_file()]
         for path in files:
             with contextlib.suppress(UnknownConstructError):
-                return ConstructRegistry.load(path).find(construct_id)
+                return ConstructRegistry.load(path).find_registered(construct_id)
         looked_in = ", ".join(str(path) for path in files)
         raise UnknownConstructError(f"expected construct {construct_id} in {looked_in}; got none")

@@ -132,7 +132,9 @@ def issue_certificate(
     aggregate = evidence.aggregate
     scores = cast("dict[str, float | None]", aggregate["scores"])
     counts = cast("dict[str, int]", aggregate["episode_counts"])
-    chain = {construct: pins.constructs[construct] for construct in config.construct_chain}
+    hops = template.hops
+    is_chain = bool(config.construct_chain) or len(hops) > 1
+    chain = {hop.construct_id: hop.construct_version for hop in hops} if is_chain else {}
     certificate = TheatreCalibrationCertificate.model_validate(
         {
             **{name: aggregate[name] for name in _FROM_AGGREGATE},
@@ -142,6 +144,7 @@ def issue_certificate(
             "construct_id": config.construct_under_test,
             "criteria": template.criteria,
             **{metric: scores.get(metric) for metric in _CRITERIA_METRICS},
+            **_calibration(cast("JsonObject | None", aggregate["calibration"])),
             "replay_count": counts["scored"],
             "evidence_bundle_hash": evidence.bundle_hash,
             "audit_head": evidence.audit_head,
@@ -165,6 +168,17 @@ def issue_certificate(
         }
     )
     return certificate.as_document()
+
+
+def _calibration(measured: JsonObject | None) -> JsonObject:
+    """Return `brier_score` and `ece`; null where no probability was stated, or too few were."""
+    if measured is None:
+        return {"brier_score": None, "ece": None}
+    ece = cast("JsonObject | None", measured["ece"])
+    return {
+        "brier_score": measured["brier_score"],
+        "ece": None if ece is None else ece["value"],
+    }
 
 
 def validate_certificate(document: JsonObject, registry: SchemaRegistry) -> None:

@@ -5,9 +5,11 @@ Source: contract/evidence.md §2.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation, localcontext
 from types import NoneType
 from typing import Any, cast
 
@@ -15,8 +17,13 @@ from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import CommitmentError
 from theatre.engine.models import freeze_object
+from theatre.engine.templates import SIMULATION
 
 CANONICALISATION = "RFC8785"
+
+_BILLIONTH = Decimal("1e-9")
+_SPARE_DIGITS = 60
+_BASIS_POINTS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +86,38 @@ _MEMBERS: Mapping[str, tuple[type, ...]] = {
 """The members of `commitment_receipt.json` and their types."""
 
 
+def escrowed_capital(template: JsonObject) -> float | None:
+    """Return what a market sets aside, in the unit of `liquidity_b`; None for any other template.
+
+    The most that its market makers can lose, and the fee on it: Σ over forks b · ln(number of
+    options), times (1 + taker_fee_bps / 10,000), half-even to 9 places. Raises CommitmentError
+    where that is no number.
+    """
+    if template.get("schema_version") == SIMULATION or template.get("execution_path") != "market":
+        return None
+    try:
+        escrow = float(_exact_escrow(cast("dict[str, Any]", template)))
+    except (LookupError, TypeError, AttributeError, InvalidOperation) as error:
+        raise CommitmentError(
+            "expected a market whose liquidity_b, fees and forks give an escrow, got none"
+        ) from error
+    if not math.isfinite(escrow):
+        raise CommitmentError(f"expected an escrow that a number can hold, got {escrow}")
+    return escrow
+
+
+def _exact_escrow(template: Mapping[str, Any]) -> Decimal:
+    config = template["market_theatre_config"]["lmsr_config"]
+    liquidity = Decimal(repr(config["liquidity_b"]))
+    fee = Decimal(repr(config.get("fee_schedule", {}).get("taker_fee_bps", 0)))
+    with localcontext() as context:
+        context.prec = max(liquidity.adjusted(), 0) + _SPARE_DIGITS
+        logarithms = (Decimal(len(fork["options"])).ln() for fork in template["fork_definitions"])
+        at_risk = liquidity * sum(logarithms, Decimal(0))
+        escrow = at_risk * (1 + fee / _BASIS_POINTS)
+        return escrow.quantize(_BILLIONTH, rounding=ROUND_HALF_EVEN)
+
+
 class CommitmentProtocol:
     """Makes and recomputes commitments."""
 
@@ -107,11 +146,11 @@ class CommitmentProtocol:
         *,
         scorer_pins: Mapping[str, str],
         committed_at: datetime,
-        escrowed_capital: float | None = None,
     ) -> CommitmentReceipt:
         """Return the receipt for a validated template whose datasets have been verified.
 
         `scorer_pins` are the versions in use, which the validator held against the template's.
+        Raises CommitmentError for a market whose escrow cannot be told.
         """
         snapshot = freeze_object(template)
         return CommitmentReceipt(
@@ -121,7 +160,7 @@ class CommitmentProtocol:
             version_pins=_member(snapshot, "version_pins"),
             dataset_hashes=_member(snapshot, "dataset_hashes"),
             scorer_pins=freeze_object(dict(scorer_pins)),
-            escrowed_capital=escrowed_capital,
+            escrowed_capital=escrowed_capital(snapshot),
             committed_at=format_rfc3339(committed_at),
         )
 
@@ -141,6 +180,11 @@ class CommitmentProtocol:
                 raise CommitmentError(
                     f"expected the receipt's {name} to equal the template's, got other ones"
                 )
+        escrow = escrowed_capital(template)
+        if escrow != receipt.escrowed_capital:
+            raise CommitmentError(
+                f"expected escrowed_capital {escrow}, got {receipt.escrowed_capital}"
+            )
         recomputed = CommitmentProtocol.hash_template(template)
         if recomputed != receipt.commitment_hash:
             raise CommitmentError(

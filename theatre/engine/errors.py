@@ -120,6 +120,12 @@ class ProgrammeError(TheatreError):
     code = "programme-refused"
 
 
+class ExecutionPathUnavailableError(ProgrammeError):
+    """A market or a simulation: it can be committed and read, and nothing here runs it."""
+
+    code = "execution-path-unavailable"
+
+
 class JournalError(TheatreError):
     """A run journal contradicts its theatre or itself."""
 
@@ -136,6 +142,12 @@ class CertificateError(TheatreError):
     """No certificate may be issued on this evidence."""
 
     code = "certificate-refused"
+
+
+class RlmfExportError(TheatreError):
+    """A bundle cannot be exported as training records."""
+
+    code = "export-refused"
 
 
 class NotFoundError(TheatreError):

@@ -221,9 +221,8 @@ class InvocationWriter:
         """Close the part that is open."""
         self._stack.__exit__(exc_type, exc, traceback)
 
-    def write(self, seq: int, record: JsonObject) -> None:
-        """Write the record of episode `seq`."""
-        line = canonical_line(record)
+    def write(self, seq: int, line: bytes) -> None:
+        """Write the canonical line of the record of episode `seq`."""
         if not self._in_parts:
             self._builder.write_lines(f"invocations/episode_{seq:06d}.json", [line])
             return

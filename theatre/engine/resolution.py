@@ -1,14 +1,14 @@
 """The resolution programme: committed steps, executed in committed order.
 
 Source: contract/template.md, "Programme semantics". `construct_invocation` steps run for each
-episode while the theatre is ACTIVE; the others run once in SETTLING. This version executes
-`construct_invocation` and `aggregation`; a programme with another type is refused before the
-first call, so no committed step is ever silently left out.
+episode while the theatre is ACTIVE; the others run once in SETTLING. A programme with a step that
+this version cannot execute is refused before the first call, so no committed step is ever silently
+left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -17,10 +17,11 @@ from theatre.engine.errors import ProgrammeError
 
 INVOCATION = "construct_invocation"
 AGGREGATION = "aggregation"
+COMPUTATION = "deterministic_computation"
 EPISODE_STEPS = frozenset({INVOCATION})
 """Step types that run for each episode in ACTIVE; all others run once in SETTLING."""
 
-EXECUTABLE = frozenset({INVOCATION, AGGREGATION})
+EXECUTABLE = frozenset({INVOCATION, AGGREGATION, COMPUTATION})
 
 
 class ProgrammeStep(Protocol):
@@ -33,10 +34,6 @@ class ProgrammeStep(Protocol):
     @property
     def type(self) -> str:
         """Return the committed step type."""
-
-    @property
-    def construct_id(self) -> str | None:
-        """Return the construct of an invocation step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,27 +65,15 @@ class ResolutionStateMachine:
                 f"expected steps of type {', '.join(sorted(EXECUTABLE))}; this version cannot "
                 f"execute: {', '.join(unknown)}"
             )
-        self._steps = tuple(steps)
-        if len(self.invocations) != 1:
-            raise ProgrammeError(
-                "expected exactly one construct_invocation step (chains come later), "
-                f"got {len(self.invocations)}"
-            )
+        self.steps = tuple(steps)
+        if not any(step.type == INVOCATION for step in steps):
+            raise ProgrammeError("expected a construct_invocation step, got none")
 
-    @property
-    def invocations(self) -> tuple[ProgrammeStep, ...]:
-        """Return the steps that call a construct for every episode, in order."""
-        return tuple(step for step in self._steps if step.type == INVOCATION)
-
-    def settle(self, *, recorded: int, results_hash: str) -> tuple[StepResult, ...]:
-        """Return the result of every step, given the recorded episodes and the aggregate."""
-        outcomes: dict[str, JsonObject] = {
-            INVOCATION: {"episodes_recorded": recorded},
-            AGGREGATION: {"results_hash": results_hash},
-        }
+    def settle(self, outcomes: Mapping[str, JsonObject]) -> tuple[StepResult, ...]:
+        """Return the result of every step, given what each came to by its id."""
         return tuple(
-            StepResult(step_id=step.step_id, type=step.type, result=outcomes[step.type])
-            for step in self._steps
+            StepResult(step_id=step.step_id, type=step.type, result=outcomes[step.step_id])
+            for step in self.steps
         )
 
 

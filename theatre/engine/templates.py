@@ -5,14 +5,21 @@ Source: contract/template.md, "Fields"; the defaults here are the documented run
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.errors import InvalidTemplateError
+from theatre.engine.errors import ExecutionPathUnavailableError
 from theatre.engine.models import ExecutionPath, TheatreCriteria
 from theatre.engine.oracle_contract import RetryPolicy
+
+SIMULATION = "1.0.0"
+EXISTING = "2.0.1"
+CURRENT = "2.1.0"
+"""The schema versions: simulations, what existing tooling writes, and what this release writes."""
 
 DEFAULT_METHODOLOGY = "1.0.0"
 GOLD_LABELS = "gold_labels"
@@ -42,6 +49,31 @@ class ResolutionStep(_View):
     output_spec: dict[str, Any] = {}
     escalation_path: str | None = None
     timeout_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """One construct's turn in every episode. `number` counts from 0, the limit is in seconds.
+
+    `output_spec` is the JSON Schema that its `output_data` must fit; empty where none is
+    committed.
+    """
+
+    number: int
+    construct_id: str
+    construct_version: str
+    timeout_seconds: float
+    output_spec: Mapping[str, Any]
+
+
+class InputPolicy(_View):
+    """How episodes' inputs are sanitised, from the `input_spec` of the first invocation step.
+
+    `raw_fields` are JSON pointers into the input; what lies there is sent as it is.
+    """
+
+    role_markers: Literal["break", "flag"] = "break"
+    raw_fields: tuple[str, ...] = ()
 
 
 class ExecutionPolicy(_View):
@@ -117,11 +149,43 @@ class ProductTheatreTemplate(TheatreTemplate):
         )
 
     @property
+    def hops(self) -> tuple[Hop, ...]:
+        """Return the constructs of an episode in call order: the chain, or those of the steps.
+
+        A single `construct_invocation` step stands for the whole chain; its `output_spec` is
+        about the last construct's output. Source: docs/evidence.md, "Hops".
+        """
+        config, invocations = self.product_theatre_config, self._invocations
+        invoked = tuple(step.construct_id or config.construct_under_test for step in invocations)
+        chain = config.construct_chain or invoked
+        whole = len(invocations) == 1
+        steps = invocations * len(chain) if whole else invocations
+        return tuple(
+            Hop(
+                number=number,
+                construct_id=construct_id,
+                construct_version=self.version_pins.constructs[construct_id],
+                timeout_seconds=self._timeout_of(step),
+                output_spec={} if whole and construct_id != chain[-1] else step.output_spec,
+            )
+            for number, (construct_id, step) in enumerate(zip(chain, steps, strict=True))
+        )
+
+    @property
+    def input_policy(self) -> InputPolicy:
+        """Return how inputs are sanitised, where the execution policy says that they are."""
+        return InputPolicy.model_validate(self._invocations[0].input_spec)
+
+    @property
+    def _invocations(self) -> tuple[ResolutionStep, ...]:
+        return tuple(step for step in self.programme if step.type == "construct_invocation")
+
+    @property
     def replay_dataset_hash(self) -> str:
         """Return the committed SHA-256 of the replay dataset."""
         return self.dataset_hashes[self.product_theatre_config.replay_dataset_id]
 
-    def timeout_of(self, step: ResolutionStep) -> float:
+    def _timeout_of(self, step: ResolutionStep) -> float:
         """Return a call's time limit in seconds: the step's if written, else the policy's."""
         return step.timeout_seconds or self.execution_policy.timeout_seconds
 
@@ -132,19 +196,55 @@ class MarketTheatreTemplate(TheatreTemplate):
     execution_path: Literal["market"]
 
 
-def view_template(document: JsonObject) -> ProductTheatreTemplate | MarketTheatreTemplate:
+class SimulationTemplate(_View):
+    """A template of version 1.0.0: committed and readable, no execution."""
+
+    schema_version: Literal["1.0.0"]
+    theatre_id: str
+    template_family: str
+    display_name: str
+    description: str = ""
+
+
+TemplateView: TypeAlias = ProductTheatreTemplate | MarketTheatreTemplate | SimulationTemplate
+
+
+def view_template(document: JsonObject) -> TemplateView:
     """Return the typed view of a document that the validator accepted."""
+    if document.get("schema_version") == SIMULATION:
+        return SimulationTemplate.model_validate(document)
     if document.get("execution_path") == "market":
         return MarketTheatreTemplate.model_validate(document)
-    return ProductTheatreTemplate.model_validate(document)
+    view = ProductTheatreTemplate.model_validate(document)
+    return _without_gold(view) if gold_is_unpinned(document) else view
 
 
 def product_template(document: JsonObject) -> ProductTheatreTemplate:
-    """Return the view of a replay template; InvalidTemplateError for a market one."""
+    """Return the view of a replay template; ExecutionPathUnavailableError for any other."""
     view = view_template(document)
-    if not isinstance(view, ProductTheatreTemplate):
-        raise InvalidTemplateError(
-            f"expected a replay template, got the market template {view.theatre_id}: "
-            "market templates can be validated and hashed, not run"
-        )
-    return view
+    if isinstance(view, ProductTheatreTemplate):
+        return view
+    kind = "market" if isinstance(view, MarketTheatreTemplate) else f"{SIMULATION} simulation"
+    raise ExecutionPathUnavailableError(
+        f"expected a replay template, got the {kind} template {view.theatre_id}: it can be "
+        "validated, hashed and committed, not run"
+    )
+
+
+def gold_is_unpinned(document: JsonObject) -> bool:
+    """Tell whether a 2.0.1 template names gold labels and commits no hash of them.
+
+    They are not used then, and the tier is capped. Source: contract/template.md, rule 19.
+    """
+    config, hashes = document.get("product_theatre_config"), document.get("dataset_hashes")
+    return (
+        document.get("schema_version") == EXISTING
+        and isinstance(config, dict)
+        and "gold_label_set" in config
+        and not (isinstance(hashes, dict) and GOLD_LABELS in hashes)
+    )
+
+
+def _without_gold(view: ProductTheatreTemplate) -> ProductTheatreTemplate:
+    config = view.product_theatre_config.model_copy(update={"gold_label_set": None})
+    return view.model_copy(update={"product_theatre_config": config})

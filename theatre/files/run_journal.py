@@ -18,7 +18,7 @@ from theatre.engine.audit_chain import (
     next_entry,
     verified_entries,
 )
-from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, parse_object
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult
 from theatre.files.durable import append_durably, truncate_durably
@@ -47,9 +47,9 @@ class FileRunJournal:
         self._trail = folder / TRAIL
         self.torn = tuple(p.name for p in (self._episodes, self._trail) if _cut_torn_line(p))
         self._index = EpisodeIndex()
-        for offset, document in _documents(self._episodes):
-            self._index.check_new([document.get("seq")])
-            self._index.put(cast("int", document["seq"]), offset)
+        for offset, seq in _recorded_episodes(self._episodes):
+            self._index.check_new([seq])
+            self._index.put(cast("int", seq), offset)
         self._head = ChainHead()
         self._state: str | None = None
         self._commitment_hash: str | None = None
@@ -82,7 +82,7 @@ class FileRunJournal:
         with self._episodes.open("rb") as handle:
             for offset in offsets:
                 handle.seek(offset)
-                yield EpisodeResult.from_document(parse_object(handle.readline()))
+                yield EpisodeResult.from_line(handle.readline())
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one event durably; a transition only from the state that it names."""
@@ -95,7 +95,7 @@ class FileRunJournal:
 
     def _append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
         self._index.check_new([result.seq for result in results])
-        lines = [canonical_line(result.as_document()) for result in results]
+        lines = [result.as_line() for result in results]
         if lines:
             offset = append_durably(self._episodes, b"".join(lines))
             for result, line in zip(results, lines, strict=True):
@@ -170,11 +170,26 @@ async def _to_the_end(work: Callable[[], _T]) -> _T:
     return task.result()
 
 
-def _documents(path: Path) -> Iterator[tuple[int, JsonObject]]:
-    """Yield offset and document of each whole line; JournalError for one that is no document."""
+def _recorded_episodes(path: Path) -> Iterator[tuple[int, JsonValue]]:
+    """Yield offset and sequence number of each whole line; JournalError for a strange line.
+
+    The bytes of a line are evidence: only the spelling that was written is taken.
+    """
+    offset = 0
+    for number, (line, document) in enumerate(_documents(path), start=1):
+        if canonical_line(document) != line:
+            raise JournalError(
+                f"{path.name}, line {number}: expected the line as it was recorded, got the same "
+                "in another spelling: somebody wrote into the journal"
+            )
+        yield offset, document.get("seq")
+        offset += len(line)
+
+
+def _documents(path: Path) -> Iterator[tuple[bytes, JsonObject]]:
+    """Yield each whole line and its document; JournalError for one that is no document."""
     if not path.exists():
         return
-    offset = 0
     with path.open("rb") as handle:
         for number, line in enumerate(handle, start=1):
             if not line.endswith(b"\n"):
@@ -183,8 +198,7 @@ def _documents(path: Path) -> Iterator[tuple[int, JsonObject]]:
                 document = parse_object(line)
             except ParseError as error:
                 raise JournalError(f"{path.name}, line {number}: {error}") from error
-            yield offset, document
-            offset += len(line)
+            yield line, document
 
 
 def _cut_torn_line(path: Path) -> bool:

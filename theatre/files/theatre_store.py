@@ -33,7 +33,8 @@ _LOCK = "lock"
 class TheatreView:
     """What a reader sees of a theatre without holding it: it may be running meanwhile.
 
-    `resolution` is the detail of the `resolved` event, None before it.
+    `resolution` is the detail of the `resolved` event, `archived_at` (RFC 3339) the time of the
+    `archived` one; None before them.
     """
 
     theatre_id: str
@@ -42,6 +43,7 @@ class TheatreView:
     commitment_hash: str | None
     recorded: int
     resolution: JsonObject | None
+    archived_at: str | None
     folder: Path
     template_folder: Path
 
@@ -114,7 +116,7 @@ class FileTheatreStore:
     def view(self, theatre_id: str) -> TheatreView:
         """Return what is durable of a theatre now; takes no lock and changes nothing."""
         folder = self.folder(theatre_id)
-        state, commitment_hash, resolution = TheatreState.DRAFT, None, None
+        state, commitment_hash, resolution, archived_at = TheatreState.DRAFT, None, None, None
         for entry in read_trail(folder, folder.name):
             detail = cast("JsonObject", entry["detail"])
             if entry["to_state"] is not None:
@@ -123,6 +125,8 @@ class FileTheatreStore:
                 commitment_hash = cast("str", detail["commitment_hash"])
             if entry["event_type"] == "resolved":
                 resolution = detail
+            if entry["event_type"] == "archived":
+                archived_at = cast("str", entry["at"])
         return TheatreView(
             theatre_id=folder.name,
             template=parse_object((folder / _TEMPLATE).read_bytes()),
@@ -130,6 +134,7 @@ class FileTheatreStore:
             commitment_hash=commitment_hash,
             recorded=count_episodes(folder),
             resolution=resolution,
+            archived_at=archived_at,
             folder=folder,
             template_folder=_template_folder(folder),
         )

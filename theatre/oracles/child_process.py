@@ -1,4 +1,4 @@
-"""One construct's child process: started under limits, asked one line at a time, ended whole.
+"""One construct's child process: a running program that is asked one line at a time.
 
 Nothing here knows envelopes: lines of bytes go in and come out (`theatre.oracles.local` gives
 them their meaning). Nothing here has a deadline either; the caller bounds every wait.
@@ -7,26 +7,16 @@ them their meaning). Nothing here has a deadline either; the caller bounds every
 from __future__ import annotations
 
 import array
-import asyncio
 import fcntl
 import os
-import subprocess
-import tempfile
 import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import IO, cast
 
-from theatre.oracles import process_tree
-from theatre.oracles.errors import ConstructUnreachableError
-from theatre.oracles.limited_process import (
-    ProcessLimits,
-    allow_cpu_for_one_call,
-    start_limited,
-)
-from theatre.oracles.pipes import CHUNK_BYTES, ComplaintPipe, is_ready, read_now, ready
+from theatre.oracles.limited_process import ProcessLimits, allow_cpu_for_one_call
+from theatre.oracles.pipes import CHUNK_BYTES, read_now, ready
+from theatre.oracles.running_program import RunningProgram
 
-_PATIENCE_SECONDS = 5.0
 _CLOSED_OUTPUT_GRACE_SECONDS = 0.5
 _END_OF_INPUT_GRACE_SECONDS = 0.5
 
@@ -48,8 +38,8 @@ class Reply:
     between_calls: bool = False
 
 
-class ChildProcess:
-    """A running construct. Not for concurrent use; `end` and then `close` it in every case."""
+class ChildProcess(RunningProgram):
+    """A program that speaks on stdin and stdout. Not for concurrent use."""
 
     def __init__(
         self,
@@ -60,51 +50,17 @@ class ChildProcess:
         line_limit: int,
         complaint_limit: int,
     ) -> None:
-        """Start `argv` in an empty folder of its own, which is also its HOME and TMPDIR.
-
-        Raises ConstructUnreachableError where the system starts no process.
-        """
-        self._argv = argv
-        self._limits = limits
-        self._line_limit = line_limit
-        # What an ended construct made unremovable must not fail the run.
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="echelon-construct-", ignore_cleanup_errors=True
+        """Start `argv` as `RunningProgram`; a line is read up to `line_limit` bytes."""
+        super().__init__(
+            argv, environment=environment, limits=limits, complaint_limit=complaint_limit
         )
-        try:
-            self._popen, self._status = start_limited(
-                argv, folder=self._folder.name, environment=environment, limits=limits
-            )
-        except ConstructUnreachableError:
-            self._folder.cleanup()
-            raise
-        self._pidfd = process_tree.open_pidfd(self._popen.pid)
-        self._stdin = cast("IO[bytes]", self._popen.stdin)
-        self._stdout = cast("IO[bytes]", self._popen.stdout)
-        self._stderr = cast("IO[bytes]", self._popen.stderr)
-        for pipe in (self._stdin, self._stdout, self._stderr):
-            os.set_blocking(pipe.fileno(), False)
-        self._complaints = ComplaintPipe(self._stderr.fileno(), limit=complaint_limit)
+        self._line_limit = line_limit
         self._output = bytearray()
         self._searched = 0
         self._end_of_output = False
         self._unsent = memoryview(b"")
         self._reads_no_more = False
         self._answers = 0
-        self._family_ended = False
-
-    async def launched(self) -> None:
-        """Return when the program runs under its limits.
-
-        Raises ConstructUnreachableError where it could not be executed.
-        """
-        await ready(readers=[self._status])
-        problem = os.read(self._status, CHUNK_BYTES)
-        if problem:
-            raise ConstructUnreachableError(
-                f"expected to start {list(self._argv)!r:.300}, "
-                f"got: {problem.decode('utf-8', 'replace')}"
-            )
 
     async def exchange(self, line: bytes) -> Reply:
         """Send `line` (with its line feed) and return the next line, or how the process ended.
@@ -136,44 +92,10 @@ class ChildProcess:
         """Say whether the last line was sent to its end."""
         return not self._unsent
 
-    def has_ended(self) -> bool:
-        """Say whether the process has ended, without waiting."""
-        if self._pidfd is None:
-            return self._popen.poll() is not None
-        return is_ready(self._pidfd)
-
-    def complaints(self) -> str:
-        """Return what it wrote on stderr since the last time, cut in front."""
-        return self._complaints.take()
-
     async def dismiss(self) -> None:
         """Close its stdin and give it half a second to end by itself."""
         self._stdin.close()
-        await self._ends_within(_END_OF_INPUT_GRACE_SECONDS)
-
-    async def end(self) -> int | None:
-        """End the process with all that it started; return its exit code.
-
-        None where the system did not let go of it within five seconds.
-        """
-        if not self._family_ended:
-            process_tree.kill_group(self._popen.pid)
-            await self._ends_within(_PATIENCE_SECONDS)
-            self._popen.poll()
-            process_tree.forget_leader(self._popen.pid)
-            self._family_ended = True
-        await process_tree.end_strays()
-        return self._popen.returncode
-
-    def close(self) -> None:
-        """Let go of descriptors and folder, after `end`."""
-        self._complaints.stop()
-        for pipe in (self._stdin, self._stdout, self._stderr):
-            pipe.close()
-        os.close(self._status)
-        for descriptor in self._exit_descriptors():
-            os.close(descriptor)
-        self._folder.cleanup()
+        await self.ends_within(_END_OF_INPUT_GRACE_SECONDS)
 
     def _push(self) -> None:
         try:
@@ -206,7 +128,7 @@ class ChildProcess:
 
     async def _last_words(self, line: bytes) -> Reply:
         # The exit code of a process that is just ending should be its own, not our signal.
-        ends_by_itself = await self._ends_within(_CLOSED_OUTPUT_GRACE_SECONDS)
+        ends_by_itself = await self.ends_within(_CLOSED_OUTPUT_GRACE_SECONDS)
         exit_code = await self.end()
         while self._pull():
             reply = self._next_line()
@@ -230,17 +152,3 @@ class ChildProcess:
         except OSError:
             return 0
         return unread[0]
-
-    def _exit_descriptors(self) -> list[int]:
-        return [] if self._pidfd is None else [self._pidfd]
-
-    async def _ends_within(self, seconds: float) -> bool:
-        try:
-            async with asyncio.timeout(seconds):
-                if self._pidfd is None:
-                    await asyncio.to_thread(self._popen.wait, seconds)
-                else:
-                    await ready(readers=[self._pidfd])
-        except (TimeoutError, subprocess.TimeoutExpired):
-            return False
-        return True

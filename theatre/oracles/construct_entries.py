@@ -12,6 +12,9 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, Validatio
 from theatre.oracles.errors import ConstructRegistryError
 from theatre.oracles.limited_process import ProcessLimits
 
+PORT = "{port}"
+"""What stands in the argv of a program that serves HTTP, for the port that it is given."""
+
 
 class ProgramEntry(BaseModel):
     """A construct that is run here: what to execute, and which files make its version."""
@@ -25,6 +28,12 @@ class ProgramEntry(BaseModel):
     memory_mb: int = Field(default=ProcessLimits().memory_mb, ge=1)
     cpu_seconds: int | None = Field(default=None, ge=1)
     open_files: int | None = Field(default=None, ge=1)
+    start_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+
+    @property
+    def serves_http(self) -> bool:
+        """Say whether the program is given a port instead of lines on stdin."""
+        return any(PORT in argument for argument in self.argv)
 
 
 class RemoteEntry(BaseModel):

@@ -17,7 +17,7 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from theatre.engine.clock import Clock
-from theatre.oracles.construct_entries import ProgramEntry, RemoteEntry, read_entries
+from theatre.oracles.construct_entries import PORT, ProgramEntry, RemoteEntry, read_entries
 from theatre.oracles.construct_files import content_hash, listed_files
 from theatre.oracles.errors import (
     ConstructRegistryError,
@@ -28,6 +28,7 @@ from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.local import LocalOracleAdapter
 from theatre.oracles.remote_construct import RemoteConstruct
 
+DEFAULT_START_SECONDS = 10.0
 _ARGV = TypeAdapter(Annotated[list[str], Field(min_length=1)])
 
 
@@ -36,6 +37,8 @@ class RegisteredConstruct:
     """A construct that may be run: what to execute, and which files make its version.
 
     `argv` is ready to execute; `folder` is absolute and `files` are globs below it.
+    `start_seconds` is None for a program that speaks on stdin. Else it serves HTTP: `{port}` in
+    `argv` stands for the port, which has to accept a connection within so many seconds.
     """
 
     construct_id: str
@@ -44,6 +47,7 @@ class RegisteredConstruct:
     files: tuple[str, ...]
     author: str | None = None
     limits: ProcessLimits = field(default_factory=ProcessLimits)
+    start_seconds: float | None = None
 
 
 class ConstructRegistry:
@@ -77,23 +81,10 @@ class ConstructRegistry:
         Raises UnknownConstructError where none has that id, and ConstructTransportError where
         it has a `url`.
         """
-        construct = self._find(construct_id)
-        if isinstance(construct, RemoteConstruct):
-            raise ConstructTransportError(
-                f"expected {construct_id} with an argv, got one with a url: its adapter is http"
-            )
-        return construct
+        return program_of(self.find_registered(construct_id))
 
-    def find_remote(self, construct_id: str) -> RemoteConstruct:
-        """Return a construct that is called by its URL; errors as `find`, the other way round."""
-        construct = self._find(construct_id)
-        if isinstance(construct, RegisteredConstruct):
-            raise ConstructTransportError(
-                f"expected {construct_id} with a url, got one with an argv: its adapter is local"
-            )
-        return construct
-
-    def _find(self, construct_id: str) -> RegisteredConstruct | RemoteConstruct:
+    def find_registered(self, construct_id: str) -> RegisteredConstruct | RemoteConstruct:
+        """Return a construct, run here or elsewhere; UnknownConstructError where there is none."""
         try:
             return self._constructs[construct_id]
         except KeyError as error:
@@ -101,6 +92,16 @@ class ConstructRegistry:
             raise UnknownConstructError(
                 f"expected a registered construct ({known}), got {construct_id!r:.100}"
             ) from error
+
+
+def program_of(construct: RegisteredConstruct | RemoteConstruct) -> RegisteredConstruct:
+    """Return `construct` if it is run here; ConstructTransportError where it has a `url`."""
+    if isinstance(construct, RemoteConstruct):
+        raise ConstructTransportError(
+            f"expected {construct.construct_id} with an argv, got one with a url: "
+            "its adapter is http"
+        )
+    return construct
 
 
 def construct_version(construct: RegisteredConstruct) -> str:
@@ -120,10 +121,16 @@ def construct_from_argv(construct_id: str, argv_json: str, folder: Path) -> Regi
     belongs to the machine, that is, lies outside `folder` or is the running Python. What those
     files import is not covered: register the construct to pin that as well.
 
-    Raises ConstructRegistryError where it is no such array, or names no file.
+    Raises ConstructRegistryError where it is no such array, names no file, or asks for a port.
     """
     base = folder.resolve()
-    program, *arguments = (_fill_in(argument, base) for argument in _read_argv(argv_json))
+    argv = _read_argv(argv_json)
+    if any(PORT in argument for argument in argv):
+        raise ConstructRegistryError(
+            f"expected an argv that speaks on stdin, got {PORT} in {argv_json:.200}: register a "
+            "program that serves HTTP"
+        )
+    program, *arguments = (_fill_in(argument, base) for argument in argv)
     program = _program_of(program, base)
     named = [_named_file(argument, base) for argument in arguments]
     files = {path for path in (_own_program(program, base), *named) if path is not None}
@@ -144,7 +151,15 @@ def construct_from_argv(construct_id: str, argv_json: str, folder: Path) -> Regi
 def local_adapter_for(
     construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
 ) -> LocalOracleAdapter:
-    """Return the adapter that runs `construct`, its version computed at each start."""
+    """Return the adapter that runs `construct`, its version computed at each start.
+
+    Raises ConstructTransportError for a program that serves HTTP.
+    """
+    if construct.start_seconds is not None:
+        raise ConstructTransportError(
+            f"expected {construct.construct_id} to speak on stdin, got one that serves {PORT}: "
+            "its adapter is http"
+        )
     return LocalOracleAdapter(
         construct.argv,
         version=lambda: construct_version(construct),
@@ -155,6 +170,7 @@ def local_adapter_for(
 
 
 def _located(construct_id: str, entry: ProgramEntry, base: Path) -> RegisteredConstruct:
+    _check_keys(construct_id, entry)
     folder = (base / entry.folder).resolve()
     if not folder.is_dir():
         raise ConstructRegistryError(
@@ -172,7 +188,22 @@ def _located(construct_id: str, entry: ProgramEntry, base: Path) -> RegisteredCo
             cpu_seconds=entry.cpu_seconds,
             open_files=entry.open_files,
         ),
+        start_seconds=(entry.start_seconds or DEFAULT_START_SECONDS) if entry.serves_http else None,
     )
+
+
+def _check_keys(construct_id: str, entry: ProgramEntry) -> None:
+    """Refuse keys that would do nothing for this kind of program."""
+    if entry.serves_http and entry.cpu_seconds is not None:
+        raise ConstructRegistryError(
+            f"constructs.{construct_id}.cpu_seconds: expected none for a program that serves "
+            f"{PORT}, got {entry.cpu_seconds}: several calls may run in it at a time"
+        )
+    if not entry.serves_http and entry.start_seconds is not None:
+        raise ConstructRegistryError(
+            f"constructs.{construct_id}.start_seconds: expected it only where {PORT} stands in "
+            f"argv, got {entry.start_seconds:g}"
+        )
 
 
 def _remote(construct_id: str, entry: RemoteEntry) -> RemoteConstruct:

@@ -24,7 +24,10 @@ class UnknownConstructError(NotFoundError):
 
 
 class ConstructUnreachableError(TheatreError):
-    """A construct's process could not be started. An adapter turns it into an attempt."""
+    """A construct's process could not be started, or nobody accepts a connection to it.
+
+    `invoke` turns it into an attempt; `check_reachable` lets it out.
+    """
 
     code = "construct-unreachable"
 
@@ -39,6 +42,10 @@ class OutboundRefusedError(TheatreError):
     """An endpoint lies where calls may not go (contract/construct.md, "Who may name what")."""
 
     code = "endpoint-not-allowed"
+
+
+class AddressNotAllowedError(OutboundRefusedError):
+    """An address is not public, and the operator has not allowed it: to allow it would help."""
 
 
 class OutboundPolicyError(TheatreError):

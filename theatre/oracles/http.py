@@ -6,23 +6,23 @@ read, nor where it goes.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import aiohttp
 
 from theatre.engine.canonical_json import canonical_bytes
 from theatre.engine.clock import Clock
-from theatre.engine.models import InvocationStatus
-from theatre.engine.oracle_contract import (
-    Attempt,
-    OracleInvocationRequest,
-    failed_attempt,
-    read_answer,
-)
+from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, read_answer
+from theatre.oracles.breakdown import Breakdown, in_time
 from theatre.oracles.errors import AdapterClosedError
-from theatre.oracles.http_exchange import Breakdown, exchange
-from theatre.oracles.outbound_connector import Lookup, guarded_connector, system_lookup
+from theatre.oracles.http_exchange import exchange
+from theatre.oracles.outbound_connector import (
+    Lookup,
+    connect_once,
+    guarded_connector,
+    system_lookup,
+)
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.oracles.request_headers import RequestHeaders
@@ -87,40 +87,27 @@ class HTTPOracleAdapter:
         if self._closed:
             raise AdapterClosedError("expected an adapter in use, got one after aclose()")
         started = self._monotonic()
-        outcome = await self._exchange_in_time(request)
+        outcome = await in_time(self._exchange(request), seconds=request.metadata.timeout_seconds)
         latency_ms = round((self._monotonic() - started) * _MILLISECONDS)
+        responded_at = self._clock()
         if isinstance(outcome, bytes):
-            return read_answer(outcome, request, latency_ms=latency_ms, responded_at=self._clock())
-        return failed_attempt(
-            request,
-            outcome.status,
-            reason=outcome.reason,
-            detail=self._headers.redacted(outcome.detail.encode("utf-8", "replace")).decode(),
-            latency_ms=latency_ms,
-            responded_at=self._clock(),
-            raw=outcome.raw,
-        )
+            return read_answer(outcome, request, latency_ms=latency_ms, responded_at=responded_at)
+        outcome = replace(outcome, detail=self._redacted(outcome.detail))
+        return outcome.as_attempt(request, latency_ms=latency_ms, responded_at=responded_at)
+
+    async def check_reachable(self) -> None:
+        """Connect once and ask nothing, within ten seconds.
+
+        Raises OutboundRefusedError where the policy refuses an address of the host, and
+        ConstructUnreachableError where nobody accepts the connection.
+        """
+        await connect_once(self._policy, self._url, lookup=self._lookup)
 
     async def aclose(self) -> None:
         """Close every connection; calls under way end as `disconnected`."""
         self._closed = True
         if self._session is not None:
             await self._session.close()
-
-    async def _exchange_in_time(self, request: OracleInvocationRequest) -> bytes | Breakdown:
-        seconds = request.metadata.timeout_seconds
-        deadline = asyncio.timeout(seconds)
-        try:
-            async with deadline:
-                return await self._exchange(request)
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            return Breakdown(
-                reason="timeout",
-                detail=f"expected an answer within {seconds:g} s, got none",
-                status=InvocationStatus.TIMEOUT,
-            )
 
     async def _exchange(self, request: OracleInvocationRequest) -> bytes | Breakdown:
         self._session = self._session or self._open_session()
@@ -131,6 +118,9 @@ class HTTPOracleAdapter:
             idempotency_key=request.invocation_id,
             redacted=self._headers.redacted,
         )
+
+    def _redacted(self, text: str) -> str:
+        return self._headers.redacted(text.encode("utf-8", "replace")).decode()
 
     def _open_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(

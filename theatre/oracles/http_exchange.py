@@ -7,13 +7,12 @@ has a deadline; the caller bounds the whole.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import aiohttp
 from yarl import URL
 
-from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES
+from theatre.oracles.breakdown import Breakdown
 from theatre.oracles.errors import OutboundRefusedError
 
 _OK = 200
@@ -27,16 +26,6 @@ _BROKEN_TRANSPORT: tuple[tuple[type[Exception], str], ...] = (
     (aiohttp.ClientPayloadError, "disconnected"),
     (OSError, "disconnected"),
 )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Breakdown:
-    """Why a call brought no answer that could be read, with a stable `reason`."""
-
-    reason: str
-    detail: str
-    status: InvocationStatus = InvocationStatus.ERROR
-    raw: bytes | None = None
 
 
 async def exchange(
@@ -115,10 +104,8 @@ async def _read(
 async def _body(response: aiohttp.ClientResponse) -> bytes:
     """Return the body as far as it fits, and a piece more where it does not."""
     body = bytearray()
-    async for chunk in response.content.iter_any():
-        body += chunk
-        if len(body) > MAX_ANSWER_BYTES:
-            break
+    while len(body) <= MAX_ANSWER_BYTES and not response.content.at_eof():
+        body += await response.content.readany()
     return bytes(body)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import math
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,9 @@ def construct_environment(version: str) -> dict[str, str]:
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
-        # A thread pool's buffers, one for each core, would not fit under an address-space limit.
+        # Each thread's own heap of 64 MiB, and a thread pool's buffers, one for each core, would
+        # not fit under an address-space limit.
+        "MALLOC_ARENA_MAX": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
@@ -95,3 +98,16 @@ def allow_cpu_for_one_call(pid: int, limits: ProcessLimits) -> None:
         _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
         soft = math.ceil(process_tree.cpu_seconds_used(pid) + limits.cpu_seconds)
         resource.prlimit(pid, resource.RLIMIT_CPU, (min(soft, hard), hard))
+
+
+def describe_exit(exit_code: int | None, limits: ProcessLimits) -> str:
+    """Say how a process under `limits` ended; `exit_code` as in `subprocess`."""
+    if exit_code is None:
+        return "no exit code"
+    if exit_code >= 0:
+        return f"exit code {exit_code}"
+    number = -exit_code
+    if number == signal.SIGXCPU and limits.cpu_seconds is not None:
+        return f"SIGXCPU (it used more than {limits.cpu_seconds} s of CPU time in one call)"
+    # Most real-time signals have no name.
+    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

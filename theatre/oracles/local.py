@@ -8,41 +8,32 @@ from __future__ import annotations
 
 import asyncio
 import json
-import signal
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from theatre.engine.clock import Clock
 from theatre.engine.errors import TheatreError
-from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
     MAX_ERROR_DETAIL,
     Attempt,
     OracleInvocationRequest,
     clean_detail,
-    failed_attempt,
     read_answer,
 )
+from theatre.oracles.breakdown import Breakdown, in_time, version_mismatch
 from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.errors import AdapterClosedError
-from theatre.oracles.limited_process import ProcessLimits, construct_environment
+from theatre.oracles.limited_process import (
+    ProcessLimits,
+    construct_environment,
+    describe_exit,
+)
 
 _MILLISECONDS = 1000
 _MAX_COMPLAINT_BYTES = MAX_ERROR_DETAIL - 400
 # After these the construct still stands where the protocol expects it: one answer to one call.
 _IN_STEP = frozenset({None, "wrong-construct-id", "version-mismatch"})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Breakdown:
-    """Why a call brought no answer that could be read; the version stands in for a reported one."""
-
-    reason: str
-    detail: str
-    status: InvocationStatus = InvocationStatus.ERROR
-    raw: bytes | None = None
-    reported_version: str | None = None
 
 
 class LocalOracleAdapter:
@@ -96,13 +87,27 @@ class LocalOracleAdapter:
         Raises AdapterClosedError after `aclose`; nothing for what the construct does.
         """
         async with self._one_at_a_time:
-            if self._closed:
-                raise AdapterClosedError("expected an adapter in use, got one after aclose()")
+            self._refuse_if_closed()
             try:
                 return await self._attempt(request)
             except asyncio.CancelledError:
                 await self._stop()
                 raise
+
+    async def check_reachable(self) -> None:
+        """Start the process now, unless it runs.
+
+        Raises ConstructUnreachableError where it cannot be executed, and ConstructFilesError
+        where its files cannot be read.
+        """
+        async with self._one_at_a_time:
+            self._refuse_if_closed()
+            if self._process is None:
+                try:
+                    await self._start()
+                except BaseException:
+                    await self._stop()
+                    raise
 
     async def aclose(self) -> None:
         """End the process with all that it started, and remove its folder."""
@@ -114,7 +119,7 @@ class LocalOracleAdapter:
 
     async def _attempt(self, request: OracleInvocationRequest) -> Attempt:
         started = self._monotonic()
-        outcome = await self._exchange_in_time(request)
+        outcome = await in_time(self._exchange(request), seconds=request.metadata.timeout_seconds)
         latency_ms = round((self._monotonic() - started) * _MILLISECONDS)
         attempt = self._judge(outcome, request, latency_ms)
         if attempt.reason in _IN_STEP and self._took_whole_question():
@@ -125,46 +130,27 @@ class LocalOracleAdapter:
         self._remarks.clear()
         return replace(attempt, stderr=clean_detail(remarks) or None)
 
-    async def _exchange_in_time(self, request: OracleInvocationRequest) -> Reply | _Breakdown:
-        seconds = request.metadata.timeout_seconds
-        deadline = asyncio.timeout(seconds)
-        try:
-            async with deadline:
-                return await self._exchange(request)
-        except TheatreError as error:
-            return _Breakdown(reason="unreachable", detail=str(error))
-        except TimeoutError:
-            if not deadline.expired():
-                raise
-            return _Breakdown(
-                reason="timeout",
-                detail=f"expected an answer within {seconds:g} s, got none",
-                status=InvocationStatus.TIMEOUT,
-            )
-
-    async def _exchange(self, request: OracleInvocationRequest) -> Reply | _Breakdown:
-        await self._leave_unusable_process()
+    async def _exchange(self, request: OracleInvocationRequest) -> Reply | Breakdown:
         # ASCII, so that no line-reading library finds a line break inside the envelope.
         line = json.dumps(request.as_document(), allow_nan=False).encode("ascii") + b"\n"
-        outcome = await self._ask(line, request)
-        if isinstance(outcome, Reply) and outcome.between_calls:
-            await self._stop()
+        try:
+            await self._leave_unusable_process()
             outcome = await self._ask(line, request)
+            if isinstance(outcome, Reply) and outcome.between_calls:
+                await self._stop()
+                outcome = await self._ask(line, request)
+        except TheatreError as error:
+            return Breakdown(reason="unreachable", detail=str(error))
         return outcome
 
-    async def _ask(self, line: bytes, request: OracleInvocationRequest) -> Reply | _Breakdown:
+    async def _ask(self, line: bytes, request: OracleInvocationRequest) -> Reply | Breakdown:
         process = self._process or await self._start()
-        if self._process_version != request.construct_version:
-            return _Breakdown(
-                reason="version-mismatch",
-                detail=f"expected construct_version {request.construct_version} (pinned), "
-                f"got {self._process_version} (computed)",
-                reported_version=self._process_version,
-            )
+        if self.computed_version != request.construct_version:
+            return version_mismatch(request, self.computed_version)
         return await process.exchange(line)
 
     def _judge(
-        self, outcome: Reply | _Breakdown, request: OracleInvocationRequest, latency_ms: int
+        self, outcome: Reply | Breakdown, request: OracleInvocationRequest, latency_ms: int
     ) -> Attempt:
         responded_at = self._clock()
         if isinstance(outcome, Reply):
@@ -175,17 +161,7 @@ class LocalOracleAdapter:
             if attempt.reason is None or not cut_short:
                 return attempt
             outcome = _crash(outcome, self._limits)
-        attempt = failed_attempt(
-            request,
-            outcome.status,
-            reason=outcome.reason,
-            detail=outcome.detail,
-            latency_ms=latency_ms,
-            responded_at=responded_at,
-            raw=outcome.raw,
-        )
-        reported = {"construct_version": outcome.reported_version}
-        return replace(attempt, response=attempt.response.model_copy(update=reported))
+        return outcome.as_attempt(request, latency_ms=latency_ms, responded_at=responded_at)
 
     async def _start(self) -> ChildProcess:
         self._process_version = self._version()
@@ -220,6 +196,10 @@ class LocalOracleAdapter:
             self._process.close()
             self._process = None
 
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise AdapterClosedError("expected an adapter in use, got one after aclose()")
+
     def _took_whole_question(self) -> bool:
         return self._process is None or self._process.took_all()
 
@@ -228,22 +208,11 @@ class LocalOracleAdapter:
             self._remarks.append(self._process.complaints())
 
 
-def _crash(last_words: Reply, limits: ProcessLimits) -> _Breakdown:
-    ending = _describe_exit(last_words.exit_code, limits)
-    return _Breakdown(
+def _crash(last_words: Reply, limits: ProcessLimits) -> Breakdown:
+    code = last_words.exit_code
+    ending = "it closed its stdout and was ended" if code is None else describe_exit(code, limits)
+    return Breakdown(
         reason="crashed",
         detail=f"expected an answer line, got the end of the process: {ending}",
         raw=last_words.data or None,
     )
-
-
-def _describe_exit(exit_code: int | None, limits: ProcessLimits) -> str:
-    if exit_code is None:
-        return "it closed its stdout and was ended"
-    if exit_code >= 0:
-        return f"exit code {exit_code}"
-    number = -exit_code
-    if number == signal.SIGXCPU and limits.cpu_seconds is not None:
-        return f"SIGXCPU (it used more than {limits.cpu_seconds} s of CPU time in one call)"
-    # Most real-time signals have no name.
-    return signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"

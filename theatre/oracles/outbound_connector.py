@@ -11,7 +11,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from theatre.oracles.errors import OutboundRefusedError
+from theatre.oracles.errors import ConstructUnreachableError, OutboundRefusedError
 from theatre.oracles.outbound_policy import OutboundPolicy
 
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -21,6 +21,7 @@ MAX_CONNECTIONS = 100
 # Shorter than the 5 s after which common servers close an idle connection: a call sent into
 # the closing would fail through nobody's fault.
 _IDLE_SECONDS = 2.0
+_PATIENCE_SECONDS = 10.0
 
 
 async def system_lookup(host: str, port: int) -> Sequence[str]:
@@ -55,6 +56,41 @@ def guarded_connector(
         limit=MAX_CONNECTIONS,
         keepalive_timeout=_IDLE_SECONDS,
     )
+
+
+async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> None:
+    """Open one connection that `policy` allows to the host of `url`, and close it again.
+
+    Raises OutboundRefusedError for an address that the policy refuses, and
+    ConstructUnreachableError where there is none or it takes no connection within ten seconds.
+    """
+    host, port = url.raw_host or "", url.port or 0
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            results = await _JudgingResolver(policy, lookup).resolve(host, port)
+            await _connect_first(results)
+    except TimeoutError as error:
+        raise ConstructUnreachableError(
+            f"expected {url.origin()} to accept a connection within {_PATIENCE_SECONDS:g} s, "
+            "got none"
+        ) from error
+    except OSError as error:
+        raise ConstructUnreachableError(
+            f"expected {url.origin()} to accept a connection, got: {error}"
+        ) from error
+
+
+async def _connect_first(results: Sequence[ResolveResult]) -> None:
+    """Connect one of the addresses; raises the OSError of the last where none can be."""
+    for result in results:
+        try:
+            _, writer = await asyncio.open_connection(result["host"], result["port"])
+        except OSError:
+            if result is results[-1]:
+                raise
+        else:
+            writer.close()
+            return
 
 
 class _JudgingResolver(AbstractResolver):

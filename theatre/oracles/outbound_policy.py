@@ -13,7 +13,11 @@ from ipaddress import ip_address, ip_network
 
 from yarl import URL
 
-from theatre.oracles.errors import OutboundPolicyError, OutboundRefusedError
+from theatre.oracles.errors import (
+    AddressNotAllowedError,
+    OutboundPolicyError,
+    OutboundRefusedError,
+)
 from theatre.oracles.outbound_addresses import Address, Network, layers, special_kind
 
 _MAX_URL = 2048
@@ -83,7 +87,7 @@ class OutboundPolicy:
         return url
 
     def judge(self, address: str, *, host: str, port: int) -> None:
-        """Raise OutboundRefusedError unless `address`, found for `host`, may be connected.
+        """Raise AddressNotAllowedError unless `address`, found for `host`, may be connected.
 
         An IPv6 form that carries IPv4 addresses is judged with each of them.
         """
@@ -95,7 +99,7 @@ class OutboundPolicy:
             kind = special_kind(layer)
             if kind is not None and not self._allows(layer, kind, host=host, port=port):
                 inside = "" if layer == outermost else f" (it carries {layer})"
-                raise OutboundRefusedError(
+                raise AddressNotAllowedError(
                     f"expected a public address for {host} port {port}, got {address}{inside}, "
                     f"which is {kind}; only the operator can allow it"
                 )

@@ -19,6 +19,9 @@ REDACTED = "[redacted]"
 _MIN_SECRET = 8
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = re.compile(r"[\x21-\x7e](?:[\t\x20-\x7e]*[\x21-\x7e])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+# The escapes that can stand for a character of a value.
+_JSON_ESCAPE = re.compile(rb'\\(?:u00([0-7][0-9A-Fa-f])|(["\\/t]))')
 # What frames the message, what the protocol of constructs decides, and what the adapter says.
 _OURS = re.compile(
     "accept|accept-encoding|connection|content-.*|expect|host|idempotency-key|keep-alive|proxy-.*"
@@ -57,9 +60,16 @@ class RequestHeaders:
     ) -> RequestHeaders:
         """Return the headers whose values stand in environment variables (name → variable).
 
-        Raises RequestHeadersError for a variable that is not set, and as the constructor.
+        Raises RequestHeadersError for a variable that is not set or cannot be one, and as the
+        constructor.
         """
         for name, variable in variables.items():
+            if not _VARIABLE.fullmatch(variable):
+                # Not echoed: it may be the value itself.
+                raise RequestHeadersError(
+                    f"expected the name of an environment variable for header {name}, "
+                    "got something else: put the value into a variable and name that"
+                )
             if variable not in environment:
                 raise RequestHeadersError(
                     f"expected the value of header {name} in the environment variable {variable}, "
@@ -70,8 +80,17 @@ class RequestHeaders:
     def redacted(self, data: bytes) -> bytes:
         """Return `data` without the values of 8 characters or more, as they are sent or in JSON.
 
-        Of a value with a scheme (`Bearer …`) the credentials alone are found as well.
+        Of a value with a scheme (`Bearer …`) the credentials alone are found as well. Where a
+        value is spelt with escapes of JSON, what comes back is `data` with those resolved.
         """
+        if not self._secrets:
+            return data
+        plain = self._without_secrets(data)
+        resolved = _JSON_ESCAPE.sub(_resolved, plain)
+        redacted = self._without_secrets(resolved)
+        return plain if redacted == resolved else redacted
+
+    def _without_secrets(self, data: bytes) -> bytes:
         for secret, replacement in self._secrets:
             data = data.replace(secret, replacement)
         return data
@@ -92,3 +111,10 @@ def _secrets_of(value: str) -> set[str]:
     credentials = value.rpartition(" ")[2]
     secrets = {text for text in (value, credentials) if len(text) >= _MIN_SECRET}
     return secrets | {json.dumps(text)[1:-1] for text in secrets}
+
+
+def _resolved(escape: re.Match[bytes]) -> bytes:
+    code, character = escape.groups()
+    if code is not None:
+        return bytes.fromhex(code.decode("ascii"))
+    return b"\t" if character == b"t" else character

@@ -238,6 +238,7 @@ FAILURES: Mapping[str, tuple[tuple[str, ...], int, str]] = {
     "no bundle named": (("check",), 2, "usage"),
     "one argument too many": (("theatre", "show", NO_ID, NO_ID), 2, "usage"),
     "batch of none": (("theatre", "run", NO_ID, "--batch-episodes", "0"), 2, "usage"),
+    "no call at a time": (("theatre", "run", NO_ID, "--concurrency", "0"), 2, "usage"),
     "validate: no file": (("theatre", "validate", "none.json"), 3, "not-found"),
     "validate: folder": (("theatre", "validate", "empty"), 3, "not-found"),
     "validate: below a file": (("theatre", "validate", "not.json/x"), 3, "not-found"),

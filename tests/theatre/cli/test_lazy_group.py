@@ -9,10 +9,22 @@ from pathlib import Path
 
 import pytest
 
+from tests.theatre.cli.doubler import write_module, write_theatre
 from tests.theatre.echelon_process import REPOSITORY, echelon, environment
 from theatre.cli import COMMANDS
 
-HEAVY = ("pydantic", "rich", "jsonschema", "referencing", "yaml", "rfc8785", "asyncio")
+HTTP_CLIENT = ("aiohttp", "yarl")
+HEAVY = (
+    "matplotlib",
+    "pydantic",
+    "rich",
+    "jsonschema",
+    "referencing",
+    "yaml",
+    "rfc8785",
+    "asyncio",
+    *HTTP_CLIENT,
+)
 
 IMPORTED = """
 import json, sys
@@ -52,6 +64,17 @@ def test_the_gate_imports_only_what_it_needs(tmp_path: Path) -> None:
     assert code == 0
     assert "yaml" in modules
     assert modules.isdisjoint({"pydantic", "jsonschema", "rich"})
+
+
+def test_a_run_of_a_local_program_imports_no_http_client(tmp_path: Path) -> None:
+    version = write_module(tmp_path)
+    template = write_theatre(
+        tmp_path, adapter_type="python", endpoint="doubling:double", version=version
+    )
+    code, modules = imported_by(tmp_path / "home", "theatre", "run", str(template), "--quiet")
+    assert code == 0
+    assert "asyncio" in modules
+    assert modules.isdisjoint(HTTP_CLIENT)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from theatre.engine.oracle_contract import (
     OracleInvocationMetadata,
     OracleInvocationRequest,
     OracleInvocationResponse,
+    RetryPolicy,
     read_answer,
 )
 from theatre.oracles.construct_registry import (
@@ -157,7 +158,9 @@ def test_the_two_commands_for_versions_print_the_same(example: Path) -> None:
 
 def test_the_envelopes_shown_are_what_the_engine_sends_and_accepts() -> None:
     asked, answered = (json.loads(block) for block in blocks("json"))
-    sent = OracleInvocationRequest.model_validate(asked)
+    policy = RetryPolicy.model_validate(asked["metadata"]["retry_policy"])
+    metadata = OracleInvocationMetadata(**asked["metadata"] | {"retry_policy": policy})
+    sent = OracleInvocationRequest(**asked | {"metadata": metadata})
     attempt = read_answer(
         json.dumps(answered).encode(),
         sent,

@@ -118,6 +118,28 @@ def test_a_torn_last_line_is_cut_and_reported_wherever_the_crash_came(
     assert (folder / TRAIL).read_bytes() == b"".join(whole_trail)
 
 
+@pytest.mark.parametrize(
+    "spelling", [(b":", b": "), (b'"invocation":{', b'"invocation":{ '), (b"}\n", b"}\r\n")]
+)
+def test_a_line_that_somebody_spelt_otherwise_is_refused(
+    tmp_path: Path, spelling: tuple[bytes, bytes]
+) -> None:
+    episodes, _ = written(tmp_path)
+    first, second, *rest = whole_lines(episodes)
+    changed = second.replace(*spelling, 1)
+    assert json.loads(changed) == json.loads(second)
+    (tmp_path / EPISODES).write_bytes(b"".join([first, changed, *rest]))
+    with pytest.raises(JournalError, match=f"^{EPISODES}, line 2: expected the line as it was "):
+        FileRunJournal(tmp_path, THEATRE_ID)
+
+
+def test_the_bytes_of_a_recorded_invocation_are_given_back(tmp_path: Path) -> None:
+    written(tmp_path)
+    results, _ = asyncio.run(content(FileRunJournal(tmp_path, THEATRE_ID)))
+    given_back = [vars(one)["invocation_line"] for one in results]
+    assert given_back == [canonical_line(result(seq).invocation) for seq in sorted(RECORDED)]
+
+
 def test_an_episode_whose_line_was_torn_is_recorded_again(tmp_path: Path) -> None:
     episodes, _ = written(tmp_path)
     (tmp_path / EPISODES).write_bytes(episodes[:-1])

@@ -79,7 +79,7 @@ class Case(BaseModel):
             begins = filled.text(self.detail_begins) or ""
             detail = seen.response.error_detail or ""
             words = detail if detail.startswith(begins) else f"{begins}…"
-            response = response.model_copy(update={"error_detail": words})
+            response = replace(response, error_detail=words)
         attempt = Attempt(response=response, reason=self.reason, raw=filled.text(self.raw))
         return replace(attempt, stderr=self._stderr(filled, seen))
 

@@ -95,6 +95,11 @@ class LoopbackServer:
         with self._changed:
             return self._changed.wait_for(lambda: len(self.received) >= times, _PATIENCE_SECONDS)
 
+    def has_been_connected(self, *, times: int) -> bool:
+        """Wait until so many connections have come; give up after a while."""
+        with self._changed:
+            return self._changed.wait_for(lambda: self.connections >= times, _PATIENCE_SECONDS)
+
     def is_left_alone(self) -> bool:
         """Wait until no client is connected any more; give up after a while."""
         with self._changed:
@@ -123,6 +128,7 @@ class LoopbackServer:
         with self._changed:
             self.connections += 1
             self._open += 1
+            self._changed.notify_all()
         try:
             await self._converse(reader, writer)
         finally:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.theatre.oracles.loopback import Received, envelope, response, serving
+from tests.theatre.oracles.served_scripts import served_adapter
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
@@ -25,6 +26,7 @@ from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.local import LocalOracleAdapter
 from theatre.oracles.mock import MockOracleAdapter
 from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.oracles.reachable import ReachableAdapter
 
 RequestFor = Callable[..., OracleInvocationRequest]
 WriteScript = Callable[[str], Path]
@@ -73,11 +75,22 @@ def http(_: WriteScript, url: str) -> OracleAdapter:
     return HTTPOracleAdapter(url, policy=policy, clock=lambda: NOW, monotonic=lambda: 0.0)
 
 
+def served(write_script: WriteScript, _: str) -> OracleAdapter:
+    return served_adapter(
+        write_script,
+        f"""
+        sent = {SENT!r}
+        def respond(request): return envelope(request, **sent[request["episode_id"]])
+        serve(respond)
+        """,
+    )
+
+
 def mock(_: WriteScript, __: str) -> OracleAdapter:
     return MockOracleAdapter(SENT, clock=lambda: NOW, default={"output_data": {}})
 
 
-@pytest.mark.parametrize("build", [local, http, mock])
+@pytest.mark.parametrize("build", [local, http, served, mock])
 def test_an_adapter_reports_what_a_construct_sent_and_never_raises(
     build: Build, write_script: WriteScript, url: str, request_for: RequestFor
 ) -> None:
@@ -121,6 +134,7 @@ def test_an_adapter_reports_what_a_construct_sent_and_never_raises(
     [
         (local, "local@1", VERSION, False),
         (http, "http@1", None, False),
+        (served, "http@1", VERSION, False),
         (mock, "mock@1", None, True),
     ],
 )
@@ -137,6 +151,21 @@ def test_an_adapter_names_itself_and_only_canned_answers_are_rehearsals(
     assert isinstance(adapter, OracleAdapter)
     assert (adapter.pin, adapter.computed_version) == (pin, version)
     assert isinstance(adapter, RehearsalAdapter) is is_rehearsal
+
+
+@pytest.mark.parametrize("build", [local, http, served])
+def test_an_adapter_of_a_real_construct_can_be_checked_before_the_first_call(
+    build: Build, write_script: WriteScript, url: str, request_for: RequestFor
+) -> None:
+    async def session() -> Attempt:
+        adapter = build(write_script, url)
+        assert isinstance(adapter, ReachableAdapter)
+        await adapter.check_reachable()
+        attempt = await adapter.invoke(request_for(1))
+        await adapter.aclose()
+        return attempt
+
+    assert asyncio.run(session()).response.output_data == {"n": 1}
 
 
 def test_the_mock_falls_back_to_its_default(request_for: RequestFor) -> None:

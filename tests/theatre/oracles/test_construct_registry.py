@@ -32,6 +32,7 @@ from theatre.oracles.errors import (
 )
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.remote_construct import RemoteConstruct
+from theatre.oracles.served import served_adapter_for
 
 RequestFor = Callable[..., OracleInvocationRequest]
 
@@ -102,29 +103,61 @@ url = "https://construct.example/invoke"
 def test_a_construct_may_be_registered_by_its_url(home: Path) -> None:
     full = 'headers_env = {Authorization = "OBSERVER_TOKEN"}\nauthor = "A. Author"\n'
     registry = load(home, MINIMAL + REMOTE + full)
-    assert registry.find_remote("observer") == RemoteConstruct(
+    assert registry.find_registered("observer") == RemoteConstruct(
         construct_id="observer",
         url="https://construct.example/invoke",
         headers_env={"Authorization": "OBSERVER_TOKEN"},
         author="A. Author",
     )
-    assert registry.find("pilot").construct_id == "pilot"
+    assert registry.find("pilot") == registry.find_registered("pilot")
 
 
 def test_a_minimal_remote_entry_has_no_headers(home: Path) -> None:
-    assert load(home, REMOTE).find_remote("observer") == RemoteConstruct(
+    assert load(home, REMOTE).find_registered("observer") == RemoteConstruct(
         construct_id="observer", url="https://construct.example/invoke"
     )
 
 
+SERVED = """
+[constructs.service]
+argv = ["{python}", "{folder}/main.py", "--port={port}"]
+folder = "pilot"
+files = ["*.py"]
+"""
+
+
+def test_a_program_with_a_port_in_its_argv_serves_http(home: Path) -> None:
+    assert load(home, SERVED).find("service") == RegisteredConstruct(
+        construct_id="service",
+        argv=(sys.executable, str(home / "pilot" / "main.py"), "--port={port}"),
+        folder=home / "pilot",
+        files=("*.py",),
+        start_seconds=10.0,
+    )
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("60", 60.0), ("0.5", 0.5)])
+def test_a_program_that_serves_http_may_take_longer_to_start(
+    home: Path, written: str, seconds: float
+) -> None:
+    registry = load(home, f"{SERVED}start_seconds = {written}\n")
+    assert registry.find("service").start_seconds == seconds
+
+
 def test_a_construct_is_reached_in_the_way_it_is_registered(home: Path) -> None:
-    registry = load(home, MINIMAL + REMOTE)
+    registry = load(home, MINIMAL + SERVED + REMOTE)
     with pytest.raises(ConstructTransportError, match="got one with a url: its adapter is http"):
         registry.find("observer")
-    with pytest.raises(ConstructTransportError, match="got one with an argv: its adapter is local"):
-        registry.find_remote("pilot")
-    with pytest.raises(UnknownConstructError, match=r"\(observer, pilot\), got 'pirate'"):
-        registry.find_remote("pirate")
+    with pytest.raises(
+        ConstructTransportError, match=r"got one that serves \{port\}: its adapter is http"
+    ):
+        local_adapter_for(registry.find("service"), clock=lambda: NOW, monotonic=time.monotonic)
+    with pytest.raises(
+        ConstructTransportError, match="got one that speaks on stdin: its adapter is local"
+    ):
+        served_adapter_for(registry.find("pilot"), clock=lambda: NOW, monotonic=time.monotonic)
+    with pytest.raises(UnknownConstructError, match=r"\(observer, pilot, service\), got 'pirate'"):
+        registry.find_registered("pirate")
 
 
 def test_an_unknown_construct_is_named_with_the_known_ones(home: Path) -> None:
@@ -151,6 +184,16 @@ WRONG = {
     "no memory": (MINIMAL + "memory_mb = 0\n", "memory_mb: Input should be greater than"),
     "no CPU time": (MINIMAL + "cpu_seconds = 0\n", "cpu_seconds: Input should be greater than"),
     "no open files": (MINIMAL + "open_files = -1\n", "open_files: Input should be greater"),
+    "CPU time of a call of many": (
+        SERVED + "cpu_seconds = 5\n",
+        r"constructs.service.cpu_seconds: expected none for a program that serves \{port\}, got 5",
+    ),
+    "time to start of one without a port": (
+        MINIMAL + "start_seconds = 5\n",
+        r"constructs.pilot.start_seconds: expected it only where \{port\} stands in argv, got 5",
+    ),
+    "no time to start": (SERVED + "start_seconds = 0\n", "start_seconds: Input should be greater"),
+    "endless time to start": (SERVED + "start_seconds = inf\n", "should be a finite number"),
     "no table": ("[constructs]\np = 3", "constructs.p: Input should be a valid dict"),
     "url and argv": (
         REMOTE + 'argv = ["python"]\n',
@@ -304,6 +347,11 @@ WRONG_ARGV = {
 def test_an_argv_without_a_file_to_pin_is_refused(home: Path, argv: str) -> None:
     with pytest.raises(ConstructRegistryError, match=r"expected an argv (as a JSON|that names)"):
         construct_from_argv("pilot", argv, home)
+
+
+def test_an_argv_that_asks_for_a_port_is_refused(home: Path) -> None:
+    with pytest.raises(ConstructRegistryError, match=r"speaks on stdin, got \{port\} in"):
+        construct_from_argv("pilot", '["{python}", "pilot/main.py", "{port}"]', home)
 
 
 def test_the_running_python_is_no_file_of_a_construct_wherever_it_is_installed(

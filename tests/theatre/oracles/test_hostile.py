@@ -33,10 +33,12 @@ from theatre.engine.oracle_contract import (
 )
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.http import HTTPOracleAdapter
+from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.local import LocalOracleAdapter
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.retry import invoke_with_retries
 from theatre.scorers import load_scorers
+from theatre.scorers.computations import load_computations
 
 RequestFor = Callable[..., OracleInvocationRequest]
 
@@ -232,5 +234,11 @@ def test_a_whole_theatre_of_the_cases_is_settled_certified_and_holds_to_the_tabl
     certificate = finished.document("certificate.json")
     assert certificate["verification_tier"] == "UNVERIFIED"
     assert certificate["caps"] == ["replays-below-50", "failure-rate-above-20", "version-mismatch"]
-    report = check_bundle(finished.bundle, load_scorers(), registry=SchemaRegistry())
+    report = check_bundle(
+        finished.bundle,
+        load_scorers(),
+        registry=SchemaRegistry(),
+        computations=load_computations(),
+        sanitiser=TextSanitiser(),
+    )
     assert (report.valid, report.failed) == (True, ())

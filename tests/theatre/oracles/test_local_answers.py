@@ -31,7 +31,8 @@ def accepted(request: OracleInvocationRequest, **members: object) -> Attempt:
         status=InvocationStatus.SUCCESS,
         responded_at="2026-11-21T02:07:00.000000Z",
     )
-    return Attempt(response=response.model_copy(update=members))
+    changed = replace(response, **members)  # type: ignore[arg-type]  # members of a response
+    return Attempt(response=changed)
 
 
 def failed(

@@ -38,6 +38,7 @@ def test_the_environment_holds_nothing_of_the_runner_but_path(
         "TMPDIR": folder,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONHASHSEED": "0",
+        "MALLOC_ARENA_MAX": "1",
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",

@@ -19,7 +19,7 @@ import pytest
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
-from theatre.oracles.errors import AdapterClosedError
+from theatre.oracles.errors import AdapterClosedError, ConstructUnreachableError
 from theatre.oracles.local import LocalOracleAdapter
 from theatre.oracles.process_tree import kill_group
 
@@ -385,6 +385,39 @@ def test_a_closed_adapter_closes_again_and_takes_no_call(
         await adapter.aclose()
         with pytest.raises(AdapterClosedError, match="got one after aclose"):
             await adapter.invoke(request_for())
+
+    asyncio.run(session())
+
+
+def test_a_process_may_be_started_before_the_first_call(
+    adapter_of: AdapterOf, request_for: RequestFor, tmp_path: Path
+) -> None:
+    starts = tmp_path / "starts"
+    body = f"""
+    with open({str(starts)!r}, "a") as file: file.write("start\\n")
+    for request in requests(): answer(request)
+    """
+
+    async def session() -> Attempt:
+        adapter = adapter_of(body)
+        await adapter.check_reachable()
+        await adapter.check_reachable()
+        attempt = await adapter.invoke(request_for())
+        await adapter.aclose()
+        with pytest.raises(AdapterClosedError, match="got one after aclose"):
+            await adapter.check_reachable()
+        return attempt
+
+    assert statuses([asyncio.run(session())]) == [SUCCESS]
+    assert starts.read_text() == "start\n"
+
+
+def test_a_start_that_fails_says_so_before_the_first_call(adapter_of: AdapterOf) -> None:
+    async def session() -> None:
+        adapter = adapter_of(argv=["/nowhere/at/all"])
+        with pytest.raises(ConstructUnreachableError, match="No such file or directory"):
+            await adapter.check_reachable()
+        await adapter.aclose()
 
     asyncio.run(session())
 

@@ -24,7 +24,11 @@ from tests.theatre.oracles.loopback import (
 )
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
-from theatre.oracles.errors import OutboundPolicyError, OutboundRefusedError
+from theatre.oracles.errors import (
+    AddressNotAllowedError,
+    OutboundPolicyError,
+    OutboundRefusedError,
+)
 from theatre.oracles.http import HTTPOracleAdapter
 from theatre.oracles.outbound_connector import Lookup, guarded_connector, system_lookup
 from theatre.oracles.outbound_policy import OutboundPolicy
@@ -143,7 +147,7 @@ PUBLIC_ADDRESSES = [
 
 @pytest.mark.parametrize(("address", "kind"), REFUSED_ADDRESSES.items())
 def test_an_address_that_is_not_public_is_refused_as_what_it_is(address: str, kind: str) -> None:
-    with pytest.raises(OutboundRefusedError, match=f"which is {kind}; only the operator"):
+    with pytest.raises(AddressNotAllowedError, match=f"which is {kind}; only the operator"):
         PUBLIC_ONLY.judge(address, host="construct.example", port=443)
 
 

@@ -7,6 +7,7 @@ import hashlib
 import os
 import textwrap
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -187,8 +188,8 @@ def test_a_callable_that_was_declared_under_another_id_is_not_called(
 
 def test_a_callable_that_hangs_is_ended(folder: Path, request_for: RequestFor) -> None:
     (request,) = to_do(request_for, folder, "hang")
-    short = request.metadata.model_copy(update={"timeout_seconds": 2})
-    (attempt,) = ask(build(folder), request.model_copy(update={"metadata": short}))
+    short = replace(request.metadata, timeout_seconds=2)
+    (attempt,) = ask(build(folder), replace(request, metadata=short))
     assert (attempt.response.status, attempt.reason) == (InvocationStatus.TIMEOUT, "timeout")
 
 

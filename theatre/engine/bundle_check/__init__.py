@@ -5,5 +5,14 @@ Imports nothing that writes bundles: what it knows, it has from the published fo
 
 from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.report import Check, CheckId, CheckReport, CheckStatus
+from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisedInput
 
-__all__ = ["Check", "CheckId", "CheckReport", "CheckStatus", "check_bundle"]
+__all__ = [
+    "Check",
+    "CheckId",
+    "CheckReport",
+    "CheckStatus",
+    "InputSanitiser",
+    "SanitisedInput",
+    "check_bundle",
+]

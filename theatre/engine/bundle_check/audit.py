@@ -54,7 +54,7 @@ _FOLLOWERS: dict[str, frozenset[str]] = {
 _DETAILS: dict[str, frozenset[str]] = {
     "created": frozenset({"template_id"}),
     "committed": frozenset({"commitment_hash"}),
-    "activated": frozenset({"episodes", "adapters", "scorers"}),
+    "activated": frozenset({"episodes", "adapters", "scorers", "computations", "sanitiser"}),
     "settling": frozenset(),
     "sealed": frozenset({"certificate_id", "issuer", "issued_at", "theatre_resolved_at"}),
 }

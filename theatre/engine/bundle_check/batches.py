@@ -22,6 +22,7 @@ from theatre.engine.bundle_check.json_values import (
     require_members,
     shown,
 )
+from theatre.engine.bundle_check.recorded import answering_call, last_attempt
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import (
     MAX_SAFE_INTEGER,
@@ -64,7 +65,7 @@ class Batch:
         """Take the next invocation record that this batch covers, in dataset order."""
         self._records += 1
         self._digest.update(raw)
-        status = at(record, "calls", -1, "attempts", -1, "response", "status")
+        status = at(last_attempt(answering_call(record)), "response", "status")
         self._counted[status if isinstance(status, str) else shown(status)] += 1
         if status != InvocationStatus.SUCCESS.value:
             refused = status == InvocationStatus.REFUSED.value
@@ -117,8 +118,8 @@ def _ranges(seqs: JsonValue | Nothing) -> list[tuple[int, int]]:
 
 def _trouble(record: JsonObject) -> JsonObject:
     """Return the detail that the trail must hold for a record that is no success."""
-    call = at(record, "calls", -1)
-    attempt = at(call, "attempts", -1)
+    call = answering_call(record)
+    attempt = last_attempt(call)
     found = {
         "seq": at(record, "seq"),
         "episode_id": at(record, "episode_id"),

@@ -10,11 +10,11 @@ from typing import TypeAlias
 from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check.audit import AuditTrail
+from theatre.engine.bundle_check.call_facts import CallFacts
 from theatre.engine.bundle_check.documents import AGGREGATE, CERTIFICATE, TIER, Documents
 from theatre.engine.bundle_check.folder import MAX_DOCUMENT_BYTES
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, shown
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.records import CallFacts
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, parse_object
 from theatre.engine.errors import ParseError
@@ -177,10 +177,20 @@ def _measured(sources: CertificateSources, documents: Documents) -> _Fields:
     return {
         **{name: at(results, name) for name in _FROM_RESULTS},
         **metrics,
-        "brier_score": None,
-        "ece": None,
+        **_calibration(at(results, "calibration")),
         "replay_count": at(results, "episode_counts", "scored"),
         "score_intervals": documents.at(AGGREGATE, "score_intervals"),
+    }
+
+
+def _calibration(measured: JsonValue | Nothing) -> _Fields:
+    """Return what stated probabilities came to; null where none could be, or too few were."""
+    if measured is None:
+        return {"brier_score": None, "ece": None}
+    ece = at(measured, "ece")
+    return {
+        "brier_score": at(measured, "brier_score"),
+        "ece": None if ece is None else at(ece, "value"),
     }
 
 

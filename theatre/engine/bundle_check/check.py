@@ -7,17 +7,14 @@ not is a failure by name: the ids in a report are always the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
-from theatre.engine.bundle_check.audit import (
-    AuditTrail,
-    check_audit_facts,
-    read_audit_trail,
-)
+from theatre.engine.bundle_check.audit import AuditTrail, read_audit_trail
 from theatre.engine.bundle_check.batches import BatchIndex
+from theatre.engine.bundle_check.calls import CallChecker
 from theatre.engine.bundle_check.certificate_check import (
     CertificateSources,
-    certificate_id,
     check_certificate_copy,
     check_certificate_fields,
     check_certificate_schema,
@@ -41,21 +38,21 @@ from theatre.engine.bundle_check.episodes import (
     unread_episodes,
 )
 from theatre.engine.bundle_check.folder import BundleFolder
-from theatre.engine.bundle_check.ground_truth import GroundTruth, check_ground_truth
+from theatre.engine.bundle_check.ground_truth import GroundTruth, check_ground_truth, episodes
 from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, shown
 from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.programme import ProgrammeSources, check_resolution
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, CheckReport, Ledger
-from theatre.engine.bundle_check.results import (
-    check_aggregate,
-    check_resolution,
-    check_results_hash,
-)
+from theatre.engine.bundle_check.results import check_aggregate, check_results_hash
+from theatre.engine.bundle_check.sample import repeated_episodes
+from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
 from theatre.engine.bundle_check.scorer_pins import pinned_provider
 from theatre.engine.bundle_check.tier_check import TierEvidence, check_tier, history_summary
-from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer
+from theatre.engine.bundle_check.trail_facts import TrailSources, check_trail_facts
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import Computation, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
 
 _NO_TEMPLATE = Cause("no valid template says what was committed")
@@ -68,28 +65,43 @@ def check_bundle(
     scorers: Mapping[str, Scorer],
     *,
     registry: SchemaRegistry,
+    computations: Mapping[str, Computation],
+    sanitiser: InputSanitiser | None,
     certificate: bytes | None = None,
 ) -> CheckReport:
     """Check the bundle in folder `bundle`; `certificate` is a copy kept from elsewhere.
 
-    `scorers` are the installed ones by name. Raises BundleError where the folder is no bundle
-    at all; every other defect is a line of the report.
+    `scorers` and `computations` are the installed ones by name, `sanitiser` the installed one,
+    if any. Raises BundleError where the folder is no bundle at all; every other defect is a
+    line of the report.
     """
-    return _BundleCheck(bundle, scorers, registry).run(certificate)
+    installed = _Installed(
+        scorers=scorers, computations=computations, sanitiser=sanitiser, registry=registry
+    )
+    return _BundleCheck(bundle, installed).run(certificate)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Installed:
+    """What a check recomputes with, beside the arithmetic of scoring."""
+
+    scorers: Mapping[str, Scorer]
+    computations: Mapping[str, Computation]
+    sanitiser: InputSanitiser | None
+    registry: SchemaRegistry
 
 
 class _BundleCheck:
     """One check: what the steps found, in the order in which they need each other."""
 
-    def __init__(
-        self, bundle: Path, scorers: Mapping[str, Scorer], registry: SchemaRegistry
-    ) -> None:
-        self._scorers = scorers
-        self._registry = registry
+    def __init__(self, bundle: Path, installed: _Installed) -> None:
+        self._installed = installed
         self._folder = BundleFolder.listed(bundle)
         self._ledger = Ledger()
         self._documents: Documents = read_documents(self._folder, self._ledger)
-        self._plan: CommittedPlan | None = check_template(self._documents, registry, self._ledger)
+        self._plan: CommittedPlan | None = check_template(
+            self._documents, installed.registry, self._ledger
+        )
         self._theatre_id = theatre_id_of(self._documents, self._ledger)
         self._trail: AuditTrail = read_audit_trail(self._folder, self._theatre_id, self._ledger)
 
@@ -107,10 +119,22 @@ class _BundleCheck:
         )
         evidence, ground_truth = self._check_episodes()
         commitment_hash = check_commitment(documents, self._trail.entry("committed"), ledger)
-        self._check_trail(evidence, ground_truth, commitment_hash)
-        results_hash = self._check_results(evidence)
+        check_trail_facts(
+            self._trail,
+            documents,
+            TrailSources(
+                plan=self._plan,
+                theatre_id=self._theatre_id,
+                commitment_hash=commitment_hash,
+                episodes=NOTHING if ground_truth is None else ground_truth.total,
+                calls=evidence.calls,
+                sanitiser=evidence.sanitiser,
+            ),
+            ledger,
+        )
+        results_hash = self._check_results(evidence, ground_truth)
         self._check_tier(evidence, complete=complete)
-        check_certificate_schema(documents, self._registry, ledger)
+        check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
         sources = CertificateSources(
             plan=self._plan,
@@ -137,16 +161,17 @@ class _BundleCheck:
             ledger.cannot(CheckId.SCORERS, _NO_TEMPLATE)
             evidence = unread_episodes(folder, batches, _NO_TEMPLATE, ledger)
         else:
-            provider = pinned_provider(plan, self._documents, self._scorers, self._registry, ledger)
+            provider = pinned_provider(
+                plan, self._documents, self._installed.scorers, self._installed.registry, ledger
+            )
             if ground_truth is None or isinstance(self._theatre_id, Nothing):
                 cause = _NO_GROUND_TRUTH if ground_truth is None else _NO_THEATRE
                 evidence = unread_episodes(folder, batches, cause, ledger)
             else:
-                adapter = self._trail.detail("activated", "adapters", plan.construct_id)
                 sources = EpisodeSources(
                     plan=plan,
                     ground_truth=ground_truth,
-                    checker=RecordChecker(plan, self._theatre_id, adapter, ledger),
+                    checker=self._record_checker(plan, self._theatre_id),
                     provider=provider,
                     batches=batches,
                 )
@@ -155,44 +180,38 @@ class _BundleCheck:
         batches.finish(readable=self._trail.readable)
         return evidence, ground_truth
 
-    def _check_trail(
-        self,
-        evidence: EpisodeEvidence,
-        ground_truth: GroundTruth | None,
-        commitment_hash: str | Nothing,
-    ) -> None:
-        plan, sealed_at = self._plan, at(self._trail.entry("sealed"), "at")
-        adapters: JsonValue | Nothing = NOTHING
-        if plan is not None:
-            adapters = {plan.construct_id: evidence.calls.adapter}
-        expected: dict[str, JsonValue | Nothing] = {
-            "created/template_id": NOTHING if plan is None else plan.template_id,
-            "activated/episodes": NOTHING if ground_truth is None else ground_truth.total,
-            "activated/adapters": adapters,
-            "activated/scorers": self._documents.at(RECEIPT, "scorer_pins"),
-            "sealed/certificate_id": certificate_id(self._theatre_id, commitment_hash),
-            "sealed/issued_at": sealed_at,
-            "sealed/theatre_resolved_at": sealed_at,
-        }
-        check_audit_facts(
-            self._trail,
-            expected=expected,
-            audit_head=self._documents.at(CERTIFICATE, "audit_head"),
+    def _record_checker(self, plan: CommittedPlan, theatre_id: str) -> RecordChecker:
+        adapters, installed = self._trail.detail("activated", "adapters"), self._installed
+        # Of what is wrong with the dataset the pass over its episodes tells.
+        read = episodes(self._folder, Ledger())
+        return RecordChecker(
+            plan,
+            calls=CallChecker(plan, theatre_id, adapters, installed.registry),
+            sanitising=SanitisingCheck(plan.sanitising, installed.sanitiser, self._ledger),
+            repeated=repeated_episodes(read, plan.commitment_hash, plan.deterministic_sample),
             ledger=self._ledger,
         )
 
-    def _check_results(self, evidence: EpisodeEvidence) -> str | Nothing:
+    def _check_results(
+        self, evidence: EpisodeEvidence, ground_truth: GroundTruth | None
+    ) -> str | Nothing:
         documents, ledger = self._documents, self._ledger
         check_aggregate(documents, evidence.aggregate, ledger)
         results_hash = check_results_hash(self._folder, documents, ledger)
-        check_resolution(
-            documents,
-            self._plan,
-            audited_steps=self._trail.steps,
-            recorded=evidence.calls.recorded,
+        if self._plan is None:
+            ledger.cannot(CheckId.RESOLUTION, _NO_TEMPLATE)
+            return results_hash
+        sources = ProgrammeSources(
+            plan=self._plan,
+            folder=self._folder,
+            ground_truth=ground_truth,
+            evidence=evidence,
             results_hash=at(self._results(evidence), "results_hash"),
-            ledger=ledger,
+            trail=self._trail,
+            installed=self._installed.computations,
+            registry=self._installed.registry,
         )
+        check_resolution(documents, sources, ledger)
         return results_hash
 
     def _results(self, evidence: EpisodeEvidence) -> JsonObject | Nothing:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import cast
 from uuid import UUID
 
 from theatre.engine.bundle_check.documents import (
@@ -26,7 +27,11 @@ from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.schema_registry import SchemaRegistry
 
-TEMPLATE_SCHEMA = "echelon_theatre_schema_v2_1.json"
+TEMPLATE_SCHEMAS = {
+    "2.0.1": "echelon_theatre_schema_v2.json",
+    "2.1.0": "echelon_theatre_schema_v2_1.json",
+}
+"""Version of a template that runs → its frozen schema."""
 
 _RECEIPT_MEMBERS = frozenset(
     {
@@ -106,10 +111,19 @@ def theatre_id_of(documents: Documents, ledger: Ledger) -> str | Nothing:
 
 
 def _require_valid(template: JsonObject, registry: SchemaRegistry) -> None:
-    for violation in registry.validate(TEMPLATE_SCHEMA, template):
+    version = template.get("schema_version")
+    schema = TEMPLATE_SCHEMAS.get(version) if isinstance(version, str) else None
+    if schema is None:
+        raise DefectError(f"schema_version {' or '.join(TEMPLATE_SCHEMAS)}", shown(version))
+    for violation in registry.validate(schema, template):
         raise DefectError(
-            f"a template that fits {TEMPLATE_SCHEMA}", f"{violation.pointer}: {violation.detail}"
+            f"a template that fits {schema}", f"{violation.pointer}: {violation.detail}"
         )
+    for step in cast("list[JsonObject]", template["resolution_programme"]):
+        for fault in registry.inline_faults(cast("JsonObject", step.get("output_spec", {}))):
+            raise DefectError(
+                "an output_spec that is a usable JSON Schema", f"{fault.pointer}: {fault.detail}"
+            )
 
 
 def _check_receipt(documents: Documents, ledger: Ledger) -> None:

@@ -10,6 +10,9 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring import COMPOSITE, exact
 
 _WEIGHT_TOLERANCE = Fraction(1, 1_000_000)
+_WITHOUT_SCORERS = "2.0.1"
+"""The version whose templates may leave the choice open (contract/template.md, "Versions")."""
+
 _MAX_PATH = 1000
 """Longest dotted path of a criterion: beyond 4,300 digits Python reads no integer."""
 
@@ -39,13 +42,24 @@ def committed_criteria(document: JsonObject) -> JsonObject:
 def _chosen(document: JsonObject) -> dict[str, JsonObject]:
     """Return criterion → its entry of `criteria_scorers`, for each committed criterion."""
     scoring = cast("JsonObject", document["scoring"])
+    criteria = cast("list[str]", cast("JsonObject", document["criteria"])["criteria_ids"])
+    if document["schema_version"] == _WITHOUT_SCORERS and "criteria_scorers" not in scoring:
+        return {
+            name: {"scorer": "exact_match", "params": {"field": name, "expected": name}}
+            for name in criteria
+        }
     entries = cast("JsonObject", scoring.get("criteria_scorers", {}))
     chosen = {}
-    for criterion in cast("list[str]", cast("JsonObject", document["criteria"])["criteria_ids"]):
+    for criterion in criteria:
         if criterion not in entries:
             raise DefectError(f"a scorer for criterion {criterion}", "none")
         chosen[criterion] = cast("JsonObject", entries[criterion])
     return chosen
+
+
+def names_its_scorers(document: JsonObject) -> bool:
+    """Tell whether the template itself says how each criterion is scored."""
+    return bool(cast("JsonObject", document["scoring"]).get("criteria_scorers"))
 
 
 def committed_scorers(document: JsonObject) -> dict[str, str]:

@@ -1,36 +1,28 @@
 """One pass over dataset, records and score lines, side by side: memory does not grow.
 
-Recomputes every outcome and score from the recorded answers (contract/evidence.md §6).
+Recomputes every outcome and score from the recorded answers (contract/evidence.md §6). Of an
+episode only its outcome is kept, for what the programme computes over all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from theatre.engine.bundle_check.batches import BatchIndex
+from theatre.engine.bundle_check.call_facts import CallFacts
+from theatre.engine.bundle_check.episode_scoring import EpisodeScoring, episode_scoring
 from theatre.engine.bundle_check.folder import BundleFolder
 from theatre.engine.bundle_check.ground_truth import GroundTruth, episodes
+from theatre.engine.bundle_check.json_values import NOTHING, Nothing
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.record_source import RecordItem, stored_records
-from theatre.engine.bundle_check.records import CallFacts, RecordChecker
+from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.score_lines import ScoreLines
-from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import (
-    CriterionResult,
-    EpisodeOutcome,
-    GroundTruthEpisode,
-    InvocationStatus,
-    Verdict,
-)
-from theatre.engine.scoring import (
-    Aggregator,
-    EpisodeAnswer,
-    FailureStop,
-    ScoredEpisode,
-    TheatreScoringProvider,
-)
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode, InvocationStatus
+from theatre.engine.scoring import EpisodeAnswer, FailureStop, TheatreScoringProvider
 
 _OUTCOMES = {
     InvocationStatus.SUCCESS: frozenset({EpisodeOutcome.SCORED, EpisodeOutcome.UNSCORED}),
@@ -39,14 +31,21 @@ _OUTCOMES = {
     InvocationStatus.ERROR: frozenset({EpisodeOutcome.MISSING}),
 }
 _NOT_RUN = frozenset({EpisodeOutcome.NOT_RUN})
+_OF_RECORDS = (CheckId.INVOCATIONS, CheckId.SANITISED_INPUT, CheckId.VERSION_PINS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeEvidence:
-    """What the pass came to: the facts of the calls, and the aggregate or why there is none."""
+    """What the pass came to: the facts of the calls, and the aggregate or why there is none.
+
+    `sanitiser` is its version by the records, null where none was committed. `outcomes` has one
+    for each episode of the dataset where there is an aggregate.
+    """
 
     calls: CallFacts
     aggregate: JsonObject | Cause
+    sanitiser: JsonValue | Nothing
+    outcomes: Sequence[EpisodeOutcome] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,21 +66,17 @@ def unread_episodes(
     calls = CallFacts()
     for item in stored_records(folder, None, ledger):
         if item.record is not None:
-            _note(item.record, item, calls, batches)
-    for check in (
-        CheckId.INVOCATIONS,
-        CheckId.VERSION_PINS,
-        CheckId.OUTCOMES,
-        CheckId.SCORES,
-    ):
+            calls.note(item.record)
+            batches.note_record(item.position, item.raw, item.record)
+    for check in (*_OF_RECORDS, CheckId.OUTCOMES, CheckId.SCORES):
         ledger.cannot(check, cause)
-    return EpisodeEvidence(calls=calls, aggregate=cause)
+    return EpisodeEvidence(calls=calls, aggregate=cause, sanitiser=NOTHING)
 
 
 def check_episodes(
     folder: BundleFolder, sources: EpisodeSources, ledger: Ledger
 ) -> EpisodeEvidence:
-    """Make the checks `invocations`, `version-pins`, `outcomes` and `scores`."""
+    """Make the checks of each record and score line; `sanitised-input` ends with its checker."""
     return _EpisodePass(folder, sources, ledger).run()
 
 
@@ -93,9 +88,12 @@ class _EpisodePass:
         self._sources = sources
         self._ledger = ledger
         self._calls = CallFacts()
+        self._outcomes: list[EpisodeOutcome] = []
         self._records = stored_records(folder, sources.ground_truth.total, ledger)
         self._next = next(self._records, None)
-        self._scoring: _Scoring | Cause = _scoring_of(sources)
+        self._scoring: EpisodeScoring | Cause = episode_scoring(
+            sources.provider, sources.ground_truth, sources.plan.commitment_hash
+        )
 
     def run(self) -> EpisodeEvidence:
         sources, ledger = self._sources, self._ledger
@@ -105,46 +103,57 @@ class _EpisodePass:
         read = 0
         for episode in episodes(self._folder, ledger):
             read += 1
-            item = self._record_of(episode, stopped=stop.stopped)
-            answer = None if item is None else self._answer(item, episode)
-            outcomes = _NOT_RUN if stop.stopped else _outcomes(answer)
+            if stop.stopped:
+                self._discard(episode)
+                answer, outcomes = None, _NOT_RUN
+            else:
+                answer = self._answer(episode)
+                outcomes = frozenset() if answer is None else _OUTCOMES[answer.status]
             line = None
-            if isinstance(self._scoring, _Scoring):
-                line, outcome = self._scoring.line(episode, None if stop.stopped else answer)
+            if isinstance(self._scoring, EpisodeScoring):
+                line, outcome = self._scoring.line(episode, answer)
+                self._outcomes.append(outcome)
                 outcomes = frozenset({outcome})
             lines.take(episode, outcomes, line)
             if EpisodeOutcome.MISSING in outcomes:
                 stop.count(EpisodeOutcome.MISSING)
         if read != total:
-            cut = "the dataset cannot be read to its end"
-            self._give_up(cut, CheckId.INVOCATIONS, CheckId.VERSION_PINS)
+            self._give_up("the dataset cannot be read to its end", *_OF_RECORDS)
         self._take_rest(flagged=read == total)
         return self._finish(lines)
 
-    def _record_of(self, episode: GroundTruthEpisode, *, stopped: bool) -> RecordItem | None:
-        """Return the record that lies where that of `episode` must; note where none does."""
+    def _answer(self, episode: GroundTruthEpisode) -> EpisodeAnswer | None:
+        """Return the answer in the record of an episode that was run; note where none is."""
         item = self._take_up_to(episode.seq)
-        if item is not None:
-            if stopped:
-                expected = f"no record of episode {episode.seq}: the run had ended"
-                self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)
-            return item
-        if not stopped:
+        if item is None:
             expected = f"a record of episode {episode.seq}"
             self._ledger.wrong(CheckId.INVOCATIONS, expected, "none")
-            self._give_up(f"there is no record of episode {episode.seq}", CheckId.VERSION_PINS)
-        return None
-
-    def _answer(self, item: RecordItem, episode: GroundTruthEpisode) -> EpisodeAnswer | None:
-        if item.record is None:
-            what = f"the record of episode {episode.seq} cannot be read"
-            self._give_up(what, CheckId.VERSION_PINS)
+            self._give_up(f"there is no record of episode {episode.seq}", *_OF_RECORDS[1:])
             return None
+        if item.record is None:
+            self._give_up(_unreadable(episode), *_OF_RECORDS[1:])
+            return None
+        self._calls.note(item.record)
         self._sources.checker.check(item.record, episode, item.where)
         answer = self._sources.checker.answer(item.record)
         if answer is None:
             self._give_up(f"the record of episode {episode.seq} holds no answer")
         return answer
+
+    def _discard(self, episode: GroundTruthEpisode) -> None:
+        """Check the record of an episode behind the end of the run, if it has one."""
+        item = self._take_up_to(episode.seq)
+        if item is None:
+            return
+        self._calls.discarded += 1
+        if self._sources.plan.max_concurrency == 1:
+            expected = f"no record of episode {episode.seq}: the run had ended"
+            self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)
+        if item.record is None:
+            for check in _OF_RECORDS[1:]:
+                self._ledger.cannot(check, Cause(_unreadable(episode)))
+        else:
+            self._sources.checker.check(item.record, episode, item.where)
 
     def _give_up(self, text: str, *checks: CheckId) -> None:
         """Stop scoring, and `checks`: what comes now would rest on a gap.
@@ -153,7 +162,7 @@ class _EpisodePass:
         """
         for check in checks:
             self._ledger.cannot(check, Cause(text))
-        if isinstance(self._scoring, _Scoring) or self._scoring.unavailable:
+        if isinstance(self._scoring, EpisodeScoring) or self._scoring.unavailable:
             self._scoring = Cause(text)
 
     def _take_up_to(self, position: int) -> RecordItem | None:
@@ -162,7 +171,7 @@ class _EpisodePass:
             item = self._take(self._next)
             if item.position == position:
                 return item
-            self._flag(item)
+            self._misplaced(item)
         return None
 
     def _take_rest(self, *, flagged: bool) -> None:
@@ -170,79 +179,36 @@ class _EpisodePass:
         while self._next is not None:
             item = self._take(self._next)
             if flagged:
-                self._flag(item)
+                self._misplaced(item)
+            elif item.record is not None:
+                self._calls.note(item.record)
 
     def _take(self, item: RecordItem) -> RecordItem:
         self._next = next(self._records, None)
         if item.record is not None:
-            _note(item.record, item, self._calls, self._sources.batches)
+            self._sources.batches.note_record(item.position, item.raw, item.record)
         return item
 
-    def _flag(self, item: RecordItem) -> None:
+    def _misplaced(self, item: RecordItem) -> None:
+        if item.record is not None:
+            self._calls.note(item.record)
         expected = "records of episodes of the dataset only"
         self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)
 
     def _finish(self, lines: ScoreLines) -> EpisodeEvidence:
         recorded, mismatches = self._calls.recorded, self._calls.version_mismatches
-        self._ledger.completed(CheckId.INVOCATIONS, f"{recorded} records")
+        self._ledger.completed(CheckId.INVOCATIONS, f"{recorded + self._calls.discarded} records")
         self._ledger.completed(CheckId.VERSION_PINS, f"{mismatches} mismatches")
+        self._sources.checker.finish()
         scoring = self._scoring
         lines.finish(scoring if isinstance(scoring, Cause) else None)
-        aggregate = scoring if isinstance(scoring, Cause) else scoring.aggregator.finish()
-        return EpisodeEvidence(calls=self._calls, aggregate=aggregate)
-
-
-class _Scoring:
-    """The pinned arithmetic over one dataset."""
-
-    def __init__(
-        self,
-        provider: TheatreScoringProvider,
-        gold: Mapping[str, JsonObject],
-        commitment_hash: str,
-    ) -> None:
-        self._provider = provider
-        self._gold = gold
-        self.aggregator = Aggregator(provider, commitment_hash)
-
-    def line(
-        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None
-    ) -> tuple[bytes, EpisodeOutcome]:
-        """Return line and outcome of `episode`; without an answer it was not run."""
-        if answer is None:
-            outcome = EpisodeOutcome.NOT_RUN
-            results: Mapping[str, CriterionResult] = dict.fromkeys(
-                self._provider.criterion_ids, Verdict.NOT_RUN
-            )
-        else:
-            gold = self._gold.get(episode.episode_id)
-            scores = self._provider.score_episode(episode, answer, gold)
-            outcome, results = scores.outcome, scores.by_criterion
-        scored = ScoredEpisode(
-            seq=episode.seq,
-            episode_id=episode.episode_id,
-            status=None if answer is None else answer.status,
-            outcome=outcome,
-            scores=results,
-            cluster_key=episode.cluster_key,
+        return EpisodeEvidence(
+            calls=self._calls,
+            aggregate=scoring if isinstance(scoring, Cause) else scoring.aggregator.finish(),
+            sanitiser=self._sources.checker.sanitiser,
+            outcomes=self._outcomes,
         )
-        return self.aggregator.add(scored), outcome
 
 
-def _scoring_of(sources: EpisodeSources) -> _Scoring | Cause:
-    provider, gold = sources.provider, sources.ground_truth.gold
-    if isinstance(gold, Cause):
-        return gold
-    if isinstance(provider, Cause):
-        return provider
-    return _Scoring(provider, gold, sources.plan.commitment_hash)
-
-
-def _outcomes(answer: EpisodeAnswer | None) -> frozenset[EpisodeOutcome]:
-    """Return the outcomes that an answer can have; which one, for a success, scorers say."""
-    return frozenset() if answer is None else _OUTCOMES[answer.status]
-
-
-def _note(record: JsonObject, item: RecordItem, calls: CallFacts, batches: BatchIndex) -> None:
-    calls.note(record)
-    batches.note_record(item.position, item.raw, record)
+def _unreadable(episode: GroundTruthEpisode) -> str:
+    return f"the record of episode {episode.seq} cannot be read"

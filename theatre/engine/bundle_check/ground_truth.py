@@ -49,7 +49,7 @@ def check_ground_truth(
 def episodes(folder: BundleFolder, ledger: Ledger) -> Iterator[GroundTruthEpisode]:
     """Yield the episodes up to the first line that is none; that one goes to `datasets`."""
     try:
-        yield from read_episodes(_bare_lines(folder, REPLAY_DATASET))
+        yield from read_episodes(bare_lines(folder, REPLAY_DATASET))
     except DatasetError as error:
         ledger.wrong(CheckId.DATASETS, f"{REPLAY_DATASET} with one episode a line", str(error))
     except DefectError as defect:
@@ -62,7 +62,7 @@ def _gold(
     if GOLD_LABELS not in plan.datasets:
         return {}
     try:
-        return read_gold_labels(_bare_lines(folder, GOLD_LABELS))
+        return read_gold_labels(bare_lines(folder, GOLD_LABELS))
     except DatasetError as error:
         ledger.wrong(CheckId.DATASETS, f"{GOLD_LABELS} with one label a line", str(error))
     except DefectError as defect:
@@ -70,6 +70,7 @@ def _gold(
     return Cause("the gold labels cannot be read")
 
 
-def _bare_lines(folder: BundleFolder, path: str) -> Iterator[bytes]:
+def bare_lines(folder: BundleFolder, path: str) -> Iterator[bytes]:
+    """Yield the lines of a file without their line feeds; DefectError where it is unreadable."""
     for line in folder.lines(path):
         yield line.removesuffix(b"\n")

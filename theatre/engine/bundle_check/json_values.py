@@ -113,6 +113,14 @@ def require_members(value: JsonValue | Nothing, names: frozenset[str], what: str
         raise DefectError(f"{what} with exactly {', '.join(sorted(names))}", f"a difference: {odd}")
 
 
+def require_same(what: str, expected: JsonValue | Nothing, actual: JsonValue | Nothing) -> None:
+    """Raise DefectError, with the place, unless `actual` is the same JSON value as `expected`."""
+    found = first_difference(expected, actual)
+    if found is not None:
+        place = f"{what}{found.pointer}"
+        raise DefectError(f"{place} {shown(found.expected)}", shown(found.actual))
+
+
 def require_time(value: JsonValue | Nothing, what: str) -> None:
     """Raise DefectError unless `value` is an RFC 3339 time in UTC."""
     try:

@@ -6,27 +6,31 @@ without the engine's own views and rules: the check must not share their mistake
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import cast
 
+from theatre.engine.bundle_check.chain import (
+    CommittedHop,
+    SanitisePolicy,
+    committed_hops,
+    committed_sanitising,
+)
 from theatre.engine.bundle_check.criteria import (
     committed_criteria,
     committed_params,
     committed_scorers,
+    names_its_scorers,
 )
 from theatre.engine.bundle_check.json_values import DefectError, shown
+from theatre.engine.bundle_check.steps import CommittedStep, committed_steps
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.scoring import exact
 
 REPLAY_DATASET = "ground_truth/dataset.jsonl"
 GOLD_LABELS = "ground_truth/gold_labels.jsonl"
-
-INVOCATION = "construct_invocation"
-AGGREGATION = "aggregation"
 
 _DEFAULTS: JsonObject = {
     "failure_threshold": 0.2,
@@ -34,6 +38,7 @@ _DEFAULTS: JsonObject = {
     "max_refusal_rate": 0.5,
     "timeout_seconds": 30,
     "deterministic_sample": 0,
+    "max_concurrency": 1,
     "sanitise_input": True,
 }
 _RETRY_DEFAULTS: JsonObject = {"max_retries": 2, "backoff_seconds": 5}
@@ -41,9 +46,13 @@ _RETRY_DEFAULTS: JsonObject = {"max_retries": 2, "backoff_seconds": 5}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedPlan:
-    """One replay template, read. `datasets` maps paths in the bundle to committed SHA-256.
+    """One replay template, read.
 
-    `failure_threshold` is None where the run goes on whatever fails; `steps` are (id, type).
+    `hops` are the calls of a round, in order. `dataset_paths` maps names of datasets to paths
+    in the bundle, `datasets` those to committed SHA-256. `failure_threshold` is None where the
+    run goes on whatever fails, `sanitising` where inputs are sent as they are, and
+    `deterministic_sample` how many episodes are called a second time. `caps` are codes that the
+    template itself earns.
     """
 
     document: JsonObject
@@ -51,6 +60,7 @@ class CommittedPlan:
     template_id: str
     construct_id: str
     construct_version: str
+    hops: tuple[CommittedHop, ...]
     chain_versions: dict[str, JsonValue] | None
     adapter_version: str | None
     scorer_version: str
@@ -58,15 +68,25 @@ class CommittedPlan:
     ground_truth_source: str
     criteria: JsonObject
     scorers: Mapping[str, str]
+    scorers_committed: bool
     params: Mapping[str, JsonObject]
     dataset_hashes: JsonObject
     replay_dataset_hash: str
-    datasets: Mapping[str, str]
+    dataset_paths: Mapping[str, str]
     retry_policy: JsonObject
-    timeout_seconds: float
     failure_threshold: Fraction | None
     max_refusal_rate: Fraction
-    steps: tuple[tuple[str, str], ...]
+    max_concurrency: int
+    deterministic_sample: int
+    sanitising: SanitisePolicy | None
+    steps: tuple[CommittedStep, ...]
+    caps: tuple[str, ...]
+
+    @property
+    def datasets(self) -> Mapping[str, str]:
+        """Return path in the bundle → committed SHA-256, for every dataset."""
+        hashes = cast("Mapping[str, str]", self.dataset_hashes)
+        return {path: hashes[name] for name, path in self.dataset_paths.items()}
 
     @property
     def max_attempts(self) -> int:
@@ -86,7 +106,7 @@ def commitment_hash(template: JsonObject) -> str:
 
 
 def committed_plan(document: JsonObject) -> CommittedPlan:
-    """Read a template that fits the 2.1.0 schema.
+    """Read a template that fits the schema of its version.
 
     Raises DefectError for a rule that the arithmetic rests on, and for what was committed but
     is beyond this version of the check: it must not pass what it did not recompute.
@@ -95,9 +115,10 @@ def committed_plan(document: JsonObject) -> CommittedPlan:
         raise DefectError("a replay template", shown(document["execution_path"]))
     config, pins = _object(document, "product_theatre_config"), _object(document, "version_pins")
     policy = _DEFAULTS | _object(document, "execution_policy")
-    _refuse_beyond(config, policy)
+    _refuse_beyond(config)
     construct_id = cast("str", config["construct_under_test"])
-    invocation = _invocation_step(document, construct_id)
+    hops = committed_hops(document, timeout_seconds=cast("float", policy["timeout_seconds"]))
+    versions = {hop.construct_id: hop.version for hop in hops}
     hashes = cast("dict[str, str]", _object(document, "dataset_hashes"))
     threshold = exact(cast("float", policy["failure_threshold"]))
     return CommittedPlan(
@@ -105,23 +126,28 @@ def committed_plan(document: JsonObject) -> CommittedPlan:
         commitment_hash=commitment_hash(document),
         template_id=cast("str", document["theatre_id"]),
         construct_id=construct_id,
-        construct_version=_pin(pins, construct_id),
-        chain_versions=_chain_versions(config, pins),
+        construct_version=versions[construct_id],
+        hops=hops,
+        chain_versions=dict(versions) if "construct_chain" in config or len(hops) > 1 else None,
         adapter_version=cast("str | None", pins.get("adapter_version")),
         scorer_version=cast("str", pins["scorer_version"]),
         methodology_version=cast("str", pins.get("methodology_version", "1.0.0")),
         ground_truth_source=cast("str", config["ground_truth_source"]),
         criteria=committed_criteria(document),
         scorers=committed_scorers(document),
+        scorers_committed=names_its_scorers(document),
         params=committed_params(document),
         dataset_hashes=dict(hashes),
         replay_dataset_hash=_replay_hash(config, hashes),
-        datasets=_datasets(config, hashes),
+        dataset_paths=_dataset_paths(config, hashes),
         retry_policy=_RETRY_DEFAULTS | _object(policy, "retry_policy"),
-        timeout_seconds=cast("float", invocation.get("timeout_seconds", policy["timeout_seconds"])),
         failure_threshold=threshold if policy["on_threshold"] == "settle" else None,
         max_refusal_rate=exact(cast("float", policy["max_refusal_rate"])),
-        steps=tuple((cast("str", s["step_id"]), cast("str", s["type"])) for s in _steps(document)),
+        max_concurrency=int(cast("float", policy["max_concurrency"])),
+        deterministic_sample=int(cast("float", policy["deterministic_sample"])),
+        sanitising=committed_sanitising(document) if policy["sanitise_input"] else None,
+        steps=committed_steps(document, hashes),
+        caps=("gold-unpinned",) if _gold_is_unpinned(document, config, hashes) else (),
     )
 
 
@@ -129,61 +155,14 @@ def _object(document: JsonObject, name: str) -> JsonObject:
     return cast("JsonObject", document.get(name, {}))
 
 
-def _refuse_beyond(config: JsonObject, policy: JsonObject) -> None:
+def _refuse_beyond(config: JsonObject) -> None:
     """Raise DefectError for committed behaviour that this version cannot recompute."""
-    supported: Mapping[str, tuple[JsonValue, JsonValue]] = {
-        "sanitise_input": (False, policy["sanitise_input"]),
-        "deterministic_sample": (0, policy["deterministic_sample"]),
-        "episode_runner": ("single_call", config.get("episode_runner", "single_call")),
-    }
-    for name, (known, committed) in supported.items():
-        if committed != known:
-            raise DefectError(
-                f"{name} {shown(known)} (all this version can check)", shown(committed)
-            )
-    if config["adapter_type"] == "mock":
+    runner = config.get("episode_runner", "single_call")
+    if runner != "single_call":
+        raise DefectError("episode_runner single_call (all this version can check)", shown(runner))
+    endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
+    if "mock" in {config["adapter_type"], *(e["adapter_type"] for e in endpoints.values())}:
         raise DefectError("an adapter_type that reaches a real construct", '"mock"')
-
-
-def _pin(pins: JsonObject, construct_id: str) -> str:
-    constructs = cast("dict[str, str]", _object(pins, "constructs"))
-    if construct_id not in constructs:
-        raise DefectError(f"a version pin of {shown(construct_id)}", "none")
-    return constructs[construct_id]
-
-
-def _chain_versions(config: JsonObject, pins: JsonObject) -> dict[str, JsonValue] | None:
-    under_test = cast("str", config["construct_under_test"])
-    chain = cast("list[JsonValue]", config.get("construct_chain", []))
-    if chain not in ([], [under_test]):
-        raise DefectError(f"a construct_chain of {shown(under_test)} alone", shown(chain))
-    return {under_test: _pin(pins, under_test)} if chain else None
-
-
-def _steps(document: JsonObject) -> Sequence[JsonObject]:
-    return cast("list[JsonObject]", document["resolution_programme"])
-
-
-def _invocation_step(document: JsonObject, construct_id: str) -> JsonObject:
-    steps = _steps(document)
-    kinds = Counter(cast("str", step["type"]) for step in steps)
-    if kinds.keys() - {INVOCATION, AGGREGATION} or kinds[INVOCATION] != 1:
-        raise DefectError(
-            f"a programme of one {INVOCATION} and {AGGREGATION} (all this version can check)",
-            shown(dict(kinds)),
-        )
-    ids = Counter(cast("str", step["step_id"]) for step in steps)
-    if len(ids) != len(steps):
-        raise DefectError("step ids that are unique", shown(ids.most_common(1)[0][0]))
-    if any(step.get("output_spec") for step in steps):
-        raise DefectError("no output_spec (all this version can check)", "one")
-    step = next(step for step in steps if step["type"] == INVOCATION)
-    called = step.get("construct_id", construct_id)
-    if called != construct_id:
-        raise DefectError(
-            f"a call of the construct under test, {shown(construct_id)}", shown(called)
-        )
-    return step
 
 
 def _replay_hash(config: JsonObject, hashes: Mapping[str, str]) -> str:
@@ -193,15 +172,23 @@ def _replay_hash(config: JsonObject, hashes: Mapping[str, str]) -> str:
     return hashes[name]
 
 
-def _datasets(config: JsonObject, hashes: Mapping[str, str]) -> dict[str, str]:
+def _gold_is_unpinned(document: JsonObject, config: JsonObject, hashes: Mapping[str, str]) -> bool:
+    """Tell whether gold labels are named without a hash: rule 19 lets 2.0.1 do so, unused."""
+    named = document["schema_version"] == "2.0.1" and "gold_label_set" in config
+    return named and "gold_labels" not in hashes
+
+
+def _dataset_paths(config: JsonObject, hashes: Mapping[str, str]) -> dict[str, str]:
     gold_name = config.get("gold_label_dataset_id", "gold_labels")
-    named: dict[str, str] = {}
-    for name, sha256 in hashes.items():
+    paths: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in hashes:
         if name == config.get("replay_dataset_id"):
             path = REPLAY_DATASET
         else:
             path = GOLD_LABELS if name == gold_name else f"ground_truth/{name}.jsonl"
-        if path in named or ".." in PurePosixPath(path).parts:
+        if path in taken or ".." in PurePosixPath(path).parts:
             raise DefectError("dataset names with a file each in ground_truth", shown(name))
-        named[path] = sha256
-    return named
+        taken.add(path)
+        paths[name] = path
+    return paths

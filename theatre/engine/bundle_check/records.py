@@ -1,91 +1,76 @@
-"""One invocation record: the committed call, and an answer that may count.
+"""One invocation record: the committed calls in their order, and an answer that may count.
 
-Source: docs/evidence.md, "An invocation record"; contract/construct.md, "Envelope".
+Source: docs/evidence.md, "An invocation record"; contract/construct.md, "Chains".
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
-from uuid import UUID, uuid5
 
-from theatre.engine.bundle_check.attempts import check_attempts
+from theatre.engine.bundle_check.calls import CallChecker, CallPlace, upstream_input
 from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
-    first_difference,
     require_members,
-    require_time,
+    require_same,
     shown,
 )
+from theatre.engine.bundle_check.output_shape import OUTPUT_SPEC
 from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.recorded import (
+    FIRST,
+    REPEATED,
+    answering_call,
+    calls_of,
+    last_attempt,
+    outputs_of,
+    round_of,
+)
 from theatre.engine.bundle_check.report import CheckId, Ledger
+from theatre.engine.bundle_check.sanitising import SanitisingCheck, SentInput
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import GroundTruthEpisode, InvocationStatus
 from theatre.engine.scoring import EpisodeAnswer
 
-MOCK = "mock"
-
-_RECORD = frozenset({"seq", "episode_id", "calls"})
-_CALL = frozenset(
-    {
-        "hop",
-        "repeat",
-        "construct_id",
-        "adapter",
-        "version_source",
-        "request",
-        "attempts",
-    }
-)
-_SOURCES = ("computed", "claimed")
+_RECORD = frozenset({"seq", "episode_id", "sanitised", "calls"})
 
 
-@dataclass(slots=True)
-class CallFacts:
-    """What the records come to, beside the scores; `adapter` is that of the last record."""
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One way through the chain: how many calls it took, and whether all of them succeeded."""
 
-    recorded: int = 0
-    version_mismatches: int = 0
-    adapter: str = ""
-    rehearsal: bool = False
-    claimed: bool = False
-
-    @property
-    def version_source(self) -> str:
-        """Return what the certificate must say: one claimed version makes all of them claimed."""
-        return _SOURCES[self.claimed]
-
-    def note(self, record: JsonObject) -> None:
-        """Take the facts of one record, as far as it has them."""
-        self.recorded += 1
-        call = at(record, "calls", -1)
-        attempts = at(call, "attempts")
-        self.version_mismatches += isinstance(attempts, list) and any(
-            at(attempt, "reason") == "version-mismatch" for attempt in attempts
-        )
-        adapter = at(call, "adapter")
-        self.adapter = adapter if isinstance(adapter, str) else ""
-        self.rehearsal |= self.adapter.partition("@")[0] == MOCK
-        self.claimed |= at(call, "version_source") == "claimed"
+    calls: int
+    succeeded: bool
 
 
 class RecordChecker:
-    """Holds each record against the plan, the dataset and the adapter that the trail names."""
+    """Holds each record against the plan, the dataset and the adapters that the trail names.
+
+    `repeated` are the episodes, by `seq`, that are to be called a second time.
+    """
 
     def __init__(
-        self, plan: CommittedPlan, theatre_id: str, adapter: JsonValue | Nothing, ledger: Ledger
+        self,
+        plan: CommittedPlan,
+        *,
+        calls: CallChecker,
+        sanitising: SanitisingCheck,
+        repeated: frozenset[int],
+        ledger: Ledger,
     ) -> None:
         self._plan = plan
-        self._theatre = UUID(theatre_id)
-        self._adapter = adapter
+        self._calls = calls
+        self._sanitising = sanitising
+        self._repeated = repeated
         self._ledger = ledger
 
     def check(self, record: JsonObject, episode: GroundTruthEpisode, where: str) -> None:
-        """Note to `invocations` and `version-pins` what is wrong with `record`."""
+        """Note to `invocations`, `version-pins` and `sanitised-input` what is wrong."""
+        sent = self._sanitising.sent(record, episode, where)
         try:
-            self._check_record(record, episode)
+            self._check_record(record, episode, sent)
         except DefectError as defect:
             expected = f"{where}: {defect.expected}"
             self._ledger.wrong(CheckId.INVOCATIONS, expected, defect.actual)
@@ -93,92 +78,88 @@ class RecordChecker:
 
     def answer(self, record: JsonObject) -> EpisodeAnswer | None:
         """Return the answer that counts, or None where the record has no readable one."""
-        response = at(record, "calls", -1, "attempts", -1, "response")
-        status, output = at(response, "status"), at(response, "output_data")
+        response = at(last_attempt(answering_call(record)), "response")
+        status = at(response, "status")
         if not isinstance(status, str) or status not in set(InvocationStatus):
             return None
         if status != InvocationStatus.SUCCESS.value:
             return EpisodeAnswer(status=InvocationStatus(status), hops={})
-        if not isinstance(output, dict):
+        constructs = [hop.construct_id for hop in self._plan.hops]
+        outputs = outputs_of(record, FIRST)
+        if len(outputs) != len(constructs):
             return None
-        return EpisodeAnswer(
-            status=InvocationStatus.SUCCESS, hops={self._plan.construct_id: output}
-        )
+        hops = dict(zip(constructs, outputs, strict=True))
+        return EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
 
-    def _check_record(self, record: JsonObject, episode: GroundTruthEpisode) -> None:
+    @property
+    def sanitiser(self) -> JsonValue | Nothing:
+        """Return the sanitiser that the records name; see `SanitisingCheck.version`."""
+        return self._sanitising.version
+
+    def finish(self) -> None:
+        """Complete what is checked record by record."""
+        self._sanitising.finish()
+
+    def _check_record(
+        self, record: JsonObject, episode: GroundTruthEpisode, sent: SentInput
+    ) -> None:
         require_members(record, _RECORD, "a record")
-        _require_same("seq", episode.seq, record["seq"])
-        _require_same("episode_id", episode.episode_id, record["episode_id"])
+        require_same("seq", episode.seq, record["seq"])
+        require_same("episode_id", episode.episode_id, record["episode_id"])
         calls = record["calls"]
-        if not isinstance(calls, list) or len(calls) != 1:
-            raise DefectError("exactly one call", shown(calls))
-        call = calls[0]
-        require_members(call, _CALL, "a call")
-        self._check_call(cast("JsonObject", call))
-        self._check_request(at(call, "request"), episode)
-        check_attempts(
-            at(call, "attempts"),
-            invocation_id=self._invocation_id(episode.seq),
-            construct_id=self._plan.construct_id,
-            max_attempts=self._plan.max_attempts,
-        )
+        if not isinstance(calls, list):
+            raise DefectError("calls as an array", shown(calls))
+        first = self._check_round(calls, episode, sent, FIRST)
+        made = first.calls
+        if first.succeeded and episode.seq in self._repeated:
+            made += self._check_round(calls[made:], episode, sent, REPEATED).calls
+        if len(calls) != made:
+            raise DefectError(f"{made} calls, those of the committed rounds", str(len(calls)))
 
-    def _check_call(self, call: JsonObject) -> None:
-        plan, adapter = self._plan, call["adapter"]
-        _require_same("hop", 0, call["hop"])
-        _require_same("repeat", 0, call["repeat"])
-        _require_same("construct_id", plan.construct_id, call["construct_id"])
-        _require_same("the adapter that the trail names", self._adapter, adapter)
-        if plan.adapter_version is not None:
-            _require_same("the committed adapter_version", plan.adapter_version, adapter)
-        if not isinstance(adapter, str) or adapter.partition("@")[0] == MOCK:
-            raise DefectError("an adapter that reaches a real construct", shown(adapter))
-        if call["version_source"] not in _SOURCES:
-            raise DefectError("version_source computed or claimed", shown(call["version_source"]))
-
-    def _check_request(self, request: JsonValue | Nothing, episode: GroundTruthEpisode) -> None:
-        plan, invoked_at = self._plan, at(request, "metadata", "invoked_at")
-        require_time(invoked_at, "invoked_at")
-        committed: JsonObject = {
-            "invocation_id": self._invocation_id(episode.seq),
-            "theatre_id": str(self._theatre),
-            "episode_id": episode.episode_id,
-            "construct_id": plan.construct_id,
-            "construct_version": plan.construct_version,
-            "input_data": episode.input_data,
-            "metadata": {
-                "timeout_seconds": plan.timeout_seconds,
-                "retry_policy": plan.retry_policy,
-                "deterministic": False,
-                "sanitised": False,
-                "invoked_at": None if isinstance(invoked_at, Nothing) else invoked_at,
-            },
-        }
-        _require_same("request", committed, request)
-
-    def _invocation_id(self, seq: int) -> str:
-        return str(uuid5(self._theatre, f"{seq}:0:0"))
+    def _check_round(
+        self,
+        calls: Sequence[JsonValue],
+        episode: GroundTruthEpisode,
+        sent: SentInput,
+        repeat: int,
+    ) -> _Round:
+        """Check the calls of one round; a hop that does not succeed is its last one."""
+        outputs: dict[str, JsonObject] = {}
+        for number, hop in enumerate(self._plan.hops):
+            place = CallPlace(episode=episode, hop=number, repeat=repeat, sendable=sent.sendable)
+            if number >= len(calls):
+                raise DefectError(f"a call of hop {number}, repeat {repeat}", "none")
+            data = upstream_input(sent.value, outputs) if number else sent.value
+            try:
+                output = self._calls.check(calls[number], place, data)
+            except DefectError as defect:
+                named = f"hop {number}, repeat {repeat}, with {defect.expected}"
+                raise DefectError(named, defect.actual) from defect
+            if output is None:
+                return _Round(number + 1, succeeded=False)
+            outputs[hop.construct_id] = output
+        return _Round(len(self._plan.hops), succeeded=True)
 
     def _check_versions(self, record: JsonObject, where: str) -> None:
         """Let an accepted answer report the pin, and a mismatch report anything."""
-        pin, attempts = self._plan.construct_version, at(record, "calls", -1, "attempts")
-        if not isinstance(attempts, list) or not attempts:
-            expected = f"{where}: attempts with a version each"
-            self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(attempts))
-            return
-        for attempt in attempts:
-            reason = at(attempt, "reason")
-            reported = at(attempt, "response", "construct_version")
-            what = f"{where}: construct_version"
-            if reason is None and reported != pin:
-                self._ledger.wrong(CheckId.VERSION_PINS, f"{what} {pin} (pinned)", shown(reported))
-            if reason == "version-mismatch" and not isinstance(reported, str):
-                expected = f"{what} as reported, as the reason says"
-                self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(reported))
+        rounds = [round_of(record, repeat) for repeat in (FIRST, REPEATED)]
+        pinned = [pair for calls in rounds for pair in zip(calls, self._plan.hops, strict=False)]
+        if not pinned or len(pinned) != len(calls_of(record)):
+            expected = f"{where}: calls of the chain with a version each"
+            self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(at(record, "calls")))
+        for call, hop in pinned:
+            attempts = at(call, "attempts")
+            if not isinstance(attempts, list) or not attempts:
+                expected = f"{where}: attempts with a version each"
+                self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(attempts))
+                continue
+            for attempt in attempts:
+                self._check_version(attempt, hop.version, f"{where}: construct_version")
 
-
-def _require_same(what: str, expected: JsonValue | Nothing, actual: JsonValue | Nothing) -> None:
-    found = first_difference(expected, actual)
-    if found is not None:
-        place = f"{what}{found.pointer}"
-        raise DefectError(f"{place} {shown(found.expected)}", shown(found.actual))
+    def _check_version(self, attempt: JsonValue, pin: str, what: str) -> None:
+        reason, reported = at(attempt, "reason"), at(attempt, "response", "construct_version")
+        if reason in (None, OUTPUT_SPEC) and reported != pin:
+            self._ledger.wrong(CheckId.VERSION_PINS, f"{what} {pin} (pinned)", shown(reported))
+        if reason == "version-mismatch" and not isinstance(reported, str):
+            expected = f"{what} as reported, as the reason says"
+            self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(reported))

@@ -20,7 +20,7 @@ class CheckStatus(StrEnum):
     UNANCHORED = "unanchored"
     """Nothing inside a bundle could settle it."""
     UNAVAILABLE = "unavailable"
-    """A scorer that it needs is not installed in the pinned version."""
+    """A scorer, computation or sanitiser of the recorded version is not installed."""
 
 
 class CheckId(StrEnum):
@@ -39,6 +39,7 @@ class CheckId(StrEnum):
     AUDIT_CHAIN = "audit-chain"
     AUDIT_EPISODES = "audit-episodes"
     INVOCATIONS = "invocations"
+    SANITISED_INPUT = "sanitised-input"
     VERSION_PINS = "version-pins"
     SCORERS = "scorers"
     OUTCOMES = "outcomes"
@@ -67,6 +68,7 @@ _REQUIREMENTS = {
     CheckId.AUDIT_CHAIN: "an unbroken chain along the lifecycle up to the sealing",
     CheckId.AUDIT_EPISODES: "each invocation record in one audited batch with its digest",
     CheckId.INVOCATIONS: "the committed calls, one record for each episode that was run",
+    CheckId.SANITISED_INPUT: "each input as the recorded sanitiser makes it of the dataset's",
     CheckId.VERSION_PINS: "the pinned construct version in every accepted answer",
     CheckId.SCORERS: "the pinned scorers, installed",
     CheckId.OUTCOMES: "each outcome as its recorded answer has it",
@@ -127,7 +129,7 @@ class CheckReport:
 
     @property
     def unavailable(self) -> tuple[Check, ...]:
-        """Return the checks that could not be made for want of a pinned scorer."""
+        """Return the checks that could not be made for want of something installed."""
         return self._with(CheckStatus.UNAVAILABLE)
 
     def as_document(self) -> JsonObject:
@@ -140,7 +142,7 @@ class CheckReport:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why something could not be computed: a defect, or a scorer that is not to be had."""
+    """Why something could not be computed: a defect, or code that is not installed."""
 
     text: str
     unavailable: bool = False

@@ -1,4 +1,4 @@
-"""Aggregate, results hash and resolution, held against what is recomputed."""
+"""Aggregate and results hash, held against what is recomputed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from theatre.engine.bundle_check.documents import (
     AGGREGATE,
     CERTIFICATE,
     PER_EPISODE,
-    RESOLUTION,
     Documents,
 )
 from theatre.engine.bundle_check.folder import BundleFolder
@@ -21,7 +20,6 @@ from theatre.engine.bundle_check.json_values import (
     same_json,
     shown,
 )
-from theatre.engine.bundle_check.plan import INVOCATION, CommittedPlan
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 
@@ -93,32 +91,3 @@ def check_results_hash(folder: BundleFolder, documents: Documents, ledger: Ledge
         ledger.compare(CheckId.RESULTS_HASH, f"results_hash of {path}", results_hash, seen)
     ledger.completed(CheckId.RESULTS_HASH, results_hash)
     return results_hash
-
-
-def check_resolution(
-    documents: Documents,
-    plan: CommittedPlan | None,
-    *,
-    audited_steps: list[JsonValue],
-    recorded: int,
-    results_hash: JsonValue | Nothing,
-    ledger: Ledger,
-) -> None:
-    """Make the check `resolution`: the document, and the steps that the trail reports."""
-    if plan is None:
-        ledger.cannot(CheckId.RESOLUTION, Cause("no valid template tells the programme"))
-        return
-    steps = [_step(step_id, kind, recorded, results_hash) for step_id, kind in plan.steps]
-    expected: JsonObject = {"status": "completed", "steps": list(steps)}
-    ledger.compare(CheckId.RESOLUTION, RESOLUTION, expected, documents.at(RESOLUTION))
-    settled: list[JsonValue] = [step for step in steps if step["type"] != INVOCATION]
-    ledger.compare(CheckId.RESOLUTION, "the steps in the trail", settled, audited_steps)
-    ledger.completed(CheckId.RESOLUTION, f"{len(steps)} steps")
-
-
-def _step(step_id: str, kind: str, recorded: int, results_hash: JsonValue | Nothing) -> JsonObject:
-    known = None if isinstance(results_hash, Nothing) else results_hash
-    result: JsonObject = (
-        {"episodes_recorded": recorded} if kind == INVOCATION else {"results_hash": known}
-    )
-    return {"step_id": step_id, "type": kind, "status": "completed", "result": result}

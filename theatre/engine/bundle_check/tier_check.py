@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from theatre.engine.bundle_check.call_facts import CallFacts
 from theatre.engine.bundle_check.documents import CERTIFICATE, TIER, Documents
 from theatre.engine.bundle_check.json_values import Nothing, at
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.records import CallFacts
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import parse_rfc3339
@@ -83,7 +83,7 @@ def _facts(evidence: TierEvidence) -> JsonObject:
     return {
         "construct_id": plan.construct_id,
         "construct_version": plan.construct_version,
-        "adapter_pin": calls.adapter,
+        "adapter_pin": calls.adapters.get(plan.construct_id, ""),
         "rehearsal": calls.rehearsal,
         "replay_count": counts["scored"],
         "failures": counts["timeout"] + counts["error"],
@@ -94,12 +94,12 @@ def _facts(evidence: TierEvidence) -> JsonObject:
         "criterion_counts": evidence.aggregate.get("score_counts"),
         "missing_pins": [name for name, pin in pins.items() if not pin],
         "version_mismatches": calls.version_mismatches,
-        "determinism_differences": 0,
-        "scorers_committed": True,
+        "determinism_differences": calls.determinism_differences,
+        "scorers_committed": plan.scorers_committed,
         "bundle_complete": evidence.bundle_complete,
         "commitment_verifiable": evidence.commitment_verifiable,
         # A run that ended before its last episode is incomplete (docs/evidence.md).
-        "extra_caps": ["episodes-not-run"] if counts["not_run"] else [],
+        "extra_caps": [*(["episodes-not-run"] if counts["not_run"] else []), *plan.caps],
     }
 
 

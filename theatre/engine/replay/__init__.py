@@ -7,8 +7,8 @@ from theatre.engine.replay.journal import (
     RecordedSequences,
     RunJournal,
 )
-from theatre.engine.replay.preflight import refuse_unsupported
-from theatre.engine.replay.surroundings import Progress, RunSettings, Surroundings
+from theatre.engine.replay.progress import Progress
+from theatre.engine.replay.surroundings import RunSettings, Surroundings
 
 __all__ = [
     "DatasetReader",
@@ -19,5 +19,4 @@ __all__ = [
     "RunJournal",
     "RunSettings",
     "Surroundings",
-    "refuse_unsupported",
 ]

@@ -17,7 +17,8 @@ class BatchWriter:
     """Collects results and flushes them; on leaving, also after an error, flushes the rest.
 
     A flush that began ends, however often its caller is cancelled. After one that failed
-    nothing more is written: whatever is recorded is recorded without a gap.
+    nothing more is written. Whoever puts while a batch is being written waits for that: with
+    n callers, no more than `size` + n - 1 results are ever in memory only.
     """
 
     def __init__(self, flush: Flush, *, size: int, max_age: float, sleep: Sleep) -> None:
@@ -49,8 +50,9 @@ class BatchWriter:
         if self._timer is not None and self._timer.done():
             timer, self._timer = self._timer, None
             timer.result()
-        if len(self._pending) >= self._size:
-            await self._write()
+        async with self._writing:
+            if len(self._pending) >= self._size:
+                await self._write_pending()
         if self._timer is None and self._pending:
             self._timer = asyncio.create_task(self._write_later())
 
@@ -70,14 +72,17 @@ class BatchWriter:
 
     async def _write(self) -> None:
         async with self._writing:
-            batch, self._pending = self._pending, []
-            if not batch or self._broken:
-                return
-            write = asyncio.ensure_future(self._flush(batch))
-            try:
-                await _finish(write)
-            finally:
-                self._broken = write.cancelled() or write.exception() is not None
+            await self._write_pending()
+
+    async def _write_pending(self) -> None:
+        batch, self._pending = self._pending, []
+        if not batch or self._broken:
+            return
+        write = asyncio.ensure_future(self._flush(batch))
+        try:
+            await _finish(write)
+        finally:
+            self._broken = write.cancelled() or write.exception() is not None
 
 
 async def _finish(work: asyncio.Future[None]) -> None:

@@ -1,50 +1,74 @@
-"""One episode, one call: the request, its attempts, the record of both, and the scores."""
+"""One episode: its input, the call of each hop, perhaps all of them again, and the scores."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import Clock, format_rfc3339
-from theatre.engine.models import (
-    EpisodeResult,
-    GroundTruthEpisode,
-    InvocationStatus,
-)
+from theatre.engine.models import EpisodeResult, GroundTruthEpisode, InvocationStatus
 from theatre.engine.oracle_contract import (
     Attempt,
+    InputSanitiser,
     Invoker,
     OracleAdapter,
     OracleInvocationMetadata,
     OracleInvocationRequest,
+    SanitisedInput,
+    failed_attempt,
     invocation_id,
 )
+from theatre.engine.replay.records import FIRST, SECOND
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
-from theatre.engine.templates import ProductTheatreTemplate, ResolutionStep
+from theatre.engine.templates import Hop, ProductTheatreTemplate
+
+UNSENDABLE = "unsendable-input"
+
+
+@dataclass(slots=True)
+class _Round:
+    """The calls of one pass over the hops: what the record keeps, and what came of them."""
+
+    repeat: int
+    calls: list[JsonValue] = field(default_factory=list)
+    outputs: dict[str, JsonObject] = field(default_factory=dict)
+    status: InvocationStatus = InvocationStatus.SUCCESS
+
+    def input_of(self, hop: Hop, episode_input: JsonObject) -> JsonObject:
+        """Return what `hop` is sent: the episode's input, or that and what came before."""
+        if hop.number == 0:
+            return episode_input
+        return {"episode": episode_input, "upstream": dict(self.outputs)}
 
 
 class EpisodeCaller:
-    """Calls the committed construct for one episode after another."""
+    """Calls the committed constructs for one episode after another, or for several at a time.
+
+    `repeated` are the ids of the episodes that are called twice. `sanitiser` is None where the
+    template commits that inputs are sent as they are.
+    """
 
     def __init__(
         self,
         *,
         theatre_id: str,
         template: ProductTheatreTemplate,
-        step: ResolutionStep,
-        adapter: OracleAdapter,
+        adapters: Mapping[str, OracleAdapter],
         invoke: Invoker,
         clock: Clock,
+        sanitiser: InputSanitiser | None,
+        repeated: frozenset[str],
     ) -> None:
         self._theatre_id = theatre_id
-        self._template = template
-        self._construct_id = (
-            step.construct_id or template.product_theatre_config.construct_under_test
-        )
-        self._timeout = template.timeout_of(step)
-        self._adapter = adapter
+        self._hops = template.hops
+        self._policy = template.execution_policy
+        self._input_policy = template.input_policy
+        self._adapters = adapters
         self._invoke = invoke
         self._clock = clock
+        self._sanitiser = sanitiser
+        self._repeated = repeated
 
     async def call(
         self,
@@ -52,12 +76,23 @@ class EpisodeCaller:
         provider: TheatreScoringProvider,
         gold: Mapping[str, JsonObject],
     ) -> EpisodeResult:
-        """Return the recorded result of `episode`, whatever the construct did."""
-        request = self._request(episode)
-        attempts = await self._invoke(self._adapter, request)
+        """Return the recorded result of `episode`, whatever the constructs did."""
+        sanitised = self._sanitised(episode.input_data)
+        value = episode.input_data if sanitised is None else sanitised.value
+        if sanitised is not None and sanitised.wrong_keys:
+            rounds = [self._unsent(episode, sanitised)]
+        else:
+            rounds = [await self._round(episode, value, FIRST)]
+            if rounds[0].status is InvocationStatus.SUCCESS and self._is_repeated(episode):
+                rounds.append(await self._round(episode, value, SECOND))
         # Before anybody scores: a scorer that changes what it is shown changes no evidence.
-        record = self._record(episode, request, attempts)
-        answer = self._answer(attempts[-1])
+        record: JsonObject = {
+            "seq": episode.seq,
+            "episode_id": episode.episode_id,
+            "sanitised": None if sanitised is None else sanitised.record,
+            "calls": [call for made in rounds for call in made.calls],
+        }
+        answer = _answer(rounds[0])
         scores = provider.score_episode(episode, answer, gold.get(episode.episode_id))
         return EpisodeResult(
             seq=episode.seq,
@@ -68,46 +103,87 @@ class EpisodeCaller:
             invocation=record,
         )
 
-    def _request(self, episode: GroundTruthEpisode) -> OracleInvocationRequest:
+    def _sanitised(self, value: JsonObject) -> SanitisedInput | None:
+        if self._sanitiser is None:
+            return None
+        policy = self._input_policy
+        return self._sanitiser.sanitise(
+            value, role_markers=policy.role_markers, raw_fields=policy.raw_fields
+        )
+
+    def _is_repeated(self, episode: GroundTruthEpisode) -> bool:
+        return episode.episode_id in self._repeated
+
+    async def _round(self, episode: GroundTruthEpisode, value: JsonObject, repeat: int) -> _Round:
+        """Call hop after hop; one that does not succeed is the last."""
+        made = _Round(repeat)
+        for hop in self._hops:
+            request = self._request(episode, hop, made.input_of(hop, value), repeat)
+            attempts = await self._invoke(self._adapters[hop.construct_id], request)
+            made.calls.append(self._call_document(hop, repeat, request, attempts))
+            response = attempts[-1].response
+            made.status = response.status
+            if response.status is not InvocationStatus.SUCCESS:
+                break
+            made.outputs[hop.construct_id] = response.output_data or {}
+        return made
+
+    def _unsent(self, episode: GroundTruthEpisode, sanitised: SanitisedInput) -> _Round:
+        """Return the round of an input that nobody may be sent: one failure, nothing tried."""
+        hop = self._hops[0]
+        request = self._request(episode, hop, sanitised.value, FIRST)
+        attempt = failed_attempt(
+            request,
+            InvocationStatus.ERROR,
+            reason=UNSENDABLE,
+            detail="expected member names that the sanitiser leaves as they are, got at "
+            f"{', '.join(sanitised.wrong_keys)}: rename them in the dataset",
+            latency_ms=0,
+            responded_at=self._clock(),
+        )
+        document = self._call_document(hop, FIRST, request, (attempt,))
+        return _Round(FIRST, calls=[document], status=InvocationStatus.ERROR)
+
+    def _request(
+        self, episode: GroundTruthEpisode, hop: Hop, value: JsonObject, repeat: int
+    ) -> OracleInvocationRequest:
         return OracleInvocationRequest(
-            invocation_id=invocation_id(self._theatre_id, seq=episode.seq),
+            invocation_id=invocation_id(
+                self._theatre_id, seq=episode.seq, hop=hop.number, repeat=repeat
+            ),
             theatre_id=self._theatre_id,
             episode_id=episode.episode_id,
-            construct_id=self._construct_id,
-            construct_version=self._template.version_pins.constructs[self._construct_id],
-            input_data=episode.input_data,
+            construct_id=hop.construct_id,
+            construct_version=hop.construct_version,
+            input_data=value,
             metadata=OracleInvocationMetadata(
-                timeout_seconds=self._timeout,
-                retry_policy=self._template.execution_policy.retry_policy,
+                timeout_seconds=hop.timeout_seconds,
+                retry_policy=self._policy.retry_policy,
+                deterministic=self._policy.deterministic_sample > 0,
+                sanitised=self._sanitiser is not None,
                 invoked_at=format_rfc3339(self._clock()),
             ),
         )
 
-    def _answer(self, attempt: Attempt) -> EpisodeAnswer:
-        response = attempt.response
-        succeeded = response.status is InvocationStatus.SUCCESS and response.output_data is not None
-        hops = {self._construct_id: response.output_data or {}} if succeeded else {}
-        return EpisodeAnswer(status=response.status, hops=hops)
-
-    def _record(
+    def _call_document(
         self,
-        episode: GroundTruthEpisode,
+        hop: Hop,
+        repeat: int,
         request: OracleInvocationRequest,
         attempts: tuple[Attempt, ...],
     ) -> JsonObject:
-        claimed = self._adapter.computed_version is None
+        adapter = self._adapters[hop.construct_id]
         return {
-            "seq": episode.seq,
-            "episode_id": episode.episode_id,
-            "calls": [
-                {
-                    "hop": 0,
-                    "repeat": 0,
-                    "construct_id": self._construct_id,
-                    "adapter": self._adapter.pin,
-                    "version_source": "claimed" if claimed else "computed",
-                    "request": request.as_document(),
-                    "attempts": [attempt.as_document() for attempt in attempts],
-                }
-            ],
+            "hop": hop.number,
+            "repeat": repeat,
+            "construct_id": hop.construct_id,
+            "adapter": adapter.pin,
+            "version_source": "claimed" if adapter.computed_version is None else "computed",
+            "request": request.as_document(),
+            "attempts": [attempt.as_document() for attempt in attempts],
         }
+
+
+def _answer(made: _Round) -> EpisodeAnswer:
+    succeeded = made.status is InvocationStatus.SUCCESS
+    return EpisodeAnswer(status=made.status, hops=made.outputs if succeeded else {})

@@ -7,28 +7,30 @@ that died is run again with the same journal and does only what is not recorded 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import DatasetMismatchError, InvalidTransitionError
-from theatre.engine.models import (
-    EpisodeResult,
-    read_episodes,
-    read_gold_labels,
-)
+from theatre.engine.models import EpisodeResult, read_episodes
+from theatre.engine.oracle_contract import InputSanitiser
 from theatre.engine.replay.batching import BatchWriter
 from theatre.engine.replay.calls import EpisodeCaller
-from theatre.engine.replay.events import batch_events, last_latency
+from theatre.engine.replay.computations import planned_computations
+from theatre.engine.replay.determinism import deterministic_sample
+from theatre.engine.replay.dispatch import Dispatcher
+from theatre.engine.replay.events import batch_events
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
+from theatre.engine.replay.output_spec import shape_checking
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
+from theatre.engine.replay.progress import ProgressCount
 from theatre.engine.replay.recovery import events_kept_back, sealed_run
 from theatre.engine.replay.scoring_pass import failure_stop, pair_in_order
 from theatre.engine.replay.sealed_run import SealedRun
 from theatre.engine.replay.settlement import Settlement
-from theatre.engine.replay.surroundings import Progress, RunSettings, Surroundings
+from theatre.engine.replay.surroundings import RunSettings, Surroundings
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
@@ -61,7 +63,10 @@ class ReplayEngine:
                 f"expected a theatre that is still to run, got one in {theatre.state}"
             )
         self._template = product_template(self._receipt.template_snapshot)
-        refuse_unsupported(self._template)
+        refuse_unsupported(self._template, surroundings.sanitiser, surroundings.registry)
+        self._computations = planned_computations(
+            self._template, surroundings.computations, surroundings.registry
+        )
         check_adapters(
             self._template, surroundings.adapters, certificate_run=settings.certificate_run
         )
@@ -111,34 +116,46 @@ class ReplayEngine:
             "episodes": datasets.replay.lines_total,
             "adapters": {name: adapter.pin for name, adapter in self._around.adapters.items()},
             "scorers": dict(self._provider.scorer_pins),
+            "computations": {
+                planned.computation.name: planned.computation.version
+                for planned in self._computations
+            },
+            "sanitiser": None if self._sanitiser is None else self._sanitiser.version,
         }
         await self._move(self._theatre.activate(at=self._now(), detail=detail))
 
     async def _invoke_all(self, datasets: OpenDatasets) -> None:
-        """Call the construct for every episode that is not recorded, in dataset order."""
+        """Call the constructs for every episode that is not recorded, in dataset order."""
         await self._report_kept_back()
-        caller = self._caller()
-        gold = self._gold_labels(datasets)
-        total = datasets.replay.lines_total
-        stop = failure_stop(self._template, total)
-        episodes = read_episodes(datasets.replay.lines())
-        async with self._writer() as writer:
-            done = await self._journal.recorded()
-            self._around.on_progress(Progress(done=len(done), total=total))
-            async for episode, recorded in pair_in_order(episodes, self._journal.results()):
-                result = recorded
-                if result is None:
-                    result = await caller.call(episode, self._provider, gold)
-                    await writer.put(result)
-                    self._report(result, episode.seq, total)
-                stop.count(result.outcome)
-                if stop.stopped:
-                    break
+        caller = self._caller(datasets)
+        config = self._template.product_theatre_config
+        gold = datasets.gold_labels(config.gold_label_dataset_id)
+        limit = self._settings.concurrency(self._template.execution_policy.max_concurrency)
+        progress = ProgressCount(
+            self._around.on_progress,
+            done=len(await self._journal.recorded()),
+            total=datasets.replay.lines_total,
+        )
+        async with self._writer(limit) as writer:
 
-    def _writer(self) -> BatchWriter:
+            async def record(result: EpisodeResult) -> None:
+                progress.count(result)
+                await writer.put(result)
+
+            dispatcher = Dispatcher(
+                limit=limit,
+                stop=failure_stop(self._template, datasets.replay.lines_total),
+                call=lambda episode: caller.call(episode, self._provider, gold),
+                record=record,
+            )
+            episodes = read_episodes(datasets.replay.lines())
+            await dispatcher.run(pair_in_order(episodes, self._journal.results()))
+
+    def _writer(self, limit: int) -> BatchWriter:
+        """Return a writer that, with `limit` callers, never holds more than a batch back."""
         return BatchWriter(
             self._flush,
-            size=self._settings.batch_size,
+            size=max(1, self._settings.batch_size - limit + 1),
             max_age=self._settings.batch_seconds,
             sleep=self._around.sleep,
         )
@@ -151,33 +168,37 @@ class ReplayEngine:
         if events:
             await self._journal.append([], events)
 
-    def _caller(self) -> EpisodeCaller:
-        step = next(s for s in self._template.programme if s.type == "construct_invocation")
-        construct_id = step.construct_id or ""
+    def _caller(self, datasets: OpenDatasets) -> EpisodeCaller:
         return EpisodeCaller(
             theatre_id=self._theatre.theatre_id,
             template=self._template,
-            step=step,
-            adapter=self._around.adapters[construct_id],
+            adapters=shape_checking(
+                self._template.hops, self._around.adapters, self._around.registry
+            ),
             invoke=self._around.invoke,
             clock=self._around.clock,
+            sanitiser=self._sanitiser,
+            repeated=self._repeated(datasets),
         )
 
-    def _gold_labels(self, datasets: OpenDatasets) -> Mapping[str, JsonObject]:
-        name = self._template.product_theatre_config.gold_label_dataset_id
-        reader = datasets.others.get(name)
-        return {} if reader is None else read_gold_labels(reader.lines())
+    @property
+    def _sanitiser(self) -> InputSanitiser | None:
+        sanitises = self._template.execution_policy.sanitise_input
+        return self._around.sanitiser if sanitises else None
 
-    def _report(self, result: EpisodeResult, done: int, total: int) -> None:
-        self._around.on_progress(
-            Progress(done=done, total=total, status=result.status, latency_ms=last_latency(result))
-        )
+    def _repeated(self, datasets: OpenDatasets) -> frozenset[str]:
+        size = self._template.execution_policy.deterministic_sample
+        if not size:
+            return frozenset()
+        ids = (episode.episode_id for episode in read_episodes(datasets.replay.lines()))
+        return deterministic_sample(self._receipt.commitment_hash, ids, size)
 
     async def _seal(self, datasets: OpenDatasets) -> SealedRun:
         settlement = Settlement(
             template=self._template,
             receipt=self._receipt,
             provider=self._provider,
+            computations=self._computations,
             registry=self._around.registry,
             history=self._around.history,
             issuer=self._settings.issuer,

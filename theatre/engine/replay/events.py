@@ -12,8 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import JsonObject, canonical_line
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import EpisodeResult, InvocationStatus, sequence_ranges
+from theatre.engine.replay.records import answering_attempt, answering_call
 
 RECORDED = "episodes_recorded"
 FAILED = "episode_failed"
@@ -52,14 +53,14 @@ def troubled_sequence(entry: JsonObject) -> int | None:
 
 def last_latency(result: EpisodeResult) -> int:
     """Return the latency of the answer that counts, in milliseconds."""
-    _, response = _last_attempt(result)
+    response = cast("JsonObject", answering_attempt(result.invocation)["response"])
     return cast("int", response["latency_ms"])
 
 
 def _batch_detail(ordered: Sequence[EpisodeResult]) -> JsonObject:
     hasher = hashlib.sha256()
     for result in ordered:
-        hasher.update(canonical_line(result.invocation))
+        hasher.update(result.invocation_line)
     statuses = Counter(result.status.value for result in ordered)
     return {
         "seqs": [[first, last] for first, last in sequence_ranges(r.seq for r in ordered)],
@@ -69,8 +70,8 @@ def _batch_detail(ordered: Sequence[EpisodeResult]) -> JsonObject:
 
 
 def _trouble_detail(result: EpisodeResult) -> JsonObject:
-    call = _last_call(result)
-    attempt, response = _last_attempt(result)
+    call = answering_call(result.invocation)
+    attempt = answering_attempt(result.invocation)
     return {
         "seq": result.seq,
         "episode_id": result.episode_id,
@@ -78,14 +79,5 @@ def _trouble_detail(result: EpisodeResult) -> JsonObject:
         "hop": call["hop"],
         "status": result.status.value,
         "reason": attempt["reason"],
-        "error_detail": response["error_detail"],
+        "error_detail": cast("JsonObject", attempt["response"])["error_detail"],
     }
-
-
-def _last_call(result: EpisodeResult) -> JsonObject:
-    return cast("list[JsonObject]", result.invocation["calls"])[-1]
-
-
-def _last_attempt(result: EpisodeResult) -> tuple[JsonObject, JsonObject]:
-    attempt = cast("list[JsonObject]", _last_call(result)["attempts"])[-1]
-    return attempt, cast("JsonObject", attempt["response"])

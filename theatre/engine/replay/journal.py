@@ -12,7 +12,7 @@ from typing import Protocol
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import EpisodeResult
+from theatre.engine.models import EpisodeResult, read_gold_labels
 from theatre.engine.templates import GOLD_LABELS
 
 
@@ -80,6 +80,11 @@ class OpenDatasets:
 
     replay: DatasetReader
     others: dict[str, DatasetReader]
+
+    def gold_labels(self, name: str) -> dict[str, JsonObject]:
+        """Return episode id → gold label from the dataset `name`; empty where there is none."""
+        reader = self.others.get(name)
+        return {} if reader is None else read_gold_labels(reader.lines())
 
     def by_file_name(self, gold_name: str) -> dict[str, DatasetReader]:
         """Return the path in the bundle → the dataset."""

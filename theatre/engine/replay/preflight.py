@@ -7,42 +7,82 @@ says "sanitised" or "repeated" must mean it.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from theatre.engine.errors import PinMismatchError, ProgrammeError, RehearsalAdapterError
-from theatre.engine.oracle_contract import OracleAdapter, RehearsalAdapter
+from theatre.engine.oracle_contract import InputSanitiser, OracleAdapter, RehearsalAdapter
 from theatre.engine.resolution import INVOCATION, ResolutionStateMachine
+from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import ProductTheatreTemplate
 
+_POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*", re.DOTALL)
 # Each further dataset becomes a file of that name in the evidence.
 _FILE_NAME = re.compile(r"(?!(?:dataset|gold_labels)$)[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
-def refuse_unsupported(template: ProductTheatreTemplate) -> None:
-    """Raise ProgrammeError listing every committed policy that cannot be obeyed yet."""
+def refuse_unsupported(
+    template: ProductTheatreTemplate, sanitiser: InputSanitiser | None, registry: SchemaRegistry
+) -> None:
+    """Raise ProgrammeError listing every committed policy that cannot be obeyed."""
     policy, config = template.execution_policy, template.product_theatre_config
     problems = {
-        "execution_policy.sanitise_input must be committed as false": policy.sanitise_input,
-        "execution_policy.deterministic_sample must be 0": policy.deterministic_sample > 0,
-        "construct_chain must name one construct": len(config.construct_chain) > 1,
-        "construct_endpoints must be left out": bool(config.construct_endpoints),
-        "episode_runner must be single_call": config.episode_runner != "single_call",
-        "output_spec must be left out": any(step.output_spec for step in template.programme),
-        "construct_invocation must name construct_under_test": any(
-            step.type == INVOCATION and step.construct_id != config.construct_under_test
-            for step in template.programme
+        "execution_policy.sanitise_input needs a sanitiser, and there is none": (
+            policy.sanitise_input and sanitiser is None
         ),
+        "episode_runner must be single_call": config.episode_runner != "single_call",
         "dataset_paths must have names that are file names, not dataset or gold_labels": any(
             name != config.gold_label_dataset_id and not _FILE_NAME.fullmatch(name)
             for name in config.dataset_paths
         ),
     }
+    ResolutionStateMachine(template.programme)
     unmet = [text for text, applies in problems.items() if applies]
+    unmet += [
+        *_chain_faults(template),
+        *_input_policy_faults(template),
+        *_schema_faults(template, registry),
+    ]
     if unmet:
         raise ProgrammeError(
             f"this version cannot run the template as committed: {'; '.join(unmet)}"
         )
-    ResolutionStateMachine(template.programme)
+
+
+def _chain_faults(template: ProductTheatreTemplate) -> Iterator[str]:
+    """Yield what keeps the steps and the chain from being the same calls: none is left out."""
+    config = template.product_theatre_config
+    under_test = config.construct_under_test
+    steps = [step for step in template.programme if step.type == INVOCATION]
+    called = [step.construct_id or under_test for step in steps]
+    chain = list(config.construct_chain) or called
+    if len(set(chain)) != len(chain):
+        yield "a chain must name each construct once"
+    if called != chain and not (len(called) == 1 and called[0] in chain):
+        yield "construct_chain must name the constructs of the construct_invocation steps in order"
+    if under_test not in chain:
+        yield "the constructs that are called must include construct_under_test"
+
+
+def _input_policy_faults(template: ProductTheatreTemplate) -> Iterator[str]:
+    spec = next(step.input_spec for step in template.programme if step.type == INVOCATION)
+    markers, raw_fields = spec.get("role_markers", "break"), spec.get("raw_fields", [])
+    if markers not in ("break", "flag"):
+        yield f"input_spec.role_markers must be break or flag, got {markers!r:.60}"
+    if not isinstance(raw_fields, list):
+        yield f"input_spec.raw_fields must be an array of JSON pointers, got {raw_fields!r:.60}"
+        return
+    for pointer in raw_fields:
+        if not (isinstance(pointer, str) and _POINTER.fullmatch(pointer)):
+            yield f"input_spec.raw_fields must be JSON pointers, got {pointer!r:.60}"
+
+
+def _schema_faults(template: ProductTheatreTemplate, registry: SchemaRegistry) -> Iterator[str]:
+    for step in template.programme:
+        if step.output_spec and step.type != INVOCATION:
+            yield f"output_spec of step {step.step_id} must be left out: no construct answers there"
+        for fault in registry.inline_faults(step.output_spec):
+            where = fault.pointer or "its root"
+            yield f"output_spec of step {step.step_id}, at {where}: {fault.detail}"
 
 
 def check_adapters(
@@ -56,14 +96,13 @@ def check_adapters(
     Raises RehearsalAdapterError for canned answers in a certificate run and PinMismatchError,
     with both versions, for an adapter or a construct that is not the committed one.
     """
-    for step in ResolutionStateMachine(template.programme).invocations:
-        construct_id = step.construct_id or ""
+    for hop in template.hops:
+        construct_id = hop.construct_id
         adapter = adapters[construct_id]
         if certificate_run:
             refuse_rehearsal(adapter)
         _check_pin(f"adapter of {construct_id}", template.version_pins.adapter_version, adapter.pin)
-        pinned = template.version_pins.constructs[construct_id]
-        _check_pin(f"construct {construct_id}", pinned, adapter.computed_version)
+        _check_pin(f"construct {construct_id}", hop.construct_version, adapter.computed_version)
 
 
 def refuse_rehearsal(adapter: OracleAdapter) -> None:

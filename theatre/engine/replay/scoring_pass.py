@@ -5,7 +5,8 @@ Memory does not grow with the number of episodes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from typing import cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import JournalError
@@ -18,17 +19,22 @@ from theatre.engine.models import (
     read_episodes,
 )
 from theatre.engine.replay.journal import DatasetReader, RunJournal
+from theatre.engine.replay.records import answering_attempt
 from theatre.engine.replay.tier_evidence import CallFacts
 from theatre.engine.scoring import (
     Aggregator,
     FailureStop,
+    Probability,
     ScoredEpisode,
     TheatreScoringProvider,
     exact,
+    probability_of_output,
 )
 from theatre.engine.templates import ProductTheatreTemplate
 
 _Pair = tuple[GroundTruthEpisode, EpisodeResult | None]
+EpisodeListener = Callable[[GroundTruthEpisode, EpisodeResult], None]
+"""Is shown every episode that counts, in dataset order, with its result."""
 
 
 class ScoringPass:
@@ -39,10 +45,13 @@ class ScoringPass:
         template: ProductTheatreTemplate,
         provider: TheatreScoringProvider,
         commitment_hash: str,
+        listeners: Sequence[EpisodeListener] = (),
     ) -> None:
         self._template = template
         self._provider = provider
         self._commitment_hash = commitment_hash
+        self._listeners = listeners
+        self._not_run = dict.fromkeys(provider.criterion_ids, Verdict.NOT_RUN)
 
     async def write(
         self, builder: EvidenceBundleBuilder, journal: RunJournal, dataset: DatasetReader
@@ -52,46 +61,53 @@ class ScoringPass:
         Raises JournalError where an episode that counts is not recorded.
         """
         aggregator = Aggregator(self._provider, self._commitment_hash)
-        facts = CallFacts()
+        facts = CallFacts(self._template.product_theatre_config.construct_under_test)
         total = dataset.lines_total
         with (
             builder.open_file("scores/per_episode.jsonl") as lines,
             builder.invocation_writer(total) as records,
         ):
             paired = pair_in_order(read_episodes(dataset.lines()), journal.results())
-            async for episode, result in self._until_stop(paired, total):
+            stop = failure_stop(self._template, total)
+            async for episode, result in paired:
                 if result is not None:
-                    records.write(result.seq, result.invocation)
-                    facts.note(result.invocation)
-                lines.write(aggregator.add(self._scored(episode, result)))
+                    records.write(result.seq, result.invocation_line)
+                counted = None if stop.stopped else _present(episode, result)
+                lines.write(aggregator.add(self._scored(episode, counted)))
+                if counted is None:
+                    facts.discarded += result is not None
+                    continue
+                facts.note(counted.invocation)
+                for listen in self._listeners:
+                    listen(episode, counted)
+                stop.count(counted.outcome)
         aggregate = aggregator.finish()
         builder.write_document("scores/aggregate.json", aggregate)
         return aggregate, facts
 
-    async def _until_stop(self, paired: AsyncIterator[_Pair], total: int) -> AsyncIterator[_Pair]:
-        """Yield the pairs; behind the failure stop every result counts as not run."""
-        stop = failure_stop(self._template, total)
-        async for episode, result in paired:
-            if stop.stopped:
-                yield episode, None
-                continue
-            if result is None:
-                raise JournalError(
-                    f"expected episode {episode.seq} in the journal before settling, got none"
-                )
-            stop.count(result.outcome)
-            yield episode, result
-
     def _scored(self, episode: GroundTruthEpisode, result: EpisodeResult | None) -> ScoredEpisode:
-        not_run = dict.fromkeys(self._provider.criterion_ids, Verdict.NOT_RUN)
         return ScoredEpisode(
             seq=episode.seq,
             episode_id=episode.episode_id,
             status=None if result is None else result.status,
             outcome=EpisodeOutcome.NOT_RUN if result is None else result.outcome,
-            scores=not_run if result is None else result.scores,
+            scores=self._not_run if result is None else result.scores,
             cluster_key=episode.cluster_key,
+            probability=None if result is None else _probability(result),
         )
+
+
+def _present(episode: GroundTruthEpisode, result: EpisodeResult | None) -> EpisodeResult:
+    if result is None:
+        raise JournalError(
+            f"expected episode {episode.seq} in the journal before settling, got none"
+        )
+    return result
+
+
+def _probability(result: EpisodeResult) -> Probability | None:
+    response = cast("JsonObject", answering_attempt(result.invocation)["response"])
+    return probability_of_output(cast("JsonObject | None", response["output_data"]))
 
 
 def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:

@@ -5,6 +5,7 @@ Source: contract/evidence.md §4-§5; design §3: seal the bundle, then move the
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import cast
@@ -21,15 +22,16 @@ from theatre.engine.clock import format_rfc3339
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import BundleError, CertificateError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder, ManifestFacts
+from theatre.engine.replay.computations import (
+    EPISODES,
+    EpisodeLines,
+    PlannedComputation,
+)
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
+from theatre.engine.replay.programme import ProgrammeRun
 from theatre.engine.replay.scoring_pass import ScoringPass
 from theatre.engine.replay.sealed_run import SealedRun
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
-from theatre.engine.resolution import (
-    EPISODE_STEPS,
-    ResolutionStateMachine,
-    resolution_document,
-)
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import (
     TheatreScoringProvider,
@@ -38,7 +40,6 @@ from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierAssigner, TierHistory
 
 SEALED = "sealed"
-STEP_COMPLETED = "step_completed"
 WRITTEN_AFTER_TIER = frozenset({"tier.json", "audit_trail.jsonl"})
 
 
@@ -51,6 +52,7 @@ class Settlement:
         template: ProductTheatreTemplate,
         receipt: CommitmentReceipt,
         provider: TheatreScoringProvider,
+        computations: Sequence[PlannedComputation],
         registry: SchemaRegistry,
         history: TierHistory,
         issuer: str,
@@ -59,6 +61,8 @@ class Settlement:
         self._template = template
         self._receipt = receipt
         self._provider = provider
+        self._programme = ProgrammeRun(template, computations)
+        self._reads_episodes = any(planned.over == EPISODES for planned in computations)
         self._registry = registry
         self._history = history
         self._issuer = issuer
@@ -78,16 +82,27 @@ class Settlement:
         where the disk fails (nothing half-written stays visible) and CertificateError where
         the evidence may back no certificate.
         """
-        with EvidenceBundleBuilder(self._receipt.theatre_id, self._output_dir) as builder:
+        gold = datasets.gold_labels(self._template.product_theatre_config.gold_label_dataset_id)
+        with (
+            EvidenceBundleBuilder(self._receipt.theatre_id, self._output_dir) as builder,
+            EpisodeLines(gold) as episodes,
+        ):
             self._write_commitment(builder, datasets)
-            scoring = ScoringPass(self._template, self._provider, self._receipt.commitment_hash)
+            scoring = ScoringPass(
+                self._template,
+                self._provider,
+                self._receipt.commitment_hash,
+                [episodes.add] if self._reads_episodes else [],
+            )
             aggregate, facts = await scoring.write(builder, journal, datasets.replay)
             reason = _no_certificate_reason(aggregate, certificate_run=certificate_run)
             if reason is not None:
                 return SealedRun(aggregate=aggregate, reason=reason)
             if facts.rehearsed:
                 raise CertificateError("expected answers of a real construct, got a mock's")
-            await self._complete_programme(builder, journal, facts, aggregate, resolved_at)
+            outcomes = await self._programme.outcomes(facts, aggregate, datasets, episodes)
+            resolution = await self._programme.complete(journal, outcomes, resolved_at)
+            builder.write_document("resolution.json", resolution)
             return await self._finish(builder, journal, aggregate, facts, resolved_at)
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
@@ -96,32 +111,6 @@ class Settlement:
         gold_name = self._template.product_theatre_config.gold_label_dataset_id
         for path, reader in datasets.by_file_name(gold_name).items():
             builder.write_lines(path, reader.chunks())
-
-    async def _complete_programme(
-        self,
-        builder: EvidenceBundleBuilder,
-        journal: RunJournal,
-        facts: CallFacts,
-        aggregate: JsonObject,
-        at: datetime,
-    ) -> None:
-        """Execute the steps that belong to SETTLING; each is noted once, also over a crash."""
-        programme = ResolutionStateMachine(self._template.programme)
-        results = programme.settle(
-            recorded=facts.recorded, results_hash=cast("str", aggregate["results_hash"])
-        )
-        noted = {
-            cast("JsonObject", entry["detail"])["step_id"]
-            async for entry in journal.trail()
-            if entry["event_type"] == STEP_COMPLETED
-        }
-        for result in results:
-            if result.type not in EPISODE_STEPS and result.step_id not in noted:
-                detail = result.as_document()
-                await journal.note(
-                    AuditEvent(event_type=STEP_COMPLETED, at=format_rfc3339(at), detail=detail)
-                )
-        builder.write_document("resolution.json", resolution_document(results))
 
     async def _finish(
         self,

@@ -7,42 +7,49 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from theatre.engine.clock import Clock, Sleep
-from theatre.engine.models import InvocationStatus, Scorer
-from theatre.engine.oracle_contract import Invoker, OracleAdapter
+from theatre.engine.models import Computation, Scorer
+from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
 from theatre.engine.replay.journal import DatasetSource
+from theatre.engine.replay.progress import Progress
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.tier_assigner import TierHistory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
-    """Where a run is. `status` and `latency_ms` are those of the newest answer, if any."""
-
-    done: int
-    total: int
-    status: InvocationStatus | None = None
-    latency_ms: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class RunSettings:
-    """How a run is carried out; none of it shows in a result."""
+    """How a run is carried out; none of it shows in a result.
+
+    `concurrency_limit` is the most calls at a time, where that is less than was committed.
+    """
 
     output_dir: Path
     issuer: str = "local"
     certificate_run: bool = True
     batch_size: int = 100
     batch_seconds: float = 1.0
+    concurrency_limit: int | None = None
+
+    def concurrency(self, committed: int) -> int:
+        """Return how many calls to make at a time."""
+        return (
+            committed if self.concurrency_limit is None else min(committed, self.concurrency_limit)
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a run reaches through its caller: constructs, data, scorers, time."""
+    """What a run reaches through its caller: constructs, data, scorers, time.
+
+    `adapters` holds one for every construct of an episode, by id; `sanitiser` may be None for
+    templates that commit `sanitise_input` as false.
+    """
 
     adapters: Mapping[str, OracleAdapter]
     invoke: Invoker
     datasets: DatasetSource
     scorers: Mapping[str, Scorer]
+    computations: Mapping[str, Computation] = field(default_factory=dict)
+    sanitiser: InputSanitiser | None = None
     registry: SchemaRegistry
     clock: Clock
     sleep: Sleep

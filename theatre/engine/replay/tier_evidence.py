@@ -8,8 +8,9 @@ from typing import Literal, cast
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
+from theatre.engine.replay.records import differs
 from theatre.engine.scoring import exact
-from theatre.engine.templates import product_template
+from theatre.engine.templates import gold_is_unpinned, product_template
 from theatre.engine.tier_assigner import (
     CriterionCounts,
     TierAssessment,
@@ -21,13 +22,23 @@ MOCK_PIN = "mock@"
 NOT_RUN_CAP = "episodes-not-run"
 """A run that ended before its last episode is incomplete, whatever its rates look like."""
 
+GOLD_UNPINNED_CAP = "gold-unpinned"
+"""A 2.0.1 template names gold labels without their hash: they were not used."""
+
 
 @dataclass(slots=True)
 class CallFacts:
-    """Facts about the calls, gathered while their records stream past."""
+    """Facts about the calls, gathered while their records stream past.
 
+    `adapter_pin` is that of the construct under test. A discarded record is in the bundle, and
+    behind the end of the run: nothing else about it is a fact.
+    """
+
+    construct_under_test: str
     recorded: int = 0
+    discarded: int = 0
     version_mismatches: int = 0
+    determinism_differences: int = 0
     rehearsed: bool = False
     version_source: Literal["computed", "claimed"] = "computed"
     adapter_pin: str = ""
@@ -35,11 +46,14 @@ class CallFacts:
     def note(self, record: JsonObject) -> None:
         """Take the invocation record of the next episode."""
         self.recorded += 1
+        self.determinism_differences += differs(record)
         for call in cast("list[JsonObject]", record["calls"]):
             attempts = cast("list[JsonObject]", call["attempts"])
             self.version_mismatches += any(a["reason"] == "version-mismatch" for a in attempts)
-            self.adapter_pin = cast("str", call["adapter"])
-            self.rehearsed |= self.adapter_pin.startswith(MOCK_PIN)
+            pin = cast("str", call["adapter"])
+            self.rehearsed |= pin.startswith(MOCK_PIN)
+            if call["construct_id"] == self.construct_under_test:
+                self.adapter_pin = pin
             if call["version_source"] == "claimed":
                 self.version_source = "claimed"
 
@@ -73,12 +87,17 @@ def tier_facts_of(
         },
         missing_pins=tuple(name for name, pin in pins.items() if not pin),
         version_mismatches=calls.version_mismatches,
-        determinism_differences=0,
+        determinism_differences=calls.determinism_differences,
         scorers_committed=_names_its_scorers(receipt.template_snapshot),
         bundle_complete=bundle_complete,
         commitment_verifiable=_recomputes(receipt),
-        extra_caps=(NOT_RUN_CAP,) if counts["not_run"] else (),
+        extra_caps=_extra_caps(receipt.template_snapshot, not_run=counts["not_run"]),
     )
+
+
+def _extra_caps(template: JsonObject, *, not_run: int) -> tuple[str, ...]:
+    found = {NOT_RUN_CAP: not_run > 0, GOLD_UNPINNED_CAP: gold_is_unpinned(template)}
+    return tuple(cap for cap, applies in found.items() if applies)
 
 
 def _names_its_scorers(template: JsonObject) -> bool:

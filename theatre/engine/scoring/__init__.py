@@ -1,12 +1,16 @@
 """Scoring: outcomes, exact arithmetic, intervals, aggregate. Pure; no clock, no order, no I/O."""
 
 from theatre.engine.scoring.aggregate import (
-    COMPOSITE,
     Aggregator,
     ScoredEpisode,
     per_episode_line,
 )
 from theatre.engine.scoring.arithmetic import exact, nano_to_number, ratio, to_nano
+from theatre.engine.scoring.calibration import (
+    Probability,
+    probability_of_output,
+    read_probability,
+)
 from theatre.engine.scoring.holdout import is_held_out
 from theatre.engine.scoring.intervals import wilson_interval
 from theatre.engine.scoring.provider import (
@@ -15,6 +19,7 @@ from theatre.engine.scoring.provider import (
     EpisodeScores,
     TheatreScoringProvider,
 )
+from theatre.engine.scoring.tallies import COMPOSITE
 from theatre.engine.scoring.threshold import FailureStop
 
 __all__ = [
@@ -24,13 +29,16 @@ __all__ = [
     "EpisodeAnswer",
     "EpisodeScores",
     "FailureStop",
+    "Probability",
     "ScoredEpisode",
     "TheatreScoringProvider",
     "exact",
     "is_held_out",
     "nano_to_number",
     "per_episode_line",
+    "probability_of_output",
     "ratio",
+    "read_probability",
     "to_nano",
     "wilson_interval",
 ]

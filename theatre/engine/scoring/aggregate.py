@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from fractions import Fraction
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
 from theatre.engine.models import (
     CriterionResult,
     EpisodeOutcome,
@@ -20,14 +19,14 @@ from theatre.engine.models import (
     Scored,
     Verdict,
 )
-from theatre.engine.scoring.arithmetic import NANO, nano_to_number, ratio, rounded_number
-from theatre.engine.scoring.holdout import is_held_out
+from theatre.engine.scoring.arithmetic import nano_to_number, ratio
+from theatre.engine.scoring.calibration import CalibrationTally, Probability
+from theatre.engine.scoring.holdout import SplitScores, is_held_out
 from theatre.engine.scoring.intervals import undefined_interval, wilson_interval
-from theatre.engine.scoring.provider import CriterionPlan, TheatreScoringProvider
+from theatre.engine.scoring.provider import TheatreScoringProvider
+from theatre.engine.scoring.tallies import COMPOSITE, CriterionTally, EpisodeGroup
 from theatre.engine.scoring.units import ResampledUnits
-
-COMPOSITE = "composite_score"
-"""The key of the composite among the intervals; no criterion may be named so."""
+from theatre.engine.scoring.worst_case import worst_case_bounds
 
 _MIN_UNITS = 2
 _NOT_HASHED = frozenset({"results_hash", "score_intervals"})
@@ -44,72 +43,7 @@ class ScoredEpisode:
     outcome: EpisodeOutcome
     scores: Mapping[str, CriterionResult]
     cluster_key: str | None = None
-
-
-@dataclass(slots=True)
-class _CriterionTally:
-    """Exact running sums of one criterion."""
-
-    nano_sum: int = 0
-    ones: int = 0
-    graded: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, result: CriterionResult) -> None:
-        if isinstance(result, Verdict):
-            self.counts[result.value] += 1
-            return
-        self.counts["scored"] += 1
-        self.nano_sum += result.nano
-        self.ones += result.nano == NANO
-        self.graded += result.nano not in {0, NANO}
-
-    def mean_over(self, *counted: str) -> Fraction | None:
-        """Return the mean in units of 1 over the named kinds, a gap counting as 0."""
-        units = sum(self.counts[kind] for kind in counted)
-        return Fraction(self.nano_sum, units * NANO) if units else None
-
-    @property
-    def mean(self) -> Fraction | None:
-        """Return the criterion's score: failures count against it, refusals not at all."""
-        return self.mean_over("scored", "missing")
-
-
-class _Group:
-    """The tallies of one set of episodes: all of them, the train part, or the holdout."""
-
-    def __init__(self, plans: Sequence[CriterionPlan]) -> None:
-        self._plans = plans
-        self.episodes = 0
-        self.tallies = {plan.criterion_id: _CriterionTally() for plan in plans}
-
-    def add(self, scores: Mapping[str, CriterionResult]) -> None:
-        self.episodes += 1
-        for criterion, tally in self.tallies.items():
-            tally.add(scores[criterion])
-
-    def means(self, *counted: str) -> dict[str, JsonValue]:
-        return {
-            criterion: _number(tally.mean_over(*counted))
-            for criterion, tally in self.tallies.items()
-        }
-
-    def composite(self) -> float | None:
-        """Return the weighted mean of the unrounded criterion means; null if one is null."""
-        total = Fraction(0)
-        for plan in self._plans:
-            mean = self.tallies[plan.criterion_id].mean
-            if mean is None:
-                return None
-            total += plan.weight * mean
-        return rounded_number(total)
-
-    def summary(self) -> JsonObject:
-        return {
-            "episodes": self.episodes,
-            "scores": self.means("scored", "missing"),
-            COMPOSITE: self.composite(),
-        }
+    probability: Probability | None = None
 
 
 class Aggregator:
@@ -117,25 +51,33 @@ class Aggregator:
 
     def __init__(self, provider: TheatreScoringProvider, commitment_hash: str) -> None:
         self._commitment_hash = commitment_hash
-        self._split = provider.holdout_split
-        self._all = _Group(provider.criteria)
-        self._train = _Group(provider.criteria)
-        self._holdout = _Group(provider.criteria)
+        self._criteria = provider.criteria
+        self._holdout_share = provider.holdout_split
+        self._all = EpisodeGroup(provider.criteria)
+        self._split = SplitScores(provider.criteria) if provider.holdout_split else None
+        calibrated = provider.calibration_criterion
+        self._calibration = None if calibrated is None else CalibrationTally(calibrated)
         self._outcomes: Counter[str] = Counter()
         self._units = ResampledUnits(provider.criteria)
         self._hasher = hashlib.sha256()
 
     def add(self, episode: ScoredEpisode) -> bytes:
         """Count `episode` and return its line of `scores/per_episode.jsonl`."""
-        held_out = is_held_out(self._commitment_hash, episode.episode_id, self._split)
+        held_out = is_held_out(self._commitment_hash, episode.episode_id, self._holdout_share)
         self._outcomes[_count_name(episode)] += 1
         if episode.outcome is not EpisodeOutcome.NOT_RUN:
-            self._all.add(episode.scores)
-            self._units.add(episode.scores, episode.cluster_key)
-            (self._holdout if held_out else self._train).add(episode.scores)
+            self._count(episode, held_out=held_out)
         line = per_episode_line(episode, held_out=held_out)
         self._hasher.update(line)
         return line
+
+    def _count(self, episode: ScoredEpisode, *, held_out: bool) -> None:
+        self._all.add(episode.scores)
+        self._units.add(episode.scores, episode.cluster_key)
+        if self._split is not None:
+            self._split.add(episode.scores, held_out=held_out)
+        if self._calibration is not None:
+            self._calibration.add(episode.scores, episode.probability)
 
     def finish(self) -> JsonObject:
         """Return `scores/aggregate.json`. The aggregator takes no more episodes after this."""
@@ -161,9 +103,13 @@ class Aggregator:
             "coverage": ratio(scored, run - refused),
             "refusal_rate": ratio(refused, run),
             "score_intervals": self._intervals(),
-            "holdout_scores": self._holdout_scores(),
+            "holdout_scores": None if self._split is None else self._split.as_document(),
             "answered_only": self._all.means("scored"),
             "refusals_as_zero": self._all.means("scored", "missing", "excluded"),
+            "worst_case_bounds": worst_case_bounds(
+                self._criteria, tallies, not_run=counts["not_run"]
+            ),
+            "calibration": None if self._calibration is None else self._calibration.as_document(),
         }
 
     def _intervals(self) -> JsonObject:
@@ -174,7 +120,7 @@ class Aggregator:
         }
         return intervals | {COMPOSITE: self._units.composite_interval(seed=self._commitment_hash)}
 
-    def _interval(self, column: int, tally: _CriterionTally) -> JsonObject:
+    def _interval(self, column: int, tally: CriterionTally) -> JsonObject:
         counted = tally.counts["scored"] + tally.counts["missing"]
         if counted < _MIN_UNITS:
             return undefined_interval()
@@ -186,11 +132,6 @@ class Aggregator:
         kinds = ("scored", "timeout", "error", "refused", "unscored", "not_run")
         counts = {kind: self._outcomes[kind] for kind in kinds}
         return {"total": sum(counts.values()), **counts}
-
-    def _holdout_scores(self) -> JsonObject | None:
-        if not self._split:
-            return None
-        return {"train": self._train.summary(), "holdout": self._holdout.summary()}
 
 
 def per_episode_line(episode: ScoredEpisode, *, held_out: bool) -> bytes:
@@ -225,7 +166,3 @@ def _count_name(episode: ScoredEpisode) -> str:
     if episode.outcome is EpisodeOutcome.EXCLUDED:
         return "refused"
     return episode.outcome.value
-
-
-def _number(mean: Fraction | None) -> float | None:
-    return None if mean is None else rounded_number(mean)

@@ -7,11 +7,15 @@ platform or the Python version.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
 
 NANO = 1_000_000_000
 """Billionths in one: the resolution of a score."""
+_PLACES = 9
+
+# Wide enough for every double as it is written, and nobody else's to change.
+_EXACTLY = Context(prec=40, rounding=ROUND_HALF_EVEN, traps=[])
 
 
 def to_nano(value: object) -> int | None:
@@ -21,7 +25,9 @@ def to_nano(value: object) -> int | None:
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= 1:
         return None
-    return round(exact(value) * NANO)
+    # float(): a subclass (numpy has one) may write itself otherwise.
+    billionths = _EXACTLY.scaleb(Decimal(repr(float(value))), _PLACES)
+    return int(_EXACTLY.to_integral_value(billionths))
 
 
 def nano_to_number(nano: int) -> float:

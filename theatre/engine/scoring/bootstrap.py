@@ -21,7 +21,8 @@ MAX_BOOTSTRAP_UNITS = 5_000
 """Above so many units the normal interval takes over."""
 
 _MIN_UNITS = 2
-_CELLS_IN_MEMORY = 1 << 21
+# A megabyte an array, so that the work stays in the processor's cache. No draw depends on it.
+_CELLS_IN_MEMORY = 1 << 17
 _NORMAL = NormalDist()
 
 Integers = npt.NDArray[np.int64]

@@ -23,10 +23,11 @@ from theatre.engine.models import (
     Verdict,
 )
 from theatre.engine.scoring.arithmetic import exact, normalised_weights, to_nano
-from theatre.engine.scoring.paths import ABSENT, Absent, at_path
+from theatre.engine.scoring.case_values import answered_at, expected_at
+from theatre.engine.scoring.criteria_scorers import calibration_criterion, criteria_scorers
+from theatre.engine.scoring.paths import ABSENT, Absent
 
 DEFAULT_HOLDOUT_SPLIT = 0.2
-_GOLD_PREFIX = "gold:"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,6 +73,7 @@ class TheatreScoringProvider:
         self.holdout_split = exact(
             cast("float", scoring.get("holdout_split", DEFAULT_HOLDOUT_SPLIT))
         )
+        self.calibration_criterion = calibration_criterion(document)
 
     @property
     def criterion_ids(self) -> tuple[str, ...]:
@@ -99,8 +101,7 @@ def _criterion_plans(
 ) -> tuple[CriterionPlan, ...]:
     criteria = cast("JsonObject", document["criteria"])
     ids = cast("list[str]", criteria["criteria_ids"])
-    scoring = cast("JsonObject", document.get("scoring", {}))
-    chosen = cast("dict[str, JsonObject]", scoring.get("criteria_scorers", {}))
+    chosen = criteria_scorers(document)
     pins = cast("dict[str, str]", document.get("scorer_pins", {}))
     weights = cast("dict[str, float]", criteria.get("weights") or dict.fromkeys(ids, 1))
     exact_weights = normalised_weights([weights[criterion] for criterion in ids])
@@ -174,29 +175,12 @@ def _expectation(
         if episode.expected_output is None and plan.scorer.needs_expectation:
             return ABSENT
         return episode.expected_output
-    if path.startswith(_GOLD_PREFIX):
-        return ABSENT if gold is None else _inside(gold, path.removeprefix(_GOLD_PREFIX))
-    return ABSENT if episode.expected_output is None else at_path(episode.expected_output, path)
-
-
-def _inside(label: JsonObject, path: str) -> JsonValue | Absent:
-    """Return what lies at `path` of a gold label; `gold:` alone names the whole label."""
-    return at_path(label, path) if path else label
+    return expected_at(path, episode.expected_output, gold)
 
 
 def _answer_value(plan: CriterionPlan, hops: Mapping[str, JsonObject]) -> JsonValue | Absent:
     path = plan.params.get("field")
-    if not isinstance(path, str):
-        return _last_output(hops)
-    construct_id, separator, inner = path.partition(":")
-    if separator:
-        return at_path(hops[construct_id], inner) if construct_id in hops else ABSENT
-    output = _last_output(hops)
-    return output if isinstance(output, Absent) else at_path(output, path)
-
-
-def _last_output(hops: Mapping[str, JsonObject]) -> JsonObject | Absent:
-    return list(hops.values())[-1] if hops else ABSENT
+    return answered_at(path if isinstance(path, str) else None, hops)
 
 
 def _outcome(status: InvocationStatus, results: Mapping[str, CriterionResult]) -> EpisodeOutcome:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.template_validator.fork_options import folded, residual_option
 from theatre.engine.template_validator.subject import (
     Finding,
     Numbered,
@@ -15,6 +15,7 @@ from theatre.engine.template_validator.subject import (
     as_text,
     numbered_objects,
 )
+from theatre.engine.templates import CURRENT
 
 _MARKET = "market_theatre_config"
 _FORKS = "fork_definitions"
@@ -22,26 +23,6 @@ _DEFAULT_CORROBORATION = 2
 
 _PATH_OF_FAMILY: Mapping[str, str] = {"PRODUCT": "replay", "GEOPOLITICAL": "market"}
 _FOREIGN_CONFIG: Mapping[str, str] = {"replay": _MARKET, "market": "product_theatre_config"}
-
-RESIDUAL_OPTIONS = frozenset(
-    {
-        "other",
-        "any_other",
-        "another",
-        "otherwise",
-        "none",
-        "none_of_the_above",
-        "none_of_these",
-        "neither",
-        "no_change",
-        "unchanged",
-        "no_event",
-        "nothing",
-        "status_quo",
-        "residual",
-    }
-)
-"""Ids or labels of an option that takes what the others leave over."""
 
 
 def _family_matches_path(subject: Subject) -> Iterator[Finding]:
@@ -64,7 +45,7 @@ def _sources_independent(subject: Subject) -> Iterator[Finding]:
         return
     minimum = as_number(config.get("corroboration_minimum", _DEFAULT_CORROBORATION))
     independent = {
-        (_folded(provider), _folded(modality))
+        (folded(provider), folded(modality))
         for _, source in _sources(subject)
         if (provider := as_text(source.get("provider"))) is not None
         and (modality := as_text(source.get("modality"))) is not None
@@ -104,17 +85,17 @@ def _option_labels_distinct(subject: Subject) -> Iterator[Finding]:
             label = as_text(option.get("label"))
             if label is None:
                 continue
-            if _folded(label) in seen:
+            if folded(label) in seen:
                 yield (
                     json_pointer(_FORKS, index, "options", position, "label"),
                     f"expected a label of its own (case aside), got {shown(label)} again",
                 )
-            seen.add(_folded(label))
+            seen.add(folded(label))
 
 
 def _fork_residual(subject: Subject) -> Iterator[Finding]:
     for index, fork in _forks(subject):
-        if "exhaustive_because" not in fork and not _has_residual(fork):
+        if "exhaustive_because" not in fork and residual_option(fork) is None:
             yield (
                 json_pointer(_FORKS, index),
                 (
@@ -131,19 +112,6 @@ def _undeclared(subject: Subject, claim: str) -> Iterator[Finding]:
             yield pointer, f"expected {claim} to be true in a market, got {shown(fork.get(claim))}"
 
 
-def _has_residual(fork: JsonObject) -> bool:
-    names = (
-        as_text(option.get(member))
-        for _, option in numbered_objects(fork.get("options"))
-        for member in ("option_id", "label")
-    )
-    return any(
-        _folded(name).replace("-", " ").replace("_", " ").replace(" ", "_") in RESIDUAL_OPTIONS
-        for name in names
-        if name is not None
-    )
-
-
 def _forks(subject: Subject) -> Numbered:
     if subject.trades:
         yield from numbered_objects(subject.at(_FORKS))
@@ -154,18 +122,13 @@ def _sources(subject: Subject) -> Numbered:
         yield from numbered_objects(subject.at(_MARKET, "osint_sources"))
 
 
-def _folded(text: str) -> str:
-    """Return `text` as a reader takes it: without case and superfluous space."""
-    return " ".join(text.casefold().split())
-
-
 RULES = (
     Rule("family-matches-path", _family_matches_path),
     Rule("other-path-config-absent", _other_path_config_absent),
     Rule("sources-independent", _sources_independent),
     Rule("sources-primary", _sources_primary),
-    Rule("forks-exhaustive", _forks_exhaustive),
-    Rule("forks-exclusive", _forks_exclusive),
+    Rule("forks-exhaustive", _forks_exhaustive, since=CURRENT),
+    Rule("forks-exclusive", _forks_exclusive, since=CURRENT),
     Rule("option-labels-distinct", _option_labels_distinct),
     Rule("fork-residual", _fork_residual),
 )

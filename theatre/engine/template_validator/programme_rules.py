@@ -14,11 +14,13 @@ from theatre.engine.template_validator.subject import (
     as_text,
     numbered_objects,
 )
+from theatre.engine.templates import SIMULATION
 
 FAIL = "FAIL"
 """The escalation that ends the programme; no step may be called so."""
 
 _PROGRAMME = "resolution_programme"
+_INVOCATION = "construct_invocation"
 _CHAIN = ("product_theatre_config", "construct_chain")
 _TESTED = ("product_theatre_config", "construct_under_test")
 
@@ -32,7 +34,7 @@ def _programme_construct_pinned(subject: Subject) -> Iterator[Finding]:
 
 
 def _invocation_names_construct(subject: Subject) -> Iterator[Finding]:
-    for index, step in subject.steps("construct_invocation"):
+    for index, step in subject.steps(_INVOCATION):
         if "construct_id" not in step:
             yield (
                 json_pointer(_PROGRAMME, index),
@@ -88,6 +90,23 @@ def _chain_ends_in_construct_under_test(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def _constructs_called_once(subject: Subject) -> Iterator[Finding]:
+    # Answers are kept and pinned by construct: two places in an episode would share one.
+    steps = [(index, step.get("construct_id")) for index, step in subject.steps(_INVOCATION)]
+    called = [(json_pointer(_PROGRAMME, index, "construct_id"), each) for index, each in steps]
+    chain = [
+        (json_pointer(*_CHAIN, index), construct)
+        for index, construct in enumerate(as_array(subject.at(*_CHAIN)))
+    ]
+    for places in (called, chain):
+        seen: set[str] = set()
+        for pointer, construct in places:
+            if isinstance(construct, str) and construct in seen:
+                yield pointer, f"expected each construct once, got {shown(construct)} again"
+            elif isinstance(construct, str):
+                seen.add(construct)
+
+
 def _ids_unique(subject: Subject) -> Iterator[Finding]:
     for member, key in ((_PROGRAMME, "step_id"), ("hitl_steps", "step_id")):
         yield from _repeated(json_pointer(member), subject.at(member), key)
@@ -135,7 +154,7 @@ def _unless_pinned(subject: Subject, pointer: str, construct: str) -> Iterator[F
 
 def _invoked(subject: Subject) -> list[JsonValue]:
     """Return the constructs of the `construct_invocation` steps, in order."""
-    constructs = (step.get("construct_id") for _, step in subject.steps("construct_invocation"))
+    constructs = (step.get("construct_id") for _, step in subject.steps(_INVOCATION))
     return [construct for construct in constructs if isinstance(construct, str)]
 
 
@@ -162,7 +181,8 @@ RULES = (
     Rule("construct-under-test-invoked", _construct_under_test_invoked),
     Rule("chain-matches-programme", _chain_matches_programme),
     Rule("chain-ends-in-construct-under-test", _chain_ends_in_construct_under_test),
-    Rule("ids-unique", _ids_unique),
+    Rule("constructs-called-once", _constructs_called_once),
+    Rule("ids-unique", _ids_unique, since=SIMULATION),
     Rule("step-id-reserved", _step_id_reserved),
     Rule("escalation-forward", _escalation_forward),
     Rule("output-spec-schema", _output_spec_schema),

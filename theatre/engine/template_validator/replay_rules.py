@@ -11,10 +11,11 @@ from pathlib import PureWindowsPath
 
 from theatre.engine.schema_registry import json_pointer, shown
 from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_object, as_text
+from theatre.engine.templates import GOLD_LABELS, gold_is_unpinned
 
 _CONFIG = "product_theatre_config"
 _SEPARATOR = re.compile(r"[/\\]")
-_DEFAULT_GOLD = "gold_labels"
+_FILE_NAME = re.compile(r"(?!(?:dataset|gold_labels)$)[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
 def _replay_dataset_hashed(subject: Subject) -> Iterator[Finding]:
@@ -44,7 +45,7 @@ def _dataset_path_inside_root(subject: Subject) -> Iterator[Finding]:
 
 def _dataset_names_match_paths(subject: Subject) -> Iterator[Finding]:
     hashed = subject.object_at("dataset_hashes")
-    named = _named_paths(subject)
+    named = named_datasets(subject)
     for name in hashed:
         if name not in named:
             pointer = json_pointer("dataset_hashes", name)
@@ -56,6 +57,31 @@ def _dataset_names_match_paths(subject: Subject) -> Iterator[Finding]:
         elif name not in hashed and pointer != json_pointer(_CONFIG, "replay_dataset_id"):
             yield pointer, f"expected a hash in dataset_hashes for {shown(name)}, got none"
         seen.add(name)
+
+
+def _dataset_name_is_file_name(subject: Subject) -> Iterator[Finding]:
+    # A further dataset becomes a file of its name in the evidence; those two names are taken.
+    gold = subject.product("gold_label_dataset_id") or GOLD_LABELS
+    for name in subject.object_at(_CONFIG, "dataset_paths"):
+        if name != gold and not _FILE_NAME.fullmatch(name):
+            yield (
+                json_pointer(_CONFIG, "dataset_paths", name),
+                (
+                    "expected a name of letters, digits, _, - and (not first) dots, other than "
+                    f"dataset and gold_labels; got {shown(name)}"
+                ),
+            )
+
+
+def _gold_unpinned(subject: Subject) -> Iterator[Finding]:
+    if gold_is_unpinned(subject.document):
+        yield (
+            json_pointer(_CONFIG, "gold_label_set"),
+            (
+                f"expected a hash in dataset_hashes for {GOLD_LABELS}, got none: the labels are "
+                "not used, and the tier is capped at UNVERIFIED"
+            ),
+        )
 
 
 def _mock_adapter_refused(subject: Subject) -> Iterator[Finding]:
@@ -97,15 +123,16 @@ def _every_name(subject: Subject) -> Iterator[tuple[str, str]]:
     replay = subject.product("replay_dataset_id")
     if replay is not None:
         yield replay, json_pointer(_CONFIG, "replay_dataset_id")
-    if subject.product("gold_label_set") is not None:
+    if subject.product("gold_label_set") is not None and not gold_is_unpinned(subject.document):
         gold = subject.product("gold_label_dataset_id")
         member = "gold_label_set" if gold is None else "gold_label_dataset_id"
-        yield gold or _DEFAULT_GOLD, json_pointer(_CONFIG, member)
+        yield gold or GOLD_LABELS, json_pointer(_CONFIG, member)
     for name in subject.object_at(_CONFIG, "dataset_paths"):
         yield name, json_pointer(_CONFIG, "dataset_paths", name)
 
 
-def _named_paths(subject: Subject) -> set[str]:
+def named_datasets(subject: Subject) -> set[str]:
+    """Return the names of the datasets that have a path."""
     return {name for name, _ in _every_name(subject)}
 
 
@@ -122,6 +149,8 @@ RULES = (
     Rule("dataset-path-present", _dataset_path_present),
     Rule("dataset-path-inside-root", _dataset_path_inside_root),
     Rule("dataset-names-match-paths", _dataset_names_match_paths),
+    Rule("dataset-name-is-file-name", _dataset_name_is_file_name),
+    Rule("gold-unpinned", _gold_unpinned, severity="warning"),
 )
 
 CERTIFICATE_RULES = (

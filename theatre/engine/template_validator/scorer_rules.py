@@ -7,13 +7,16 @@ from collections.abc import Iterator
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer
 from theatre.engine.schema_registry import json_pointer, shown
-from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_text
+from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_object, as_text
+from theatre.engine.templates import CURRENT, EXISTING
 
 _SCORERS = ("scoring", "criteria_scorers")
+_INLINE_SCHEMA = "json_schema"
+"""The scorer whose parameter `schema` is a JSON Schema of the template's author."""
 
 
 def _criteria_scored(subject: Subject) -> Iterator[Finding]:
-    if not subject.replays:
+    if not subject.replays or _leaves_scorers_open(subject):
         return
     chosen, known = subject.object_at(*_SCORERS), subject.criterion_ids()
     where = json_pointer(*_SCORERS) if "criteria_scorers" in subject.object_at("scoring") else ""
@@ -61,9 +64,33 @@ def _scorer_pin(subject: Subject) -> Iterator[Finding]:
             )
 
 
+def _scorer_schema_usable(subject: Subject) -> Iterator[Finding]:
+    for criterion, choice, name in _chosen(subject):
+        schema = as_object(choice.get("params")).get("schema")
+        if name == _INLINE_SCHEMA and isinstance(schema, dict):
+            where = json_pointer(*_SCORERS, criterion, "params", "schema")
+            for fault in subject.registry.inline_faults(schema):
+                yield where + fault.pointer, fault.detail
+
+
+def _scorers_not_committed(subject: Subject) -> Iterator[Finding]:
+    if subject.replays and _leaves_scorers_open(subject):
+        yield (
+            "/scoring",
+            (
+                "expected criteria_scorers, got none: each criterion gets exact_match over the "
+                "member of its own name, and the tier is capped at UNVERIFIED"
+            ),
+        )
+
+
 def _scorer_pins_missing(subject: Subject) -> Iterator[Finding]:
     if subject.replays and "scorer_pins" not in subject.document:
         yield "", "expected scorer_pins, got none: the versions in use at commit are recorded"
+
+
+def _leaves_scorers_open(subject: Subject) -> bool:
+    return subject.version == EXISTING and "criteria_scorers" not in subject.object_at("scoring")
 
 
 def _chosen(subject: Subject) -> Iterator[tuple[str, JsonObject, str]]:
@@ -89,5 +116,7 @@ RULES = (
     Rule("scorer-known", _scorer_known),
     Rule("scorer-params", _scorer_params),
     Rule("scorer-pin", _scorer_pin),
-    Rule("scorer-pins-missing", _scorer_pins_missing, severity="warning"),
+    Rule("scorer-schema-usable", _scorer_schema_usable),
+    Rule("scorers-not-committed", _scorers_not_committed, severity="warning"),
+    Rule("scorer-pins-missing", _scorer_pins_missing, severity="warning", since=CURRENT),
 )

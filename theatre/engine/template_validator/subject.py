@@ -12,6 +12,10 @@ from typing import Literal, TypeAlias
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.templates import CURRENT, EXISTING, SIMULATION
+
+VERSIONS = (SIMULATION, EXISTING, CURRENT)
+"""The versions that there are, oldest first."""
 
 Finding: TypeAlias = tuple[str, str]
 """A JSON Pointer, and what was expected and seen there."""
@@ -61,6 +65,12 @@ class Subject:
     from_api: bool = False
 
     @property
+    def version(self) -> str:
+        """Return the version that the document is read as: the newest where it names none."""
+        stated = self.document.get("schema_version")
+        return stated if isinstance(stated, str) and stated in VERSIONS else CURRENT
+
+    @property
     def replays(self) -> bool:
         """Say whether this is a replay template."""
         return self.document.get("execution_path") == "replay"
@@ -108,8 +118,16 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One named rule: a total function from a subject to what breaks the rule there."""
+    """One named rule: a total function from a subject to what breaks the rule there.
+
+    `since` is the first version that it holds for.
+    """
 
     name: str
     check: Callable[[Subject], Iterator[Finding]]
     severity: Literal["error", "warning"] = "error"
+    since: str = EXISTING
+
+    def holds_for(self, subject: Subject) -> bool:
+        """Tell whether the version of the document knows this rule."""
+        return VERSIONS.index(subject.version) >= VERSIONS.index(self.since)

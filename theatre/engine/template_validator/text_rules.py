@@ -13,6 +13,7 @@ from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValu
 from theatre.engine.schema_registry import json_pointer, shown
 from theatre.engine.template_validator.credentials import credential_kind
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
+from theatre.engine.templates import SIMULATION
 
 _WEIGHTS = json_pointer("criteria", "weights", "")
 
@@ -97,9 +98,9 @@ def _utf16(key: str) -> bytes:
 
 
 RULES = (
-    Rule("canonical-form", _canonical_form),
-    Rule("strings-nfc", _strings_nfc),
-    Rule("keys-order-agrees", _keys_order_agrees),
-    Rule("integers-safe", _integers_safe),
-    Rule("no-credentials", _no_credentials),
+    Rule("canonical-form", _canonical_form, since=SIMULATION),
+    Rule("strings-nfc", _strings_nfc, since=SIMULATION),
+    Rule("keys-order-agrees", _keys_order_agrees, since=SIMULATION),
+    Rule("integers-safe", _integers_safe, since=SIMULATION),
+    Rule("no-credentials", _no_credentials, since=SIMULATION),
 )

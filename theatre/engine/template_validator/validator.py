@@ -1,4 +1,4 @@
-"""`TemplateValidator`: the schema of the document's version, then every rule of the table."""
+"""`TemplateValidator`: the schema of the document's version, then every rule that it knows."""
 
 from __future__ import annotations
 
@@ -6,35 +6,45 @@ from collections.abc import Mapping
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer
-from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.schema_registry import SchemaRegistry, shown
 from theatre.engine.template_validator import (
     criteria_rules,
     endpoint_rules,
+    export_rules,
     hitl_rules,
     market_rules,
     programme_rules,
     replay_rules,
     scorer_rules,
+    step_input_rules,
     text_rules,
 )
 from theatre.engine.template_validator.credentials import without_credentials
 from theatre.engine.template_validator.report import ValidationReport, Violation
 from theatre.engine.template_validator.subject import Rule, Subject, as_object
+from theatre.engine.templates import CURRENT, EXISTING, SIMULATION
 
-TEMPLATE_SCHEMA = "echelon_theatre_schema_v2_1.json"
+TEMPLATE_SCHEMAS: Mapping[str, str] = {
+    SIMULATION: "echelon_theatre_schema_v1.json",
+    EXISTING: "echelon_theatre_schema_v2.json",
+    CURRENT: "echelon_theatre_schema_v2_1.json",
+}
+"""Schema version → the frozen schema of its templates."""
 
 RULES: tuple[Rule, ...] = (
     *criteria_rules.RULES,
     *scorer_rules.RULES,
     *programme_rules.RULES,
+    *step_input_rules.RULES,
     *hitl_rules.RULES,
     *replay_rules.RULES,
     *endpoint_rules.RULES,
     *market_rules.RULES,
+    *export_rules.RULES,
     *text_rules.RULES,
     *replay_rules.CERTIFICATE_RULES,
 )
-"""Every runtime rule, the rules of a certificate run last."""
+"""Every runtime rule, the rules of a certificate run last; each says since which version."""
 
 _UNREADABLE = frozenset({"schema:depth", "schema:json"})
 _CREDENTIALS = "no-credentials"
@@ -55,10 +65,8 @@ class TemplateValidator:
 
         `certificate_run` refuses a mock adapter (else it is a warning); `from_api` refuses what
         only the machine's own user may write: absolute paths, argument lists, `python` adapters.
+        A document of an unknown version has that one error: the rest would be guesses.
         """
-        found = self._registry.validate(TEMPLATE_SCHEMA, document)
-        if any(violation.rule in _UNREADABLE for violation in found):
-            return ValidationReport(errors=tuple(found), warnings=())
         subject = Subject(
             document=as_object(document),
             scorers=self._scorers,
@@ -66,16 +74,30 @@ class TemplateValidator:
             certificate_run=certificate_run,
             from_api=from_api,
         )
+        unknown = _unknown_version(subject.document)
+        if unknown is not None:
+            return ValidationReport(errors=(unknown,), warnings=())
+        found = self._registry.validate(TEMPLATE_SCHEMAS[subject.version], document)
+        if any(violation.rule in _UNREADABLE for violation in found):
+            return ValidationReport(errors=tuple(found), warnings=())
         errors = found + _broken(subject, "error")
         report = _discreet if any(error.rule == _CREDENTIALS for error in errors) else _sorted
         return ValidationReport(errors=report(errors), warnings=report(_broken(subject, "warning")))
+
+
+def _unknown_version(document: JsonObject) -> Violation | None:
+    stated = document.get("schema_version")
+    if not isinstance(stated, str) or stated in TEMPLATE_SCHEMAS:
+        return None
+    detail = f"expected one of {', '.join(TEMPLATE_SCHEMAS)}; got {shown(stated)}"
+    return Violation("/schema_version", "schema:enum", without_credentials(detail))
 
 
 def _broken(subject: Subject, severity: str) -> list[Violation]:
     return [
         Violation(pointer, rule.name, detail)
         for rule in RULES
-        if rule.severity == severity
+        if rule.severity == severity and rule.holds_for(subject)
         for pointer, detail in rule.check(subject)
     ]
 

@@ -114,9 +114,7 @@ COMPUTATION = Computation(
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
         "additionalProperties": False,
-        "required": ["dataset"],
         "properties": {
-            "dataset": {"type": "string", "minLength": 1},
             "required": {
                 "type": "array",
                 "items": {"type": "string", "minLength": 1},

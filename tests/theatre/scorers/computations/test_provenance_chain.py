@@ -19,7 +19,6 @@ from theatre.scorers.hash_chain import record_hash
 OBSERVER = (
     Path(__file__).parents[4] / "fixtures" / "ground_truth" / "product_observer_provenance_v1.jsonl"
 )
-PARAMS: JsonObject = {"dataset": "provenance"}
 NO_FAULTS = {
     "unreadable": 0,
     "incomplete": 0,
@@ -51,7 +50,7 @@ LOG = linked(
 
 
 def verify(log: Log, **params: JsonValue) -> JsonObject:
-    return COMPUTATION.compute(map(canonical_bytes, log), {**PARAMS, **params})
+    return COMPUTATION.compute(map(canonical_bytes, log), params)
 
 
 def broken(records: int, line: int, fault: str, **faults: int) -> JsonObject:
@@ -98,7 +97,7 @@ def test_a_log_without_records_shows_nothing() -> None:
 def test_the_observer_records_are_one_intact_and_complete_chain() -> None:
     lines = OBSERVER.read_bytes().splitlines()
     required: list[JsonValue] = ["source_type", "user_id", "content", "canvas", "collector"]
-    assert COMPUTATION.compute(lines, {**PARAMS, "required": required}) == {
+    assert COMPUTATION.compute(lines, {"required": required}) == {
         "records": 163,
         "intact": True,
         "first_broken_line": None,
@@ -170,7 +169,7 @@ def test_tampering_is_named_by_line_and_fault(tampered: Log, seen: JsonObject) -
 def test_the_order_of_members_and_equal_times_change_nothing() -> None:
     same_time = linked(changed(LOG, 3, timestamp="2026-05-12T08:00:03.000Z"))
     lines = [json.dumps(dict(reversed(record.items()))).encode() for record in same_time]
-    assert COMPUTATION.compute(lines, PARAMS)["head"] == same_time[-1]["hash"]
+    assert COMPUTATION.compute(lines, {})["head"] == same_time[-1]["hash"]
 
 
 def test_a_cut_tail_is_an_intact_chain_with_another_head() -> None:
@@ -198,20 +197,18 @@ def test_a_cut_tail_is_an_intact_chain_with_another_head() -> None:
 def test_a_line_that_is_no_strict_json_object_breaks_itself_and_the_link_to_it(line: bytes) -> None:
     lines = [canonical_bytes(record) for record in LOG]
     lines[2] = line
-    assert COMPUTATION.compute(lines, PARAMS) == broken(
-        5, 3, "unreadable", unreadable=1, prev_hash=1
-    )
+    assert COMPUTATION.compute(lines, {}) == broken(5, 3, "unreadable", unreadable=1, prev_hash=1)
 
 
 def test_nothing_links_to_a_line_that_cannot_be_read() -> None:
     lines = [canonical_bytes(record) for record in LOG]
     inserted = [*lines[:2], b"not json", *lines[2:]]
-    assert COMPUTATION.compute(inserted, PARAMS) == broken(
+    assert COMPUTATION.compute(inserted, {}) == broken(
         6, 3, "unreadable", unreadable=1, prev_hash=1
     )
     unlinked = {key: value for key, value in LOG[1].items() if key not in {"prev_hash", "hash"}}
     unlinked["hash"] = record_hash(unlinked)
-    assert COMPUTATION.compute([b"not json", canonical_bytes(unlinked)], PARAMS) == broken(
+    assert COMPUTATION.compute([b"not json", canonical_bytes(unlinked)], {}) == broken(
         2, 1, "unreadable", unreadable=1, prev_hash=1
     )
 
@@ -228,14 +225,14 @@ def test_a_required_member_that_is_not_filled_is_a_fault(value: JsonValue) -> No
 def test_any_other_value_in_any_member_is_caught(line: int, member: str, value: JsonValue) -> None:
     text = json.dumps({**LOG[line], member: value}).encode()
     lines = [*map(canonical_bytes, LOG[:line]), text, *map(canonical_bytes, LOG[line + 1 :])]
-    seen = COMPUTATION.compute(lines, PARAMS)
+    seen = COMPUTATION.compute(lines, {})
     assert seen["intact"] is False
     assert seen["first_broken_line"] == line + 1
 
 
 @given(st.lists(st.binary(max_size=30) | HOSTILE_JSON.map(lambda x: json.dumps(x).encode())))
 def test_any_bytes_are_judged(lines: list[bytes]) -> None:
-    seen = COMPUTATION.compute(lines, PARAMS)
+    seen = COMPUTATION.compute(lines, {})
     assert seen["records"] == len(lines)
     assert seen["intact"] is False
     assert seen["first_broken_line"] == (1 if lines else None)
@@ -260,5 +257,5 @@ def test_the_log_is_read_as_a_stream() -> None:
             yield line
             taken.append(line)
 
-    assert COMPUTATION.compute(counted(), PARAMS)["intact"] is True
+    assert COMPUTATION.compute(counted(), {})["intact"] is True
     assert len(taken) == 5

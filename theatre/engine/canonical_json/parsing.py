@@ -1,31 +1,22 @@
-"""Canonical JSON (RFC 8785) and the strict parser: the only ways out of and into a hash.
-
-Source: contract/evidence.md §1. `rfc8785` does the serialising; this module adds the refusals
-that the contract asks for and one error class.
-"""
+"""The strict parser: the only way in for a document that will be hashed or verified."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn
 
-import rfc8785
-
-from theatre.engine.errors import CanonicalisationError, ParseError
-
-JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
-JsonObject: TypeAlias = dict[str, JsonValue]
-
-MAX_SAFE_INTEGER = 2**53 - 1
-MAX_DEPTH = 64
-MAX_INPUT_DEPTH = 48
-"""Levels of what comes from outside (answers, episodes, templates): our own records wrap it in
-more, and must stay within MAX_DEPTH to be read back."""
+from theatre.engine.canonical_json.values import (
+    MAX_DEPTH,
+    MAX_SAFE_INTEGER,
+    JsonObject,
+    JsonValue,
+    json_type,
+)
+from theatre.engine.errors import ParseError
 
 DEFAULT_MAX_BYTES = 32 * 1024 * 1024
 
@@ -35,48 +26,6 @@ _FIRST_WITH_EXPONENT = 1e21
 """ECMAScript writes whole numbers from here on as 1e+21, below as plain digits."""
 
 _UTF8_BOM = b"\xef\xbb\xbf"
-
-
-def canonical_bytes(value: object) -> bytes:
-    """Return the RFC 8785 form of `value` as UTF-8.
-
-    Dicts count as objects, lists and tuples as arrays. Raises CanonicalisationError for
-    NaN, infinities, integers beyond ±(2^53-1), lone surrogates, keys that are not strings,
-    nesting beyond what the interpreter can walk, and types that are not JSON.
-    """
-    try:
-        return rfc8785.dumps(value)  # type: ignore[arg-type]  # refusing other types is its job
-    except rfc8785.CanonicalizationError as error:
-        raise CanonicalisationError(
-            f"expected a JSON value with an RFC 8785 form: {error}"
-        ) from error
-    except UnicodeEncodeError as error:
-        raise CanonicalisationError("expected Unicode text, got a lone surrogate") from error
-    except ValueError as error:
-        # rfc8785 prints the integer it refuses; Python prints none of more than 4,300 digits.
-        raise CanonicalisationError("expected integers within ±(2^53-1), got a huge one") from error
-    except RecursionError as error:
-        raise CanonicalisationError("expected a value of modest depth, got one too deep") from error
-
-
-def canonical_json(value: object) -> str:
-    """Return the RFC 8785 form of `value` as text; errors as `canonical_bytes`."""
-    return canonical_bytes(value).decode("utf-8")
-
-
-def canonical_line(value: object) -> bytes:
-    """Return the canonical bytes of `value` and one LF: how evidence files end each document."""
-    return canonical_bytes(value) + b"\n"
-
-
-def sha256_hex(data: bytes) -> str:
-    """Return the SHA-256 of `data`, 64 lower-case hex digits."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def canonical_sha256(value: object) -> str:
-    """Return the SHA-256 of the canonical bytes of `value`."""
-    return sha256_hex(canonical_bytes(value))
 
 
 def parse_json(
@@ -103,7 +52,8 @@ def parse_json(
             f"expected JSON, got something else at line {error.lineno} column {error.colno}: "
             f"{error.msg}"
         ) from error
-    _refuse_surrogates(value)
+    if "\\u" in text:  # UTF-8 has no surrogates: only an escape can write half a pair.
+        _refuse_surrogates(value)
     return value
 
 
@@ -115,20 +65,6 @@ def parse_object(
     if not isinstance(value, dict):
         raise ParseError(f"expected a JSON object, got {json_type(value)}", reason="not-object")
     return value
-
-
-def json_type(value: object) -> str:
-    """Name the JSON type of `value`, for error messages."""
-    names: list[tuple[type | tuple[type, ...], str]] = [
-        (type(None), "null"),
-        (bool, "boolean"),
-        (int, "integer"),
-        (float, "number"),
-        (str, "string"),
-        (Mapping, "object"),
-        ((list, tuple), "array"),
-    ]
-    return next((name for kind, name in names if isinstance(value, kind)), type(value).__name__)
 
 
 def _decode(data: bytes) -> str:

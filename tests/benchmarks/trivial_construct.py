@@ -1,0 +1,63 @@
+"""A construct that answers every call alike, over HTTP, with as little work as can be.
+
+`python trivial_construct.py` prints its port and serves until its stdin ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+
+
+class Connection(asyncio.Protocol):
+    """One kept-alive connection; a request at a time, as an HTTP/1.1 client sends them."""
+
+    def __init__(self) -> None:
+        self._received = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Keep the way back."""
+        if isinstance(transport, asyncio.Transport):
+            self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer as soon as the request is whole."""
+        self._received += data
+        head, found, body = self._received.partition(b"\r\n\r\n")
+        length = _LENGTH.search(head)
+        if found and length and len(body) >= int(length[1]) and self._transport is not None:
+            self._received = b""
+            self._transport.write(answer_to(body))
+
+
+def answer_to(body: bytes) -> bytes:
+    """Return the whole HTTP response to one envelope."""
+    request = json.loads(body)
+    envelope = {
+        "construct_id": request["construct_id"],
+        "construct_version": request["construct_version"],
+        "invocation_id": request["invocation_id"],
+        "output_data": {"answer": "yes"},
+        "status": "success",
+    }
+    content = json.dumps(envelope, separators=(",", ":")).encode()
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: {len(content)}"
+    return head.encode() + b"\r\n\r\n" + content
+
+
+async def serve() -> None:
+    """Listen on a free port of the loopback interface."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(Connection, "127.0.0.1", 0)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    await asyncio.to_thread(sys.stdin.read)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

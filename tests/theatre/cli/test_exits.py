@@ -1,0 +1,95 @@
+"""Every error that a command can let through has the exit code that scripts rely on."""
+
+from __future__ import annotations
+
+import pytest
+
+from theatre.cli import exits
+from theatre.cli.exits import ExitCode, InterruptedRunError, exit_code_of
+from theatre.engine import errors
+from theatre.oracles import errors as oracle_errors
+
+# A fault of this program or of its files, which no change to what was given would mend.
+FAULTS = {
+    "AdapterClosedError",
+    "CertificateError",
+    "ChainBrokenError",
+    "ClockError",
+    "JournalError",
+    "ResourceMissingError",
+    "TheatreError",
+    "TierRecordError",
+}
+TABLE = {
+    ExitCode.FAILURE: FAULTS,
+    ExitCode.NOT_FOUND: {"NotFoundError", "UnknownConstructError"},
+    ExitCode.INVALID: {
+        "AddressNotAllowedError",
+        "BundleError",
+        "CanonicalisationError",
+        "CommitmentError",
+        "ConstructFilesError",
+        "ConstructRegistryError",
+        "ConstructTransportError",
+        "DatasetError",
+        "DatasetMismatchError",
+        "ExecutionPathUnavailableError",
+        "ExpertiseError",
+        "InvalidTemplateError",
+        "OutboundPolicyError",
+        "OutboundRefusedError",
+        "ParseError",
+        "PinMismatchError",
+        "ProgrammeError",
+        "RehearsalAdapterError",
+        "RequestHeadersError",
+        "RlmfExportError",
+        "SanitisePolicyError",
+        "UnknownScorerError",
+    },
+    ExitCode.WRONG_STATE: {"InvalidTransitionError", "StateConflictError"},
+    ExitCode.INCOMPLETE: {"ConstructUnreachableError", "InterruptedRunError"},
+}
+KINDS = {
+    kind.__name__: kind
+    for module in (errors, oracle_errors, exits)
+    for kind in vars(module).values()
+    if isinstance(kind, type) and issubclass(kind, errors.TheatreError)
+}
+
+
+def an(error: type[errors.TheatreError]) -> errors.TheatreError:
+    """Return an error of a kind, however it is made."""
+    return error.__new__(error)
+
+
+def test_the_table_names_every_error_class_once() -> None:
+    named = [name for names in TABLE.values() for name in names]
+    assert sorted(named) == sorted(KINDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [(name, code) for code, names in TABLE.items() for name in sorted(names)]
+)
+def test_an_error_ends_a_command_with_its_code(name: str, code: ExitCode) -> None:
+    assert exit_code_of(an(KINDS[name])) is code
+
+
+def test_an_error_of_a_plugin_is_a_failure() -> None:
+    class OfAPluginError(errors.TheatreError):
+        code = "of-a-plugin"
+
+    assert exit_code_of(OfAPluginError("no")) is ExitCode.FAILURE
+
+
+def test_each_error_has_a_code_for_machines_of_its_own_or_of_its_family() -> None:
+    for kind in KINDS.values():
+        families = [base for base in kind.__mro__ if base in KINDS.values()]
+        others = [other for other in KINDS.values() if other.code == kind.code]
+        assert set(others) <= {*families, *kind.__subclasses__()}, kind
+
+
+def test_an_interrupted_run_says_how_to_go_on() -> None:
+    assert str(InterruptedRunError("some-id", 7)) == (
+        "stopped with 7 episodes recorded; go on with: echelon theatre run some-id"
+    )

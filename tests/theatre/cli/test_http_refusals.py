@@ -1,0 +1,245 @@
+"""Constructs behind HTTP that cannot be called, are gone, or come back: what a run makes of it."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import signal
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from tests.theatre.cli.doubler import EPISODES, SERVED, double, run, write_module, write_theatre
+from tests.theatre.echelon_process import (
+    ECHELON,
+    ended,
+    processes_that_mention,
+    started,
+    until,
+)
+from tests.theatre.oracles.loopback import Received, serving
+from theatre.engine.state_machine import TheatreState
+from theatre.files.run_journal import TRAIL
+from theatre.files.theatre_store import FileTheatreStore
+
+FILES = 'folder = "."\nfiles = ["doubling.py"]\n'
+LOCAL = f"""
+[constructs.doubler]
+argv = ["{{python}}", "{{folder}}/doubling.py"]
+{FILES}"""
+REMOTE = """
+[constructs.doubler]
+url = "https://construct.example/"
+"""
+DIES = f"""
+[constructs.doubler]
+argv = ["{{python}}", "-c", "raise SystemExit('no settings')", "{{port}}"]
+{FILES}"""
+NEVER_OPENS = f"""
+[constructs.doubler]
+argv = ["/bin/sh", "-c", "echo warming up; exec sleep 1000 # {{port}}"]
+start_seconds = 1.5
+{FILES}"""
+
+
+class Refusal(NamedTuple):
+    """A way to name a construct, and what comes of it."""
+
+    registry: str
+    adapter_type: str
+    endpoint: str | None
+    code: int
+    error_code: str
+    message: str
+
+
+REFUSED = {
+    "unknown": Refusal(
+        SERVED, "http", "construct:nobody", 3, "construct-unknown", "expected construct nobody in "
+    ),
+    "url as local": Refusal(
+        REMOTE,
+        "local",
+        "construct:doubler",
+        5,
+        "construct-transport",
+        "expected doubler with an argv, got one with a url: its adapter is http",
+    ),
+    "served as local": Refusal(
+        SERVED,
+        "local",
+        None,
+        5,
+        "construct-transport",
+        "expected doubler to speak on stdin, got one that serves {port}: its adapter is http",
+    ),
+    "local as http": Refusal(
+        LOCAL,
+        "http",
+        None,
+        5,
+        "construct-transport",
+        "expected doubler with a url, or with {port} in its argv, got one that speaks on stdin: "
+        "its adapter is local",
+    ),
+    "registered as python": Refusal(
+        SERVED,
+        "python",
+        "construct:doubler",
+        5,
+        "construct-transport",
+        "expected module:name for the python construct doubler, got construct:doubler: "
+        "the adapter of a registered construct is local or http",
+    ),
+    "loopback by address": Refusal(
+        SERVED,
+        "http",
+        "http://127.0.0.1:9/",
+        5,
+        "endpoint-not-allowed",
+        "expected a public address for 127.0.0.1 port 9, got 127.0.0.1, which is loopback; only "
+        "the operator can allow it: name it in ECHELON_OUTBOUND_ALLOW",
+    ),
+    "loopback by name": Refusal(
+        SERVED,
+        "http",
+        "http://localhost:9/",
+        5,
+        "endpoint-not-allowed",
+        "which is loopback; only the operator can allow it: name it in ECHELON_OUTBOUND_ALLOW",
+    ),
+    "ends at once": Refusal(
+        DIES,
+        "http",
+        None,
+        8,
+        "construct-unreachable",
+        "it printed:\nno settings\n[the program ended: exit code 1]",
+    ),
+    "never opens its port": Refusal(
+        NEVER_OPENS,
+        "http",
+        None,
+        8,
+        "construct-unreachable",
+        "within 1.5 s, got no connection; it printed:\nwarming up",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_construct_that_cannot_be_called_is_refused_with_a_reason_and_nothing_is_recorded(
+    case: str, tmp_path: Path
+) -> None:
+    refusal = REFUSED[case]
+    version = write_module(tmp_path)
+    (tmp_path / "constructs.toml").write_text(refusal.registry)
+    template = write_theatre(
+        tmp_path,
+        adapter_type=refusal.adapter_type,
+        endpoint=refusal.endpoint,
+        version=version,
+    )
+    answer = run(template)
+    error = answer.document["error"]
+    assert (answer.code, error["code"]) == (refusal.code, refusal.error_code)
+    assert refusal.message in error["message"]
+    assert "Traceback" not in answer.stderr
+    (theatre,) = (tmp_path / "home" / "theatres").iterdir()
+    view = FileTheatreStore(tmp_path / "home").view(theatre.name)
+    assert (view.state, view.recorded) == (TheatreState.COMMITTED, 0)
+    assert processes_that_mention(tmp_path) == []
+
+
+def test_a_service_that_is_not_there_is_waited_for_by_nobody_and_the_run_goes_on_later(
+    tmp_path: Path,
+) -> None:
+    with serving(double) as gone:
+        template = write_theatre(tmp_path, adapter_type="http", endpoint=gone.url)
+    answer = run(template, allow="127.0.0.1")
+    assert (answer.code, answer.document["error"]["code"]) == (8, "construct-unreachable")
+    message = answer.document["error"]["message"]
+    assert message.startswith(
+        f"construct doubler cannot be reached: expected http://127.0.0.1:{gone.port} to accept a "
+        "connection, got: "
+    )
+    with serving(double, port=gone.port):
+        again = run(template, allow="127.0.0.1")
+    assert again.code == 0
+    assert "going on with the unfinished theatre" in again.stderr
+
+
+def test_a_run_that_goes_on_finds_a_service_gone_before_it_asks_anything(tmp_path: Path) -> None:
+    async def four_times(request: Received, writer: asyncio.StreamWriter) -> None:
+        if request.envelope["input_data"]["number"] == 5:
+            await asyncio.Event().wait()
+        await double(request, writer)
+
+    home = tmp_path / "home"
+    allowing = (shutil.which("env") or "env", "ECHELON_OUTBOUND_ALLOW=127.0.0.1", ECHELON)
+    with serving(four_times) as server:
+        template = write_theatre(tmp_path, adapter_type="http", endpoint=server.url)
+        words = ("theatre", "run", template, "--json", "--batch-episodes", "1")
+        with started(*words, home=home, command=allowing) as process:
+            assert server.has_been_asked(times=5)
+            process.send_signal(signal.SIGINT)
+            assert ended(process).code == 8
+    answer = run(template, allow="127.0.0.1")
+    assert (answer.code, answer.document["error"]["code"]) == (8, "construct-unreachable")
+    (theatre,) = (home / "theatres").iterdir()
+    view = FileTheatreStore(home).view(theatre.name)
+    assert (view.state, view.recorded) == (TheatreState.ACTIVE, 4)
+    with serving(double, port=server.port) as back:
+        assert run(template, allow="127.0.0.1").code == 0
+        assert len(back.received) == EPISODES - 4
+
+
+def test_a_theatre_that_has_all_its_answers_is_resolved_though_nobody_is_there(
+    tmp_path: Path,
+) -> None:
+    with serving(double) as server:
+        template = write_theatre(tmp_path, adapter_type="http", endpoint=server.url)
+        answer = run(template, allow="127.0.0.1")
+    trail = Path(answer.document["bundle_path"]).with_name(TRAIL)
+    kept = [
+        line for line in trail.read_bytes().splitlines(keepends=True) if b'"resolved"' not in line
+    ]
+    trail.write_bytes(b"".join(kept))
+    again = run(template, allow="127.0.0.1")
+    assert (again.code, again.document) == (0, answer.document)
+
+
+@pytest.mark.parametrize("entries", ["nonsense:x:y", "127.0.0.1:0", "10.0.0.0/99"])
+def test_a_mistaken_list_of_allowed_hosts_is_refused_by_the_name_of_its_variable(
+    entries: str, tmp_path: Path
+) -> None:
+    template = write_theatre(tmp_path, adapter_type="http", endpoint="https://construct.example/")
+    answer = run(template, allow=entries)
+    error = answer.document["error"]
+    assert (answer.code, error["code"]) == (5, "outbound-policy-invalid")
+    assert error["message"].startswith("ECHELON_OUTBOUND_ALLOW: expected ")
+
+
+def test_a_run_stopped_while_a_program_starts_leaves_nothing_and_goes_on_later(
+    tmp_path: Path,
+) -> None:
+    version = write_module(tmp_path)
+    note = tmp_path / "started"
+    (tmp_path / "constructs.toml").write_text(
+        f"""
+[constructs.doubler]
+argv = ["/bin/sh", "-c", "echo > '{note}'; exec sleep 1000 # {{port}}"]
+start_seconds = 600
+{FILES}"""
+    )
+    template = write_theatre(tmp_path, adapter_type="http", version=version)
+    home = tmp_path / "home"
+    with started("theatre", "run", template, "--json", home=home) as process:
+        until(note.exists, "the start of the program")
+        process.send_signal(signal.SIGTERM)
+        answer = ended(process)
+    assert (answer.code, answer.document["error"]["code"]) == (8, "interrupted")
+    assert processes_that_mention(tmp_path) == []
+    (tmp_path / "constructs.toml").write_text(SERVED)
+    assert run(template).code == 0

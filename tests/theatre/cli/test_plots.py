@@ -1,0 +1,220 @@
+"""`echelon theatre show --plot`: pictures of a certificate, as SVG with its numbers as text."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from tests.theatre.cli.doubler import double, run, write_theatre
+from tests.theatre.echelon_process import CARTOGRAPH, Answer, echelon, environment
+from tests.theatre.oracles.loopback import serving
+
+OBSERVER = CARTOGRAPH.with_name("product_observer_v1.json")
+SVG = "{http://www.w3.org/2000/svg}"
+NO_ID = "00000000-0000-4000-8000-000000000000"
+
+IMPORTED = """
+import json, sys
+from theatre.cli import main
+sys.argv = ["echelon", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as ending:
+    print(json.dumps([ending.code, sorted({name.partition(".")[0] for name in sys.modules})]))
+"""
+
+
+class Place:
+    """A store with two certified theatres: one whose construct states probabilities, one not."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.observer = self._run(OBSERVER)
+        self.cartograph = self._run(CARTOGRAPH)
+
+    def _run(self, template: Path) -> str:
+        run = echelon("theatre", "run", template, "--json", home=self.home)
+        assert run.code == 0, run.stdout
+        return str(run.document["theatre_id"])
+
+    def show(self, *arguments: str | Path, more: Mapping[str, str] | None = None) -> Answer:
+        return echelon("theatre", "show", *arguments, home=self.home, more=more)
+
+    def aggregate(self, theatre_id: str) -> dict[str, object]:
+        (path,) = (self.home / "theatres" / theatre_id).glob("*/scores/aggregate.json")
+        document: dict[str, object] = json.loads(path.read_bytes())
+        return document
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("plots") / "home")
+
+
+def texts(picture: Path) -> list[str]:
+    """Return what is written in a picture, which must be well-formed."""
+    root = ET.parse(picture).getroot()  # noqa: S314 - our own picture
+    assert root.tag == f"{SVG}svg"
+    return ["".join(text.itertext()).strip() for text in root.iter(f"{SVG}text")]
+
+
+def test_show_says_which_pictures_were_written(place: Place, tmp_path: Path) -> None:
+    folder = tmp_path / "not there yet" / "pictures"
+    answer = place.show(place.observer, "--plot", folder)
+    assert (answer.code, answer.stderr) == (0, "")
+    written = [folder / "criteria.svg", folder / "reliability.svg"]
+    assert sorted(folder.iterdir()) == written
+    without = place.show(place.observer).stdout
+    assert answer.stdout == without + "".join(f"plot         {path}\n" for path in written)
+
+
+def test_show_as_a_document_lists_the_pictures(place: Place, tmp_path: Path) -> None:
+    answer = place.show(place.cartograph, "--plot", tmp_path, "--json")
+    without = place.show(place.cartograph, "--json").document
+    assert answer.document == without | {"plots": [str(tmp_path / "criteria.svg")]}
+    assert "plots" not in without
+
+
+def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_text(
+    place: Place, tmp_path: Path
+) -> None:
+    place.show(place.observer, "--plot", tmp_path)
+    written = texts(tmp_path / "criteria.svg")
+    assert {
+        *("source_fidelity", "signal_classification", "canvas_enrichment_freshness"),
+        "composite_score",
+    } <= set(written)
+    assert {
+        *("0.497  (cluster_bca)", "0.318  (cluster_bca)", "0.706  (cluster_bca)"),
+        "0.467  (cluster_bca)",
+    } <= set(written)
+    assert {"train (130 episodes)", "holdout (33 episodes)"} <= set(written)
+    assert "product_observer_v1: observer @ 17aad9b2f86a" in written
+
+
+def test_the_picture_of_reliability_holds_brier_and_ece_beside_what_chance_would_show(
+    place: Place, tmp_path: Path
+) -> None:
+    place.show(place.observer, "--plot", tmp_path)
+    written = texts(tmp_path / "reliability.svg")
+    assert {
+        *("n = 148", "Brier 0.215", "ECE 0.122"),
+        "if calibrated: 0.076, 95 % below 0.115",
+        "confidence that the construct gave (signal_classification)",
+    } <= set(written)
+
+
+def test_without_probabilities_there_is_no_picture_of_reliability(
+    place: Place, tmp_path: Path
+) -> None:
+    assert place.aggregate(place.cartograph)["calibration"] is None
+    place.show(place.cartograph, "--plot", tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["criteria.svg"]
+
+
+def test_a_labelled_construct_that_states_no_probability_has_no_picture_of_reliability(
+    tmp_path: Path,
+) -> None:
+    scorer = {"scorer": "label_accuracy", "params": {"field": "result", "expected": "double"}}
+    with serving(double) as server:
+        template = write_theatre(
+            tmp_path,
+            adapter_type="http",
+            endpoint=server.url,
+            scoring={"criteria_scorers": {"right": scorer}},
+            scorer_pins={"label_accuracy": "1"},
+        )
+        theatre_id = run(template, allow="127.0.0.1").document["theatre_id"]
+    folder = tmp_path / "pictures"
+    answer = echelon("theatre", "show", theatre_id, "--plot", folder, home=tmp_path / "home")
+    assert "calibration" not in answer.stdout
+    (aggregate,) = tmp_path.glob("home/theatres/*/*/scores/aggregate.json")
+    assert json.loads(aggregate.read_bytes())["calibration"]["probabilities"] == 0
+    assert [path.name for path in folder.iterdir()] == ["criteria.svg"]
+
+
+def test_pictures_are_the_same_bytes_again_whatever_the_users_own_style_is(
+    place: Place, tmp_path: Path
+) -> None:
+    place.show(place.observer, "--plot", tmp_path / "one")
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "matplotlibrc").write_text("axes.facecolor: red\nsvg.fonttype: path\nfont.size: 20\n")
+    again = place.show(
+        place.observer, "--plot", tmp_path / "two", more={"MATPLOTLIBRC": str(own / "matplotlibrc")}
+    )
+    assert again.code == 0, again.stderr
+    for name in ("criteria.svg", "reliability.svg"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_nothing_is_written_outside_the_store_and_the_folder(place: Place, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    answer = place.show(
+        place.cartograph,
+        "--plot",
+        tmp_path / "pictures",
+        more={"HOME": str(own), "XDG_CACHE_HOME": "", "XDG_CONFIG_HOME": ""},
+    )
+    assert (answer.code, answer.stderr) == (0, "")
+    assert list(own.iterdir()) == []
+    assert {path.name for path in place.home.iterdir()} == {"cache", "theatres"}
+
+
+def test_a_theatre_without_a_certificate_has_no_picture(tmp_path: Path) -> None:
+    home, folder = tmp_path / "home", tmp_path / "pictures"
+    commit = echelon("theatre", "commit", CARTOGRAPH, "--json", home=home)
+    theatre_id = commit.document["theatre_id"]
+    answer = echelon("theatre", "show", theatre_id, "--plot", folder, "--json", home=home)
+    assert (answer.code, answer.document) == (
+        3,
+        {
+            "error": {
+                "code": "not-found",
+                "message": f"expected a certificate of theatre {theatre_id} to draw, got none: "
+                "it is COMMITTED: run it to its end first",
+            }
+        },
+    )
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("name", ["a file", "a file/below"])
+def test_a_folder_that_cannot_be_made_is_a_usage_error(
+    place: Place, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "a file").write_text("not a folder")
+    answer = place.show(place.cartograph, "--plot", tmp_path / name, "--json")
+    assert (answer.code, answer.document["error"]["code"]) == (2, "usage")
+    assert answer.document["error"]["message"].startswith(
+        "Invalid value for --plot: expected a folder, or a place where one can be made, "
+        f"got {tmp_path / name}: "
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["theatre", "show", "--help"], ["demo", "--help"], ["theatre", "show"]],
+)
+def test_matplotlib_is_not_imported_unless_something_is_drawn(
+    place: Place, arguments: list[str]
+) -> None:
+    shown = [*arguments, place.observer] if arguments == ["theatre", "show"] else arguments
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED, *shown],
+        env=environment(place.home),
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    code, modules = json.loads(ended.stdout.splitlines()[-1])
+    assert code == 0
+    assert "click" in modules
+    assert {"matplotlib", "PIL"}.isdisjoint(modules)

@@ -1,0 +1,39 @@
+"""Adapters that speak HTTP. Imported by the runs that need one: aiohttp is slow to import."""
+
+from __future__ import annotations
+
+import time
+
+from theatre.cli.committing import utc_now
+from theatre.cli.endpoints import Construct
+from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
+from theatre.oracles.construct_registry import RegisteredConstruct
+from theatre.oracles.errors import OutboundPolicyError
+from theatre.oracles.http import http_adapter_for
+from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.oracles.reachable import ReachableAdapter
+from theatre.oracles.served import served_adapter_for
+
+
+def http_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter:
+    """Return the adapter of a program that serves HTTP, or of a service elsewhere.
+
+    Raises ConstructTransportError for a program that does not, and OutboundPolicyError,
+    OutboundRefusedError and RequestHeadersError for a service that cannot be called.
+    """
+    if isinstance(construct, RegisteredConstruct):
+        return served_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
+    return http_adapter_for(
+        construct,
+        policy=_policy(workspace),
+        environment=workspace.environment,
+        clock=utc_now,
+        monotonic=time.monotonic,
+    )
+
+
+def _policy(workspace: Workspace) -> OutboundPolicy:
+    try:
+        return OutboundPolicy(allow=workspace.outbound_allow)
+    except OutboundPolicyError as error:
+        raise OutboundPolicyError(f"{OUTBOUND_ALLOW}: {error}") from error

@@ -1,0 +1,86 @@
+"""Opens the way to every construct of a theatre, and closes it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+
+from theatre.cli.committing import utc_now
+from theatre.cli.endpoints import (
+    Construct,
+    Endpoint,
+    Places,
+    construct_at,
+    endpoints,
+    refuse_unused_headers,
+)
+from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
+from theatre.engine.templates import ProductTheatreTemplate
+from theatre.oracles.construct_registry import local_adapter_for, program_of
+from theatre.oracles.errors import AddressNotAllowedError, ConstructUnreachableError
+from theatre.oracles.python_callable import PythonOracleAdapter
+from theatre.oracles.reachable import ReachableAdapter
+
+
+@contextlib.asynccontextmanager
+async def opened_adapters(
+    template: ProductTheatreTemplate,
+    workspace: Workspace,
+    template_folder: Path,
+    *,
+    headers_env: Mapping[str, str],
+) -> AsyncIterator[Mapping[str, ReachableAdapter]]:
+    """Open an adapter, by construct id, for every construct of an episode; close them all.
+
+    Nothing is started or connected yet. Raises what `construct_at` raises, and
+    OutboundPolicyError, OutboundRefusedError and RequestHeadersError for what cannot be called.
+    """
+    places = Places(
+        find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
+        folder=template_folder,
+        headers_env=headers_env,
+    )
+    wanted = endpoints(template)
+    refuse_unused_headers(wanted, headers_env)
+    adapters: dict[str, ReachableAdapter] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        for endpoint in wanted:
+            with _naming_the_variable():
+                adapter = _adapter(endpoint, construct_at(endpoint, places), workspace)
+            stack.push_async_callback(adapter.aclose)
+            adapters[endpoint.construct_id] = adapter
+        yield adapters
+
+
+async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
+    """Start or connect every construct; raises as `ReachableAdapter`, naming the construct."""
+    for construct_id, adapter in adapters.items():
+        try:
+            with _naming_the_variable():
+                await adapter.check_reachable()
+        except ConstructUnreachableError as error:
+            raise ConstructUnreachableError(
+                f"construct {construct_id} cannot be reached: {error}"
+            ) from error
+
+
+def _adapter(endpoint: Endpoint, construct: Construct, workspace: Workspace) -> ReachableAdapter:
+    if endpoint.adapter_type == "http":
+        # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
+        from theatre.cli.http_adapters import http_adapter  # noqa: PLC0415  # see above
+
+        return http_adapter(construct, workspace)
+    program = program_of(construct)
+    if endpoint.adapter_type == "python":
+        return PythonOracleAdapter(program, clock=utc_now, monotonic=time.monotonic)
+    return local_adapter_for(program, clock=utc_now, monotonic=time.monotonic)
+
+
+@contextlib.contextmanager
+def _naming_the_variable() -> Iterator[None]:
+    try:
+        yield
+    except AddressNotAllowedError as error:
+        raise AddressNotAllowedError(f"{error}: name it in {OUTBOUND_ALLOW}") from error

@@ -1,0 +1,59 @@
+"""The values that every stage shares: criteria, episodes, answers, scorers, results.
+
+All of them are frozen. Documents that were committed are frozen deeply (`freeze_json`), so
+"immutable after COMMITTED" is a property of the type before it is a check.
+"""
+
+from theatre.engine.models.episodes import (
+    MAX_EPISODE_BYTES,
+    GroundTruthEpisode,
+    read_episodes,
+    read_gold_labels,
+)
+from theatre.engine.models.frozen import (
+    FrozenArray,
+    FrozenObject,
+    freeze_json,
+    freeze_object,
+)
+from theatre.engine.models.outcomes import (
+    CriterionResult,
+    EpisodeOutcome,
+    ExecutionPath,
+    InvocationStatus,
+    Scored,
+    TheatreCriteria,
+    Verdict,
+)
+from theatre.engine.models.results import (
+    EpisodeResult,
+    sequence_ranges,
+)
+from theatre.engine.models.scorers import (
+    Computation,
+    Scorer,
+    ScoringCase,
+)
+
+__all__ = [
+    "MAX_EPISODE_BYTES",
+    "Computation",
+    "CriterionResult",
+    "EpisodeOutcome",
+    "EpisodeResult",
+    "ExecutionPath",
+    "FrozenArray",
+    "FrozenObject",
+    "GroundTruthEpisode",
+    "InvocationStatus",
+    "Scored",
+    "Scorer",
+    "ScoringCase",
+    "TheatreCriteria",
+    "Verdict",
+    "freeze_json",
+    "freeze_object",
+    "read_episodes",
+    "read_gold_labels",
+    "sequence_ranges",
+]

@@ -1,0 +1,110 @@
+"""Episodes and gold labels, read from the lines of their datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, json_type, parse_object
+from theatre.engine.errors import DatasetError, ParseError
+
+MAX_EPISODE_BYTES = 8 * 1024 * 1024
+_EPISODE_KEYS = frozenset(
+    {"episode_id", "input_data", "expected_output", "labels", "cluster_key", "metadata"}
+)
+_GOLD_KEYS = frozenset({"episode_id", "label", "labeller", "note"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroundTruthEpisode:
+    """One line of the replay dataset. `seq` counts from 1 in dataset order.
+
+    `expected_output` is None where the line has none: then no criterion that needs an
+    expectation applies.
+    """
+
+    seq: int
+    episode_id: str
+    input_data: JsonObject
+    expected_output: JsonObject | None = None
+    labels: JsonObject = field(default_factory=dict)
+    cluster_key: str | None = None
+    metadata: JsonObject = field(default_factory=dict)
+
+
+def read_episodes(lines: Iterable[bytes]) -> Iterator[GroundTruthEpisode]:
+    """Parse a replay dataset (JSONL), one episode a line, streaming.
+
+    Raises DatasetError naming the line for: bad JSON, unknown or missing members, wrong
+    types, an empty line, and an `episode_id` that came before.
+    """
+    seen: set[str] = set()
+    for seq, line in enumerate(lines, start=1):
+        episode = _read_episode(seq, line)
+        if episode.episode_id in seen:
+            raise DatasetError(
+                f"line {seq}: expected a new episode_id, got {episode.episode_id[:80]!r} again"
+            )
+        seen.add(episode.episode_id)
+        yield episode
+
+
+def read_gold_labels(lines: Iterable[bytes]) -> dict[str, JsonObject]:
+    """Parse a gold label set (JSONL): `episode_id` → label. Errors as `read_episodes`."""
+    labels: dict[str, JsonObject] = {}
+    for number, line in enumerate(lines, start=1):
+        record = _read_line(number, line, _GOLD_KEYS)
+        episode_id = _text(record, "episode_id", number)
+        if episode_id in labels:
+            raise DatasetError(
+                f"line {number}: expected one label an id, got {episode_id[:80]!r} again"
+            )
+        _text(record, "labeller", number)
+        if "note" in record:
+            _text(record, "note", number)
+        labels[episode_id] = _object(record, "label", number)
+    return labels
+
+
+def _read_episode(seq: int, line: bytes) -> GroundTruthEpisode:
+    record = _read_line(seq, line, _EPISODE_KEYS)
+    return GroundTruthEpisode(
+        seq=seq,
+        episode_id=_text(record, "episode_id", seq),
+        input_data=_object(record, "input_data", seq),
+        expected_output=(
+            _object(record, "expected_output", seq) if "expected_output" in record else None
+        ),
+        labels=_object(record, "labels", seq) if "labels" in record else {},
+        cluster_key=_text(record, "cluster_key", seq) if "cluster_key" in record else None,
+        metadata=_object(record, "metadata", seq) if "metadata" in record else {},
+    )
+
+
+def _read_line(number: int, line: bytes, known: frozenset[str]) -> JsonObject:
+    try:
+        record = parse_object(line, max_bytes=MAX_EPISODE_BYTES, max_depth=MAX_INPUT_DEPTH)
+    except ParseError as error:
+        raise DatasetError(f"line {number}: {error}") from error
+    if not known.issuperset(record):
+        unknown = sorted(set(record) - known)
+        raise DatasetError(
+            f"line {number}: expected only {', '.join(sorted(known))}; "
+            f"got {', '.join(unknown)[:200]}"
+        )
+    return record
+
+
+def _text(record: JsonObject, key: str, number: int) -> str:
+    value = record.get(key)
+    if not isinstance(value, str) or not value:
+        seen = "an empty one" if value == "" else json_type(value)
+        raise DatasetError(f"line {number}: expected {key} as a string, got {seen}")
+    return value
+
+
+def _object(record: JsonObject, key: str, number: int) -> JsonObject:
+    value = record.get(key)
+    if not isinstance(value, dict):
+        raise DatasetError(f"line {number}: expected {key} as an object, got {json_type(value)}")
+    return value

@@ -1,0 +1,65 @@
+"""What scores an episode or computes over a dataset: pure, versioned plug-ins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoringCase:
+    """All that a scorer may see of one episode (contract/scoring.md, "Criteria and scorers").
+
+    `expected` is the value at the criterion's `expected` path, or the whole expectation;
+    `answer` the value at its `field` path, or the whole `output_data`; `hops` the output of
+    every construct of a chain by id.
+    """
+
+    input_data: JsonObject
+    expected: JsonValue
+    answer: JsonValue
+    params: JsonObject
+    hops: Mapping[str, JsonObject]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scorer:
+    """A pure, versioned scoring function of the entry-point group `echelon.scorers`.
+
+    `score` returns a number in [0, 1], or None where the criterion is undefined for this
+    answer (counted as declined). It never raises on an answer, whatever that holds.
+    `params_schema` is a JSON Schema for the criterion's `params`. `needs_expectation` says
+    whether the criterion applies only where the dataset holds an expectation.
+    """
+
+    name: str
+    version: str
+    params_schema: JsonObject
+    score: Callable[[ScoringCase], float | None]
+    needs_expectation: bool = True
+
+    @property
+    def pin(self) -> str:
+        """Return `name@version`, as it stands in the evidence."""
+        return f"{self.name}@{self.version}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Computation:
+    """A pure, versioned computation over a whole dataset (group `echelon.computations`).
+
+    `compute` is given the lines that its step computes over, and `params`, valid by
+    `params_schema`; its result goes into the evidence. It never raises on what the lines hold.
+    """
+
+    name: str
+    version: str
+    params_schema: JsonObject
+    compute: Callable[[Iterable[bytes], JsonObject], JsonObject]
+
+    @property
+    def pin(self) -> str:
+        """Return `name@version`, as it stands in the evidence."""
+        return f"{self.name}@{self.version}"

@@ -1,0 +1,45 @@
+"""How a construct is called and how its answer is read (contract/construct.md, "Envelope").
+
+The same strict reader serves every adapter, so a construct cannot be judged differently
+because of the wire it sits on.
+"""
+
+from theatre.engine.oracle_contract.adapters import Invoker, OracleAdapter, RehearsalAdapter
+from theatre.engine.oracle_contract.answers import failed_attempt, read_answer
+from theatre.engine.oracle_contract.envelopes import (
+    Attempt,
+    OracleInvocationMetadata,
+    OracleInvocationRequest,
+    OracleInvocationResponse,
+    RetryPolicy,
+    invocation_id,
+)
+from theatre.engine.oracle_contract.sanitising import InputSanitiser, SanitisedInput
+from theatre.engine.oracle_contract.text import (
+    MAX_ANSWER_BYTES,
+    MAX_ERROR_DETAIL,
+    MAX_STDERR,
+    clean_detail,
+    cut_raw,
+)
+
+__all__ = [
+    "MAX_ANSWER_BYTES",
+    "MAX_ERROR_DETAIL",
+    "MAX_STDERR",
+    "Attempt",
+    "InputSanitiser",
+    "Invoker",
+    "OracleAdapter",
+    "OracleInvocationMetadata",
+    "OracleInvocationRequest",
+    "OracleInvocationResponse",
+    "RehearsalAdapter",
+    "RetryPolicy",
+    "SanitisedInput",
+    "clean_detail",
+    "cut_raw",
+    "failed_attempt",
+    "invocation_id",
+    "read_answer",
+]

@@ -1,0 +1,144 @@
+"""The `deterministic_computation` steps of a programme: what each computes, and over what.
+
+Source: contract/template.md, "Programme semantics"; docs/evidence.md on `resolution.json`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, cast
+
+from theatre.engine.canonical_json import JsonObject, canonical_line
+from theatre.engine.errors import ProgrammeError
+from theatre.engine.models import Computation, EpisodeResult, GroundTruthEpisode
+from theatre.engine.replay.journal import OpenDatasets
+from theatre.engine.replay.records import outputs_of
+from theatre.engine.resolution import COMPUTATION
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.templates import ProductTheatreTemplate, ResolutionStep
+
+EPISODES = "episodes"
+"""The value of `over` that stands for the episodes that were run, not for a dataset."""
+
+_INPUT_SPEC = ("computation", "over", "params")
+_IN_MEMORY_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedComputation:
+    """One committed step with the installed computation that it names."""
+
+    step_id: str
+    computation: Computation
+    over: str
+    params: JsonObject
+
+
+def planned_computations(
+    template: ProductTheatreTemplate,
+    installed: Mapping[str, Computation],
+    registry: SchemaRegistry,
+) -> tuple[PlannedComputation, ...]:
+    """Return the computations of the programme, in order.
+
+    Raises ProgrammeError for one that is not installed, a dataset that the template does not
+    name, and params that the computation does not take.
+    """
+    steps = [step for step in template.programme if step.type == COMPUTATION]
+    return tuple(_planned(step, template, installed, registry) for step in steps)
+
+
+def _planned(
+    step: ResolutionStep,
+    template: ProductTheatreTemplate,
+    installed: Mapping[str, Computation],
+    registry: SchemaRegistry,
+) -> PlannedComputation:
+    unknown = sorted(step.input_spec.keys() - _INPUT_SPEC)
+    if unknown:
+        raise ProgrammeError(
+            f"step {step.step_id}: expected an input_spec of {', '.join(_INPUT_SPEC)}, "
+            f"got {', '.join(unknown):.100}"
+        )
+    name, over = step.input_spec.get("computation"), step.input_spec.get("over", EPISODES)
+    params = step.input_spec.get("params", {})
+    computation = installed.get(name) if isinstance(name, str) else None
+    if computation is None:
+        there = ", ".join(sorted(installed)) or "none"
+        raise ProgrammeError(
+            f"step {step.step_id}: expected input_spec.computation to name an installed "
+            f"computation ({there}), got {name!r:.100}"
+        )
+    if over not in [EPISODES, *template.product_theatre_config.data_paths()]:
+        raise ProgrammeError(
+            f"step {step.step_id}: expected input_spec.over to be {EPISODES} or the name of a "
+            f"dataset of the template, got {over!r:.100}"
+        )
+    for violation in registry.validate_inline(computation.params_schema, params):
+        raise ProgrammeError(
+            f"step {step.step_id}: input_spec.params{violation.pointer}: {violation.detail}"
+        )
+    return PlannedComputation(
+        step_id=step.step_id, computation=computation, over=over, params=params
+    )
+
+
+class EpisodeLines:
+    """The lines that a computation over `episodes` reads; large ones wait on the disk."""
+
+    def __init__(self, gold: Mapping[str, JsonObject]) -> None:
+        self._gold = gold
+        self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Self:
+        """Start empty."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Remove what was written."""
+        self._spool.close()
+
+    def add(self, episode: GroundTruthEpisode, result: EpisodeResult) -> None:
+        """Take the next episode that counts."""
+        line: JsonObject = {
+            "episode_id": episode.episode_id,
+            "input_data": episode.input_data,
+            "expected_output": episode.expected_output,
+            "label": self._gold.get(episode.episode_id),
+            "outcome": result.outcome.value,
+            "hops": cast("JsonObject", outputs_of(result.invocation)),
+        }
+        self._spool.write(canonical_line(line))
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield each line without its line feed, from the first."""
+        self._spool.seek(0)
+        for line in self._spool:
+            yield line.removesuffix(b"\n")
+
+
+async def computed(
+    planned: PlannedComputation,
+    template: ProductTheatreTemplate,
+    datasets: OpenDatasets,
+    episodes: EpisodeLines,
+) -> JsonObject:
+    """Return what the step came to, as `resolution.json` keeps it; runs beside the event loop."""
+    config = template.product_theatre_config
+    if planned.over == EPISODES:
+        lines = episodes.lines()
+    elif planned.over == config.replay_dataset_id:
+        lines = datasets.replay.lines()
+    else:
+        lines = datasets.others[planned.over].lines()
+    output = await asyncio.to_thread(planned.computation.compute, lines, planned.params)
+    return {"computation": planned.computation.pin, "over": planned.over, "output": output}

@@ -1,0 +1,107 @@
+"""Several episodes at a time, and the failure stop in dataset order whatever the arrival.
+
+Source: contract/construct.md, "Order, concurrency, determinism"; contract/scoring.md on the stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from theatre.engine.errors import JournalError
+from theatre.engine.models import EpisodeOutcome, EpisodeResult, GroundTruthEpisode
+from theatre.engine.scoring import FailureStop
+
+_Pairs = AsyncIterator[tuple[GroundTruthEpisode, EpisodeResult | None]]
+
+
+class Dispatcher:
+    """Makes the calls of one run, at most `limit` at a time, and records them on arrival.
+
+    `call` asks the construct; `record` keeps an answer, and is waited for before the next call
+    takes the place of this one. Where the stop comes, calls that are still out are given up,
+    and answers that are in have been kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        limit: int,
+        stop: FailureStop,
+        call: Callable[[GroundTruthEpisode], Awaitable[EpisodeResult]],
+        record: Callable[[EpisodeResult], Awaitable[None]],
+    ) -> None:
+        self._slots = asyncio.Semaphore(limit)
+        self._stop = stop
+        self._call = call
+        self._record = record
+        self._calling: set[asyncio.Task[None]] = set()
+        self._next = 1
+        self._early: dict[int, EpisodeOutcome] = {}
+
+    async def run(self, pairs: _Pairs) -> None:
+        """Call for every episode without a result, until the stop.
+
+        Raises what `call` or `record` raised first; the other calls are given up then. Raises
+        JournalError where a call ended as cancelled though nobody gave it up.
+        """
+        reached = 0
+        try:
+            async with asyncio.TaskGroup() as group:
+                async for episode, recorded in pairs:
+                    reached = episode.seq
+                    await self._take(group, episode, recorded)
+                    if self._stop.stopped:
+                        break
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from errors
+        if self._next <= reached and not self._stop.stopped:
+            raise JournalError(
+                f"expected an answer or an error for episode {self._next}, got neither: run the "
+                "theatre again"
+            )
+
+    async def _take(
+        self,
+        group: asyncio.TaskGroup,
+        episode: GroundTruthEpisode,
+        recorded: EpisodeResult | None,
+    ) -> None:
+        if recorded is not None:
+            self._count(recorded)
+            return
+        await self._slots.acquire()
+        # The answer that freed the place may have been the one that ends the run.
+        if not self._stop.stopped:
+            self._calling.add(group.create_task(self._answer(episode)))
+
+    async def _answer(self, episode: GroundTruthEpisode) -> None:
+        task = asyncio.current_task()
+        try:
+            try:
+                result = await self._call(episode)
+            finally:
+                if task is not None:
+                    self._calling.discard(task)
+            self._count(result)
+            await self._record(result)
+        finally:
+            self._slots.release()
+
+    def _count(self, result: EpisodeResult) -> None:
+        """Give the stop every outcome that has its turn; those that came early wait."""
+        self._early[result.seq] = result.outcome
+        while not self._stop.stopped and self._next in self._early:
+            self._stop.count(self._early.pop(self._next))
+            self._next += 1
+        if self._stop.stopped:
+            for task in self._calling:
+                task.cancel()
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first of the errors of a task group: the one that ended the others."""
+    first: BaseException = errors
+    while isinstance(first, BaseExceptionGroup):
+        first = first.exceptions[0]
+    return first

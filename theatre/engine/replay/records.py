@@ -1,0 +1,52 @@
+"""What an invocation record says: its answer, its outputs, whether its repeat differs.
+
+Source: docs/evidence.md, "An invocation record".
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.models import InvocationStatus
+
+FIRST, SECOND = 0, 1
+"""The values of `repeat`."""
+
+
+def calls_of(record: JsonObject, repeat: int = FIRST) -> list[JsonObject]:
+    """Return the calls of one round, in order of their hops."""
+    calls = cast("list[JsonObject]", record["calls"])
+    return [call for call in calls if call["repeat"] == repeat]
+
+
+def answering_call(record: JsonObject) -> JsonObject:
+    """Return the call whose outcome is the episode's: the last one of the first round."""
+    return calls_of(record)[-1]
+
+
+def answering_attempt(record: JsonObject) -> JsonObject:
+    """Return the attempt whose response is the episode's."""
+    return _last_attempt(answering_call(record))
+
+
+def outputs_of(record: JsonObject, repeat: int = FIRST) -> dict[str, JsonObject]:
+    """Return construct → `output_data` of the hops that succeeded in one round, in order."""
+    outputs = {}
+    for call in calls_of(record, repeat):
+        response = cast("JsonObject", _last_attempt(call)["response"])
+        if response["status"] == InvocationStatus.SUCCESS.value:
+            outputs[cast("str", call["construct_id"])] = cast("JsonObject", response["output_data"])
+    return outputs
+
+
+def differs(record: JsonObject) -> bool:
+    """Tell whether a repeat did not give at every hop what the first round gave."""
+    if not calls_of(record, SECOND):
+        return False
+    first, second = outputs_of(record), outputs_of(record, SECOND)
+    return canonical_bytes(first) != canonical_bytes(second)
+
+
+def _last_attempt(call: JsonObject) -> JsonObject:
+    return cast("list[JsonObject]", call["attempts"])[-1]

@@ -1,0 +1,9 @@
+"""The RLMF export: a sealed bundle as training records, one an episode that was run, streaming.
+
+Source: contract/template.md, "RLMF export"; docs/rlmf.md.
+"""
+
+from theatre.engine.rlmf_export.export import RLMF_SCHEMA, ExportSummary, RlmfExport
+from theatre.engine.rlmf_export.records import EXPORT_VERSION
+
+__all__ = ["EXPORT_VERSION", "RLMF_SCHEMA", "ExportSummary", "RlmfExport"]

@@ -1,0 +1,95 @@
+"""From a sealed bundle to NDJSON: record by record, each held to the schema before it leaves."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import cast
+
+from theatre.engine.canonical_json import JsonObject, canonical_line
+from theatre.engine.clock import format_rfc3339
+from theatre.engine.errors import RlmfExportError
+from theatre.engine.rlmf_export.options import fork_reading
+from theatre.engine.rlmf_export.records import (
+    EXPORT_VERSION,
+    ExportFacts,
+    calibration_of,
+    training_record,
+)
+from theatre.engine.rlmf_export.sealed_bundle import SealedBundle
+from theatre.engine.schema_registry import SchemaRegistry
+
+RLMF_SCHEMA = "echelon_rlmf_schema.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportSummary:
+    """What an export came to: records, episodes that were not run, SHA-256 over all its bytes."""
+
+    records: int
+    not_run: int
+    sha256: str
+
+    def as_document(self) -> JsonObject:
+        """Return the detail of the `archived` event."""
+        return {
+            "export": "rlmf",
+            "export_version": EXPORT_VERSION,
+            "records": self.records,
+            "not_run": self.not_run,
+            "export_sha256": self.sha256,
+        }
+
+
+class RlmfExport:
+    """The export of one bundle: the same bytes each time for the same `exported_at`."""
+
+    def __init__(self, bundle: Path, registry: SchemaRegistry, *, exported_at: datetime) -> None:
+        """Find the bundle intact and its answers readable as options.
+
+        Raises NotFoundError, BundleError and RlmfExportError.
+        """
+        self._bundle = SealedBundle(bundle)
+        self._registry = registry
+        self._facts = ExportFacts(
+            template=self._bundle.template,
+            certificate=self._bundle.certificate,
+            calibration=calibration_of(self._bundle.certificate, self._bundle.aggregate),
+            reading=fork_reading(self._bundle.template),
+            exported_at=format_rfc3339(exported_at),
+        )
+        self._records = 0
+        self._hasher = hashlib.sha256()
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield a canonical line for each episode that was run, in dataset order, once.
+
+        Streaming: of the episodes only their ids and gold labels are held. Raises
+        RlmfExportError for a record that breaks its schema, BundleError for a gap.
+        """
+        for episode in self._bundle.episodes():
+            record = training_record(self._facts, episode)
+            self._require_valid(record)
+            line = canonical_line(record)
+            self._records += 1
+            self._hasher.update(line)
+            yield line
+
+    def summary(self) -> ExportSummary:
+        """Return what `lines` gave, once it is through."""
+        counts = cast("dict[str, int]", self._bundle.certificate["episode_counts"])
+        return ExportSummary(
+            records=self._records, not_run=counts["not_run"], sha256=self._hasher.hexdigest()
+        )
+
+    def _require_valid(self, record: JsonObject) -> None:
+        violations = self._registry.validate(RLMF_SCHEMA, record)
+        if violations:
+            listed = "; ".join(f"{each.pointer or '/'}: {each.detail}" for each in violations)
+            raise RlmfExportError(
+                f"expected a record of episode {record['timestep']} that fits {RLMF_SCHEMA}, "
+                f"got: {listed[:1500]}"
+            )

@@ -1,0 +1,134 @@
+"""A sealed bundle, read for its export: first found intact, then streamed episode by episode."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
+from theatre.engine.errors import BundleError, NotFoundError, ParseError
+from theatre.engine.models import (
+    EpisodeOutcome,
+    GroundTruthEpisode,
+    read_episodes,
+    read_gold_labels,
+)
+
+DATASET = "ground_truth/dataset.jsonl"
+GOLD = "ground_truth/gold_labels.jsonl"
+_SUMS = "SHA256SUMS"
+_CERTIFICATE = "certificate.json"
+_PART = "[A-Za-z0-9_-][A-Za-z0-9_.-]*"
+_SUM = re.compile(f"([0-9a-f]{{64}})  ({_PART}(?:/{_PART})*)\n")
+_CHUNK = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedEpisode:
+    """An episode that was run: its ground truth, its line of scores, its invocation record."""
+
+    truth: GroundTruthEpisode
+    label: JsonObject | None
+    line: JsonObject
+    record: JsonObject
+
+
+class SealedBundle:
+    """One bundle whose files are those that its certificate names."""
+
+    def __init__(self, folder: Path) -> None:
+        """Hash every file.
+
+        Raises NotFoundError where there is no bundle and BundleError, naming the file, for one
+        that is not what was sealed.
+        """
+        if not (folder / _CERTIFICATE).is_file():
+            raise NotFoundError(f"expected an evidence bundle at {folder}, got none")
+        self._folder = folder
+        self.certificate = self._document(_CERTIFICATE)
+        self._paths = self._intact_paths()
+        self.template = self._document("template.json")
+        self.aggregate = self._document("scores/aggregate.json")
+
+    def episodes(self) -> Iterator[SealedEpisode]:
+        """Yield every episode that was run, in dataset order; BundleError for a gap."""
+        labels = read_gold_labels(self._lines(GOLD)) if GOLD in self._paths else {}
+        records = self._records()
+        record = next(records, None)
+        lines = (parse_object(line) for line in self._lines("scores/per_episode.jsonl"))
+        for truth, line in zip(read_episodes(self._lines(DATASET)), lines, strict=True):
+            own = record if record is not None and record["seq"] == truth.seq else None
+            record = record if own is None else next(records, None)
+            if line["outcome"] == EpisodeOutcome.NOT_RUN.value:
+                continue
+            if own is None:
+                raise BundleError(f"expected the record of episode {truth.seq}, got none")
+            label = labels.get(truth.episode_id)
+            yield SealedEpisode(truth=truth, label=label, line=line, record=own)
+
+    def _records(self) -> Iterator[JsonObject]:
+        # Either layout: numbers are padded, so that names sort as numbers do.
+        for path in sorted(path for path in self._paths if path.startswith("invocations/")):
+            for line in self._lines(path):
+                yield parse_object(line)
+
+    def _lines(self, path: str) -> Iterator[bytes]:
+        with (self._folder / path).open("rb") as handle:
+            for line in handle:
+                yield line.removesuffix(b"\n")
+
+    def _document(self, path: str) -> JsonObject:
+        try:
+            return parse_object((self._folder / path).read_bytes())
+        except (OSError, ParseError) as error:
+            raise BundleError(f"expected {path} as JSON in the bundle, got: {error}") from error
+
+    def _intact_paths(self) -> frozenset[str]:
+        """Return the paths in SHA256SUMS, once they all hash to what stands there."""
+        try:
+            sums = (self._folder / _SUMS).read_bytes()
+        except OSError as error:
+            raise BundleError(f"expected {_SUMS} in the bundle, got: {error.strerror}") from error
+        named = self.certificate.get("evidence_bundle_hash")
+        if sha256_hex(sums) != named:
+            raise BundleError(f"expected a bundle with hash {named}, got {sha256_hex(sums)}")
+        expected = {path: sha256 for sha256, path in _SUM.findall(sums.decode("ascii"))}
+        for path, sha256 in expected.items():
+            if _file_sha256(self._folder / path) != sha256:
+                raise BundleError(f"expected {path} as it was sealed ({sha256}), got other bytes")
+        return frozenset(expected)
+
+
+def _file_sha256(path: Path) -> str | None:
+    hasher = hashlib.sha256()
+    try:
+        with path.open("rb") as handle:
+            while chunk := handle.read(_CHUNK):
+                hasher.update(chunk)
+    except OSError:
+        return None
+    return hasher.hexdigest()
+
+
+def outputs_of(record: JsonObject) -> dict[str, JsonObject]:
+    """Return construct → output of each call of the first round that succeeded, in order."""
+    outputs = {}
+    for call in first_round(record):
+        response = cast("JsonObject", last_attempt(call)["response"])
+        if response["status"] == "success":
+            outputs[cast("str", call["construct_id"])] = cast("JsonObject", response["output_data"])
+    return outputs
+
+
+def first_round(record: JsonObject) -> list[JsonObject]:
+    """Return the calls of the round that counts; a repeat only shows whether it is stable."""
+    return [call for call in cast("list[JsonObject]", record["calls"]) if call["repeat"] == 0]
+
+
+def last_attempt(call: JsonObject) -> JsonObject:
+    """Return the attempt whose response is the call's outcome."""
+    return cast("list[JsonObject]", call["attempts"])[-1]

@@ -1,0 +1,193 @@
+"""How well stated probabilities fit what came of them: Brier score, its parts, ECE, the curve.
+
+Source: contract/scoring.md, "Intervals and calibration"; Brier 1950; Murphy 1973 with the
+within-bin terms of Stephenson, Coelho and Jolliffe 2008. Exact, and never made up from accuracy.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import CriterionResult, Scored
+from theatre.engine.scoring.arithmetic import NANO, ratio, rounded_number, to_nano
+from theatre.engine.scoring.calibration_null import (
+    MAX_EXACT_VALUES,
+    Deviation,
+    ece_if_calibrated,
+    exact_deviation,
+    normal_deviation,
+)
+from theatre.engine.scoring.provider import EpisodeAnswer
+
+CONFIDENCE = "confidence"
+"""Where an answer states the probability that its label is right."""
+
+BINS = 10
+MIN_FOR_ECE = 100
+TOO_FEW = "fewer-than-100-probabilities"
+
+
+@dataclass(frozen=True, slots=True)
+class Probability:
+    """A stated probability in billionths: 0 … 1,000,000,000."""
+
+    nano: int
+
+
+def probability_of_output(output: JsonObject | None) -> Probability | None:
+    """Return the number in [0, 1] at `confidence`, half-even to nine places, if there is one."""
+    nano = None if output is None else to_nano(output.get(CONFIDENCE))
+    return None if nano is None else Probability(nano)
+
+
+def read_probability(answer: EpisodeAnswer | None) -> Probability | None:
+    """Return the probability that the last construct of `answer` stated, if it stated one."""
+    hops = [] if answer is None else list(answer.hops.values())
+    return probability_of_output(hops[-1] if hops else None)
+
+
+@dataclass(slots=True)
+class Bin:
+    """Exact sums over the probabilities of one bin, in billionths, and whether they were right."""
+
+    count: int = 0
+    right: int = 0
+    total: int = 0
+    squares: int = 0
+    total_right: int = 0
+    values: array[int] = field(default_factory=lambda: array("q"))
+    """Every value, as long as they are few enough for the exact null distribution."""
+
+    def add(self, nano: int, *, right: bool) -> None:
+        """Count one probability."""
+        self.count += 1
+        self.right += right
+        self.total += nano
+        self.squares += nano * nano
+        self.total_right += nano * right
+        if self.count <= MAX_EXACT_VALUES:
+            self.values.append(nano)
+
+    @property
+    def deviation(self) -> Deviation:
+        """Return how far right answers and probabilities lie apart were each exactly right."""
+        if self.count <= MAX_EXACT_VALUES:
+            return exact_deviation(sorted(self.values))
+        return normal_deviation(Fraction(self.total * NANO - self.squares, NANO * NANO))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decomposition:
+    """The parts of a Brier score: reliability - resolution + uncertainty + within_bin, exactly."""
+
+    reliability: Fraction
+    resolution: Fraction
+    uncertainty: Fraction
+    within_bin: Fraction
+
+    def as_document(self) -> JsonObject:
+        """Return the parts to nine places, each rounded for itself."""
+        return {
+            "reliability": rounded_number(self.reliability),
+            "resolution": rounded_number(self.resolution),
+            "uncertainty": rounded_number(self.uncertainty),
+            "within_bin": rounded_number(self.within_bin),
+        }
+
+
+def brier_score(bins: Sequence[Bin]) -> Fraction:
+    """Return the mean squared distance of probability and outcome; there must be one."""
+    squared = sum(b.squares - 2 * NANO * b.total_right + NANO * NANO * b.right for b in bins)
+    return Fraction(squared, sum(b.count for b in bins) * NANO * NANO)
+
+
+def decomposition(bins: Sequence[Bin]) -> Decomposition:
+    """Return the parts of the Brier score of `bins`; there must be a probability."""
+    n = sum(b.count for b in bins)
+    base_rate = Fraction(sum(b.right for b in bins), n)
+    reliability = resolution = within = Fraction(0)
+    for b in bins:
+        if not b.count:
+            continue
+        mean, share = Fraction(b.total, b.count * NANO), Fraction(b.right, b.count)
+        reliability += b.count * (mean - share) ** 2
+        resolution += b.count * (share - base_rate) ** 2
+        variance = Fraction(b.squares, NANO * NANO) - b.count * mean**2
+        covariance = Fraction(b.total_right, NANO) - b.count * mean * share
+        within += variance - 2 * covariance
+    return Decomposition(
+        reliability=reliability / n,
+        resolution=resolution / n,
+        uncertainty=base_rate * (1 - base_rate),
+        within_bin=within / n,
+    )
+
+
+def expected_calibration_error(bins: Sequence[Bin]) -> Fraction:
+    """Return Σ |right answers - sum of probabilities| / n; there must be a probability."""
+    apart = sum(abs(b.right * NANO - b.total) for b in bins)
+    return Fraction(apart, sum(b.count for b in bins) * NANO)
+
+
+class CalibrationTally:
+    """Gathers the probabilities that go with one criterion, in memory that does not grow."""
+
+    def __init__(self, criterion: str) -> None:
+        self._criterion = criterion
+        self._bins = [Bin() for _ in range(BINS)]
+        self._without_probability = 0
+        self._without_verdict = 0
+
+    def add(self, scores: Mapping[str, CriterionResult], probability: Probability | None) -> None:
+        """Take one episode: only where the criterion was scored is there anything to be right."""
+        result = scores[self._criterion]
+        if not isinstance(result, Scored):
+            return
+        if result.nano not in {0, NANO}:
+            self._without_verdict += 1
+        elif probability is None:
+            self._without_probability += 1
+        else:
+            place = min(probability.nano * BINS // NANO, BINS - 1)
+            self._bins[place].add(probability.nano, right=result.nano == NANO)
+
+    def as_document(self) -> JsonObject:
+        """Return the member `calibration` of the aggregate (docs/statistics.md)."""
+        bins = self._bins
+        n = sum(b.count for b in bins)
+        return {
+            "criterion": self._criterion,
+            "probabilities": n,
+            "without_probability": self._without_probability,
+            "without_verdict": self._without_verdict,
+            "brier_score": rounded_number(brier_score(bins)) if n else None,
+            "decomposition": decomposition(bins).as_document() if n else None,
+            "ece": _ece(bins, n) if n >= MIN_FOR_ECE else None,
+            "ece_reason": None if n >= MIN_FOR_ECE else TOO_FEW,
+            "bins": [_published(b, place) for place, b in enumerate(bins)],
+        }
+
+
+def _ece(bins: Sequence[Bin], n: int) -> JsonObject:
+    expected, upper = ece_if_calibrated([b.deviation for b in bins], n)
+    return {
+        "value": rounded_number(expected_calibration_error(bins)),
+        "bins": BINS,
+        "scheme": "equal-width",
+        "expected_if_calibrated": expected,
+        "upper_95_if_calibrated": upper,
+    }
+
+
+def _published(one: Bin, place: int) -> JsonValue:
+    return {
+        "low": place / BINS,
+        "high": (place + 1) / BINS,
+        "count": one.count,
+        "mean_probability": ratio(one.total, one.count * NANO),
+        "share_right": ratio(one.right, one.count),
+    }

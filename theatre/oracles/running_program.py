@@ -1,0 +1,123 @@
+"""A construct's program while it runs: started under limits, watched, ended whole.
+
+Nothing here has a deadline of its own but the end; the caller bounds every other wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from typing import IO, cast
+
+from theatre.oracles import process_tree
+from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.limited_process import ProcessLimits, start_limited
+from theatre.oracles.pipes import CHUNK_BYTES, ComplaintPipe, is_ready, ready
+
+_PATIENCE_SECONDS = 5.0
+
+
+class RunningProgram:
+    """A process of its own with pipes for stdin, stdout and stderr; stderr is drained.
+
+    `end` and then `close` it in every case.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str],
+        limits: ProcessLimits,
+        complaint_limit: int,
+    ) -> None:
+        """Start `argv` in an empty folder of its own, which is also its HOME and TMPDIR.
+
+        Raises ConstructUnreachableError where the system starts no process.
+        """
+        self._argv = argv
+        self._limits = limits
+        # What an ended construct made unremovable must not fail the run.
+        self._folder = tempfile.TemporaryDirectory(
+            prefix="echelon-construct-", ignore_cleanup_errors=True
+        )
+        try:
+            self._popen, self._status = start_limited(
+                argv, folder=self._folder.name, environment=environment, limits=limits
+            )
+        except ConstructUnreachableError:
+            self._folder.cleanup()
+            raise
+        self._pidfd = process_tree.open_pidfd(self._popen.pid)
+        self._stdin = cast("IO[bytes]", self._popen.stdin)
+        self._stdout = cast("IO[bytes]", self._popen.stdout)
+        self._stderr = cast("IO[bytes]", self._popen.stderr)
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            os.set_blocking(pipe.fileno(), False)
+        self._complaints = ComplaintPipe(self._stderr.fileno(), limit=complaint_limit)
+        self._family_ended = False
+
+    async def launched(self) -> None:
+        """Return when the program runs under its limits.
+
+        Raises ConstructUnreachableError where it could not be executed.
+        """
+        await ready(readers=[self._status])
+        problem = os.read(self._status, CHUNK_BYTES)
+        if problem:
+            raise ConstructUnreachableError(
+                f"expected to start {list(self._argv)!r:.300}, "
+                f"got: {problem.decode('utf-8', 'replace')}"
+            )
+
+    def has_ended(self) -> bool:
+        """Say whether the process has ended, without waiting."""
+        if self._pidfd is None:
+            return self._popen.poll() is not None
+        return is_ready(self._pidfd)
+
+    async def ends_within(self, seconds: float) -> bool:
+        """Wait for the process to end by itself; say whether it did. For one caller at a time."""
+        try:
+            async with asyncio.timeout(seconds):
+                if self._pidfd is None:
+                    await asyncio.to_thread(self._popen.wait, seconds)
+                else:
+                    await ready(readers=[self._pidfd])
+        except (TimeoutError, subprocess.TimeoutExpired):
+            return False
+        return True
+
+    def complaints(self) -> str:
+        """Return what it wrote on stderr since the last time, cut in front."""
+        return self._complaints.take()
+
+    async def end(self) -> int | None:
+        """End the process with all that it started; return its exit code.
+
+        None where the system did not let go of it within five seconds.
+        """
+        if not self._family_ended:
+            process_tree.kill_group(self._popen.pid)
+            await self.ends_within(_PATIENCE_SECONDS)
+            self._popen.poll()
+            process_tree.forget_leader(self._popen.pid)
+            self._family_ended = True
+        await process_tree.end_strays()
+        return self._popen.returncode
+
+    def close(self) -> None:
+        """Let go of descriptors and folder, after `end`."""
+        self._complaints.stop()
+        for pipe in (self._stdin, self._stdout, self._stderr):
+            pipe.close()
+        os.close(self._status)
+        for descriptor in self._exit_descriptors():
+            os.close(descriptor)
+        self._folder.cleanup()
+
+    def _exit_descriptors(self) -> list[int]:
+        return [] if self._pidfd is None else [self._pidfd]

@@ -1,0 +1,207 @@
+"""`http@1` over a program that the runner starts itself: registered with `{port}` in its argv.
+
+The process is kept as `theatre.oracles.local` keeps its own, and asked as
+`theatre.oracles.http` asks any service; the policy lets calls go to its port and nowhere else.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from theatre.engine.clock import Clock
+from theatre.engine.errors import TheatreError
+from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, clean_detail
+from theatre.oracles.breakdown import Breakdown, version_mismatch
+from theatre.oracles.construct_entries import PORT
+from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
+from theatre.oracles.errors import AdapterClosedError, ConstructTransportError
+from theatre.oracles.http import HTTPOracleAdapter
+from theatre.oracles.limited_process import ProcessLimits, construct_environment
+from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.oracles.served_process import LOOPBACK, ServedProcess, claimed_port
+
+_MILLISECONDS = 1000
+# After these the program may be dead.
+_LOST = frozenset({"disconnected", "unreachable"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Running:
+    """One start of the program, and the way to ask it."""
+
+    process: ServedProcess
+    version: str
+    http: HTTPOracleAdapter
+
+
+class ServedOracleAdapter:
+    """Starts a program with a port of its own and asks it by HTTP, several calls at a time.
+
+    `argv` is executed as it stands but for `{port}`, never by a shell, in an empty folder of its
+    own. The process lives until `aclose`; where it died, the next call starts it again on the
+    same port. `version` computes the construct's version, at every start. The start, at most
+    `start_seconds`, is no part of a call's time. Clocks as in `HTTPOracleAdapter`.
+
+    Reasons beside those of `HTTPOracleAdapter`: `unreachable` where the program does not come
+    up, with the end of what it printed. A call that met the death of the program has its last
+    words as `stderr`.
+    """
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        version: Callable[[], str],
+        limits: ProcessLimits,
+        start_seconds: float,
+        clock: Clock,
+        monotonic: Callable[[], float],
+    ) -> None:
+        self._argv = tuple(argv)
+        self._version = version
+        self._limits = limits
+        self._start_seconds = start_seconds
+        self._clock = clock
+        self._monotonic = monotonic
+        self._changing = asyncio.Lock()
+        self._running: _Running | None = None
+        self._version_started: str | None = None
+        self._port = 0
+        self._http: HTTPOracleAdapter | None = None
+        self._tries = 0
+        self._problem: TheatreError | None = None
+        self._closed = False
+
+    @property
+    def pin(self) -> str:
+        """Return `http@1`."""
+        return "http@1"
+
+    @property
+    def computed_version(self) -> str:
+        """Return the version of the process, or before its first start that of the files now.
+
+        Raises ConstructFilesError where the files cannot be read.
+        """
+        return self._version_started or self._version()
+
+    async def check_reachable(self) -> None:
+        """Start the program now, unless it runs.
+
+        Raises ConstructUnreachableError, with the end of what it printed, where it does not
+        come up, and ConstructFilesError where its files cannot be read.
+        """
+        await self._up()
+
+    async def invoke(self, request: OracleInvocationRequest) -> Attempt:
+        """Make one try; raises AdapterClosedError after `aclose`, and nothing for the program."""
+        began = self._monotonic()
+        try:
+            running = await self._up()
+        except AdapterClosedError:
+            raise
+        except TheatreError as error:
+            outcome = Breakdown(reason="unreachable", detail=str(error))
+        else:
+            if running.version == request.construct_version:
+                return await self._ask(running, request)
+            outcome = version_mismatch(request, running.version)
+        latency_ms = round((self._monotonic() - began) * _MILLISECONDS)
+        return outcome.as_attempt(request, latency_ms=latency_ms, responded_at=self._clock())
+
+    async def aclose(self) -> None:
+        """End the program with all that it started; calls under way end as `disconnected`."""
+        self._closed = True
+        async with self._changing:
+            if self._http is not None:
+                await self._http.aclose()
+            if self._running is not None:
+                await self._running.process.dismiss()
+                await self._stop(self._running)
+
+    async def _ask(self, running: _Running, request: OracleInvocationRequest) -> Attempt:
+        attempt = await running.http.invoke(request)
+        if attempt.reason in _LOST and await running.process.ends_soon():
+            async with self._changing:
+                if self._running is running:
+                    await self._stop(running)
+            return replace(attempt, stderr=clean_detail(running.process.obituary or ""))
+        return attempt
+
+    async def _up(self) -> _Running:
+        """Return the running program, started if need be; calls that wait share one start."""
+        tries = self._tries
+        async with self._changing:
+            if self._closed:
+                raise AdapterClosedError("expected an adapter in use, got one after aclose()")
+            if self._running is not None and self._running.process.has_ended():
+                await self._stop(self._running)
+            if self._running is None:
+                if self._problem is not None and self._tries != tries:
+                    raise self._problem
+                self._problem = None
+                try:
+                    self._running = await self._start()
+                except TheatreError as error:
+                    self._problem = error
+                    raise
+                finally:
+                    self._tries += 1
+            return self._running
+
+    async def _start(self) -> _Running:
+        version = self._version()
+        port = claimed_port(self._port)
+        process = ServedProcess(
+            self._argv,
+            port=port,
+            environment=construct_environment(version),
+            limits=self._limits,
+        )
+        try:
+            await process.serves(within_seconds=self._start_seconds)
+        except BaseException:
+            await process.end()
+            process.close()
+            raise
+        self._version_started, self._port = version, port
+        self._http = self._http or self._http_to(port)
+        return _Running(process=process, version=version, http=self._http)
+
+    async def _stop(self, running: _Running) -> None:
+        await running.process.end()
+        running.process.close()
+        # Not before: who is cancelled here leaves the rest to the next.
+        self._running = None
+
+    def _http_to(self, port: int) -> HTTPOracleAdapter:
+        return HTTPOracleAdapter(
+            f"http://{LOOPBACK}:{port}/",
+            policy=OutboundPolicy(allow=(f"{LOOPBACK}:{port}",)),
+            clock=self._clock,
+            monotonic=self._monotonic,
+        )
+
+
+def served_adapter_for(
+    construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
+) -> ServedOracleAdapter:
+    """Return the adapter that starts and calls `construct`, its version computed at each start.
+
+    Raises ConstructTransportError for a program that does not serve HTTP.
+    """
+    if construct.start_seconds is None:
+        raise ConstructTransportError(
+            f"expected {construct.construct_id} with a url, or with {PORT} in its argv, got one "
+            "that speaks on stdin: its adapter is local"
+        )
+    return ServedOracleAdapter(
+        construct.argv,
+        version=lambda: construct_version(construct),
+        limits=construct.limits,
+        start_seconds=construct.start_seconds,
+        clock=clock,
+        monotonic=monotonic,
+    )

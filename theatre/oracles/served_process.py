@@ -1,0 +1,156 @@
+"""A construct's program that serves HTTP on a port of this machine, until it dies or is ended.
+
+Nothing here knows HTTP: whoever accepts a connection is up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Mapping, Sequence
+
+from theatre.engine.oracle_contract import MAX_ERROR_DETAIL
+from theatre.oracles.construct_entries import PORT
+from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.limited_process import ProcessLimits, describe_exit
+from theatre.oracles.pipes import ComplaintPipe
+from theatre.oracles.running_program import RunningProgram
+
+LOOPBACK = "127.0.0.1"
+_LAST_WORDS_BYTES = (MAX_ERROR_DETAIL - 400) // 2
+_POLL_SECONDS = 0.01
+_DEATH_GRACE_SECONDS = 0.5
+_TERMINATION_GRACE_SECONDS = 0.5
+
+
+class ServedProcess(RunningProgram):
+    """A program that serves `port` of 127.0.0.1. Its stdin is open and silent."""
+
+    def __init__(
+        self,
+        argv: Sequence[str],
+        *,
+        port: int,
+        environment: Mapping[str, str],
+        limits: ProcessLimits,
+    ) -> None:
+        """Start `argv`, with the port for each `{port}` in it, as `RunningProgram`."""
+        super().__init__(
+            [argument.replace(PORT, str(port)) for argument in argv],
+            environment=environment,
+            limits=limits,
+            complaint_limit=_LAST_WORDS_BYTES,
+        )
+        self._port = port
+        self._prints = ComplaintPipe(self._stdout.fileno(), limit=_LAST_WORDS_BYTES)
+        self._obituary: str | None = None
+        self._over = asyncio.Event()
+        # Of its own: nobody else may wait for the same descriptor.
+        self._watched = [os.dup(descriptor) for descriptor in self._exit_descriptors()]
+        for descriptor in self._watched:
+            asyncio.get_running_loop().add_reader(descriptor, self._note_end)
+
+    @property
+    def obituary(self) -> str | None:
+        """Return the end of what it printed and how it ended; None before `end`."""
+        return self._obituary
+
+    async def serves(self, *, within_seconds: float) -> None:
+        """Return when the port accepts connections and the process is alive.
+
+        Raises ConstructUnreachableError, with the end of what the program printed, where it
+        cannot be executed, ends, or does not get so far in time.
+        """
+        wanted = f"expected {list(self._argv)!r:.300} to serve {LOOPBACK}:{self._port}"
+        try:
+            async with asyncio.timeout(within_seconds):
+                await self.launched()
+                while not await _accepts_connections(self._port):
+                    if await self.ends_within(_POLL_SECONDS):
+                        break
+        except TimeoutError as error:
+            raise ConstructUnreachableError(
+                f"{wanted} within {within_seconds:g} s, got no connection; it printed:\n"
+                f"{self._last_words() or '[nothing]'}".rstrip("\n")
+            ) from error
+        # Whoever accepts may be another program that took the port, of which this one dies.
+        if self.has_ended():
+            await self.end()
+            raise ConstructUnreachableError(
+                f"{wanted}, got its end; it printed:\n{self._obituary}".rstrip("\n")
+            )
+
+    async def ends_soon(self) -> bool:
+        """Say whether the process ends within half a second. Any number of callers may ask.
+
+        A dying process loses its connections first.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_DEATH_GRACE_SECONDS):
+                await self._over.wait()
+        return self._over.is_set()
+
+    async def end(self) -> int | None:
+        """End the process as `RunningProgram`, and write its obituary."""
+        exit_code = await super().end()
+        if self._obituary is None:
+            ending = describe_exit(exit_code, self._limits)
+            self._obituary = f"{self._last_words()}[the program ended: {ending}]\n"
+        return exit_code
+
+    async def dismiss(self) -> None:
+        """Ask it to end (SIGTERM), and give it half a second."""
+        if not self.has_ended():
+            os.kill(self._popen.pid, signal.SIGTERM)
+        await self.ends_within(_TERMINATION_GRACE_SECONDS)
+
+    def close(self) -> None:
+        """Let go of descriptors and folder, after `end`."""
+        self._note_end()
+        self._prints.stop()
+        super().close()
+
+    def _note_end(self) -> None:
+        for descriptor in self._watched:
+            asyncio.get_running_loop().remove_reader(descriptor)
+            os.close(descriptor)
+        self._watched.clear()
+        self._over.set()
+
+    def _last_words(self) -> str:
+        return "".join(
+            words if words.endswith("\n") else f"{words}\n"
+            for words in (self._prints.take(), self.complaints())
+            if words
+        )
+
+
+def claimed_port(port: int) -> int:
+    """Return `port`, or for 0 any, on which nobody on this machine listens at the moment.
+
+    Raises ConstructUnreachableError where somebody does.
+    """
+    with socket.socket() as claim:
+        # As servers do: what is left of closed connections is no obstacle.
+        claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            claim.bind((LOOPBACK, port))
+        except OSError as error:
+            raise ConstructUnreachableError(
+                f"expected {LOOPBACK}:{port} to be free again, got: {error}"
+            ) from error
+        return int(claim.getsockname()[1])
+
+
+async def _accepts_connections(port: int) -> bool:
+    try:
+        _, writer = await asyncio.open_connection(LOOPBACK, port)
+    except OSError:
+        return False
+    here, there = (writer.get_extra_info(name) for name in ("sockname", "peername"))
+    writer.close()
+    # Where nobody listens, a connection may by chance leave from that very port and meet itself.
+    return bool(here != there)
