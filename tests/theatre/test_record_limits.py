@@ -16,17 +16,31 @@ from tests.theatre.runs import (
     EASEL_VERSION,
     PILOT,
     SANITISED,
+    TEMPLATE,
     VERSION,
     ScriptedAdapter,
     call_step,
     checked,
     episodes,
     pilot_stage,
+    with_changes,
 )
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, JsonValue, canonical_bytes
-from theatre.engine.errors import ParseError
-from theatre.engine.models import EpisodeOutcome, EpisodeResult, InvocationStatus, Scored
+from theatre.engine.canonical_json import (
+    MAX_INPUT_DEPTH,
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    canonical_line,
+)
+from theatre.engine.errors import DatasetError, ProgrammeError
+from theatre.engine.models import (
+    EpisodeOutcome,
+    EpisodeResult,
+    InvocationStatus,
+    Scored,
+    read_episodes,
+)
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
     Attempt,
@@ -34,6 +48,8 @@ from theatre.engine.oracle_contract import (
     OracleInvocationRequest,
     read_answer,
 )
+from theatre.engine.replay.record_size import largest_answers_bytes, largest_episode_bytes
+from theatre.engine.templates import product_template
 from theatre.files.run_journal import FileRunJournal
 
 THEATRE = "5b9e3a54-2f6c-4c29-9d5f-0a52f8e7a111"
@@ -162,11 +178,6 @@ class Shouting(ScriptedAdapter):
         return await super().invoke(request)
 
 
-@pytest.mark.xfail(
-    reason="two hops, ten retries and a repeat make a record of 40 MiB, 32 can be read back",
-    raises=ParseError,
-    strict=True,
-)
 def test_a_chain_that_shouts_twice_makes_a_record_that_can_be_read_back(tmp_path: Path) -> None:
     changes: dict[str, JsonValue] = {
         **CHAIN,
@@ -177,3 +188,61 @@ def test_a_chain_that_shouts_twice_makes_a_record_that_can_be_read_back(tmp_path
         {EASEL: Shouting(EASEL_VERSION), PILOT: Shouting(VERSION)}
     )
     assert finished.resolution["outcome"] == "certified"
+
+
+EXAMPLES = [
+    # hops, retries, repeats: the largest answers of a record in MiB, as they are added up by hand.
+    (1, 2, 0, 4 + 3),
+    (2, 10, 1, 2 * (4 * (2 + 1) + 22)),
+    (6, 2, 0, 4 * (6 + 15) + 18),
+]
+
+
+@pytest.mark.parametrize(("hops", "retries", "repeats", "mebibytes"), EXAMPLES)
+def test_the_largest_answers_of_a_record_are_added_up_over_hops_tries_and_rounds(
+    hops: int, retries: int, repeats: int, mebibytes: int
+) -> None:
+    view = product_template(chained(hops, retries, repeats))
+    assert largest_answers_bytes(view) == mebibytes * 1024 * 1024
+
+
+def test_a_template_whose_answers_might_not_be_read_back_is_refused_before_the_first_call(
+    tmp_path: Path,
+) -> None:
+    template = chained(6, 10, 1)
+    config = cast("JsonObject", template["product_theatre_config"])
+    names = cast("list[str]", config["construct_chain"])
+    changes: dict[str, JsonValue] = {
+        f"/{member}": template[member]
+        for member in ("execution_policy", "version_pins", "product_theatre_config")
+    }
+    stage = pilot_stage(tmp_path, episodes(1), changes=changes)
+    with pytest.raises(ProgrammeError, match="not 314572800"):
+        stage.run({name: ScriptedAdapter() for name in names})
+
+
+def test_a_line_of_the_dataset_may_be_shorter_the_more_calls_repeat_it() -> None:
+    sizes = [
+        largest_episode_bytes(product_template(chained(hops, 0, repeats)))
+        for hops, repeats in ((1, 0), (1, 1), (4, 1))
+    ]
+    assert sizes == [8 * 1024 * 1024, 8 * 1024 * 1024, 2 * 1024 * 1024]
+    line = canonical_line(episodes(1)[0])
+    with pytest.raises(DatasetError, match=f"line 1: expected at most {len(line) - 1} bytes"):
+        list(read_episodes([line], max_bytes=len(line) - 1))
+    assert [e.seq for e in read_episodes([line], max_bytes=len(line))] == [1]
+
+
+def chained(hops: int, retries: int, repeats: int) -> JsonObject:
+    """Return the pilot's template for a chain of `hops` constructs, the last one under test."""
+    names: list[JsonValue] = [*(f"early_{n}" for n in range(1, hops)), PILOT]
+    return with_changes(
+        TEMPLATE,
+        {
+            "/dataset_hashes": {"truth": "0" * 64},
+            "/version_pins/constructs": {str(name): VERSION for name in names},
+            "/product_theatre_config/construct_chain": names,
+            "/execution_policy/deterministic_sample": repeats,
+            "/execution_policy/retry_policy": {"max_retries": retries, "backoff_seconds": 0},
+        },
+    )

@@ -14,6 +14,7 @@ from theatre.engine.clock import Clock
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import DatasetError, InvalidTemplateError
 from theatre.engine.models import read_episodes, read_gold_labels
+from theatre.engine.replay.record_size import largest_episode_bytes
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
 from theatre.engine.templates import (
@@ -101,7 +102,10 @@ def verify_datasets(view: ProductTheatreTemplate, roots: DatasetRoots) -> None:
         for name, path in config.data_paths().items():
             opened[name] = roots.open(path, sha256=hashes[name])
             stack.callback(opened[name].close)
-        ids = {e.episode_id for e in read_episodes(opened[config.replay_dataset_id].lines())}
+        episodes = read_episodes(
+            opened[config.replay_dataset_id].lines(), max_bytes=largest_episode_bytes(view)
+        )
+        ids = {episode.episode_id for episode in episodes}
         if not ids:
             raise DatasetError(f"expected episodes in {config.replay_data_path}, got none")
         if config.gold_label_set is not None:

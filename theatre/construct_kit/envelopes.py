@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from theatre.construct_kit.errors import QuestionError
 from theatre.engine.canonical_json import (
-    DEFAULT_MAX_BYTES,
     MAX_INPUT_DEPTH,
     JsonObject,
     canonical_bytes,
@@ -16,7 +15,7 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES, clean_detail
 
-MAX_QUESTION_BYTES = DEFAULT_MAX_BYTES
+MAX_QUESTION_BYTES = 32 * 1024 * 1024
 # What is echoed must leave room for an answer.
 _MAX_ID_CHARACTERS = 1000
 

@@ -18,7 +18,7 @@ from theatre.engine.canonical_json.values import (
 )
 from theatre.engine.errors import ParseError
 
-DEFAULT_MAX_BYTES = 32 * 1024 * 1024
+DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 
 # One mark a match, and no repeated group: its stack would take 60 bytes a byte of a long string.
 _STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)

@@ -32,14 +32,21 @@ class GroundTruthEpisode:
     metadata: JsonObject = field(default_factory=dict)
 
 
-def read_episodes(lines: Iterable[bytes]) -> Iterator[GroundTruthEpisode]:
-    """Parse a replay dataset (JSONL), one episode a line, streaming.
+def read_episodes(
+    lines: Iterable[bytes], *, max_bytes: int = MAX_EPISODE_BYTES
+) -> Iterator[GroundTruthEpisode]:
+    """Parse a replay dataset (JSONL), one episode of at most `max_bytes` a line, streaming.
 
-    Raises DatasetError naming the line for: bad JSON, unknown or missing members, wrong
-    types, an empty line, and an `episode_id` that came before.
+    Raises DatasetError naming the line for: bad JSON, a line that is too long, unknown or
+    missing members, wrong types, an empty line, and an `episode_id` that came before.
     """
     seen: set[str] = set()
     for seq, line in enumerate(lines, start=1):
+        if len(line) > max_bytes:
+            raise DatasetError(
+                f"line {seq}: expected at most {max_bytes} bytes (every call of the episode "
+                f"repeats its input), got {len(line)}"
+            )
         episode = _read_episode(seq, line)
         if episode.episode_id in seen:
             raise DatasetError(

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from theatre.engine.errors import PinMismatchError, ProgrammeError, RehearsalAdapterError
 from theatre.engine.oracle_contract import InputSanitiser, OracleAdapter, RehearsalAdapter
+from theatre.engine.replay.record_size import ANSWERS_SHARE, largest_answers_bytes
 from theatre.engine.resolution import INVOCATION, ResolutionStateMachine
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import ProductTheatreTemplate
@@ -25,10 +26,13 @@ def refuse_unsupported(
 ) -> None:
     """Raise ProgrammeError listing every committed policy that cannot be obeyed."""
     policy, config = template.execution_policy, template.product_theatre_config
+    answers = largest_answers_bytes(template)
     problems = {
         "execution_policy.sanitise_input needs a sanitiser, and there is none": (
             policy.sanitise_input and sanitiser is None
         ),
+        f"construct_chain, max_retries and deterministic_sample must allow {ANSWERS_SHARE} bytes "
+        f"of answers at most in one record, not {answers}": answers > ANSWERS_SHARE,
         "episode_runner must be single_call": config.episode_runner != "single_call",
         "dataset_paths must have names that are file names, not dataset or gold_labels": any(
             name != config.gold_label_dataset_id and not _FILE_NAME.fullmatch(name)
