@@ -44,8 +44,8 @@ def read_episodes(
     for seq, line in enumerate(lines, start=1):
         if len(line) > max_bytes:
             raise DatasetError(
-                f"line {seq}: expected at most {max_bytes} bytes (every call of the episode "
-                f"repeats its input), got {len(line)}"
+                f"line {seq}: expected at most {max_bytes} bytes, got {len(line)}: every call of "
+                "the episode repeats its input"
             )
         episode = _read_episode(seq, line)
         if episode.episode_id in seen:
