@@ -116,7 +116,7 @@ CALL = f"{STEPS}/0"
         ),
         (
             {f"{STEPS}/1/output_spec": {"type": "object"}},
-            "output_spec of step aggregate must be left out: no construct answers there",
+            "output_spec of step aggregate must be left out: it has no output",
         ),
         (
             {f"{CALL}/input_spec": {"role_markers": "strip"}},
@@ -212,10 +212,52 @@ def test_a_dataset_name_that_is_no_file_name_of_its_own_is_refused(
     )
 
 
-def test_a_step_that_cannot_be_executed_is_refused_by_name(tmp_path: Path) -> None:
-    changes: dict[str, JsonValue] = {f"{STEPS}/1": {"step_id": "later", "type": "hitl_rubric"}}
+RUBRIC: JsonObject = {"step_id": "taste", "type": "hitl_rubric"}
+AGGREGATE: JsonObject = {"step_id": "aggregate", "type": "aggregation"}
+ENTRY: JsonObject = {
+    "step_id": "taste",
+    "rubric": "Well?",
+    "scoring_scale": {"min": 0, "max": 1},
+    "criterion_id": "colour",
+    "share": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("steps", "entries", "problem"),
+    [
+        ([RUBRIC, AGGREGATE], [], "step taste must have its entry in hitl_steps"),
+        (
+            [AGGREGATE, RUBRIC],
+            [ENTRY],
+            "step taste must stand before the first aggregation",
+        ),
+        (
+            [RUBRIC | {"step_id": "../taste"}, AGGREGATE],
+            [ENTRY | {"step_id": "../taste"}],
+            "step_id '../taste' must be a file name: its scores become a file",
+        ),
+        (
+            [RUBRIC, RUBRIC | {"step_id": "again"}],
+            [ENTRY, ENTRY | {"step_id": "again"}],
+            "; ".join(["criterion colour must have a share in one rating only"] * 2),
+        ),
+    ],
+)
+def test_a_rating_that_cannot_be_taken_as_committed_is_refused(
+    tmp_path: Path, steps: list[JsonValue], entries: JsonValue, problem: str
+) -> None:
+    changes: dict[str, JsonValue] = {STEPS: [call_step(), *steps], "/hitl_steps": entries}
     stage = pilot_stage(tmp_path, episodes(2), changes=changes)
-    assert refusal(stage, ProgrammeError).endswith("cannot execute: later (hitl_rubric)")
+    assert refusal(stage, ProgrammeError) == REFUSED + problem
+
+
+def test_an_escalation_that_leads_back_is_refused(tmp_path: Path) -> None:
+    steps: list[JsonValue] = [call_step(), AGGREGATE | {"escalation_path": "call_pilot"}]
+    stage = pilot_stage(tmp_path, episodes(2), changes={STEPS: steps})
+    assert refusal(stage, ProgrammeError) == (
+        "expected the escalation_path of step aggregate to be a later step or FAIL, got call_pilot"
+    )
 
 
 def test_a_programme_that_calls_nobody_is_refused(tmp_path: Path) -> None:

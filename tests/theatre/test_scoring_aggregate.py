@@ -149,6 +149,7 @@ def expected_aggregate(run: Run) -> dict[str, Any]:
         "refusals_as_zero": everything.means("scored", "missing", "excluded"),
         "worst_case_bounds": everything.bounds(),
         "calibration": None,
+        "human_scores": None,
     }
 
 

@@ -172,12 +172,17 @@ CHAIN = edited(
     },
 )
 
+
+def rubric(step_id: str) -> JsonObject:
+    return {"step_id": step_id, "type": "hitl_rubric"}
+
+
 RATED = edited(
     REPLAY,
     {
         STEPS: [
             invocation("mirror"),
-            {"step_id": "taste", "type": "hitl_rubric", "escalation_path": "aggregate"},
+            rubric("taste") | {"escalation_path": "aggregate"},
             AGGREGATION | {"escalation_path": "FAIL"},
         ],
         "/hitl_steps": [
@@ -194,6 +199,7 @@ RATED = edited(
     },
 )
 RATING = "/hitl_steps/0"
+TASTE = cast("list[JsonObject]", RATED["hitl_steps"])[0]
 
 COMPUTED = edited(
     REPLAY,
@@ -371,6 +377,14 @@ ERRORS = [
            f"{RATING}/scoring_scale/labels/{label}", RATED)
       for label in ("5.1", "0.999", "best", "1-2", "4\n")),
     Case("hitl-criterion-known", {f"{RATING}/criterion_id": "up"}, f"{RATING}/criterion_id", RATED),
+    Case("hitl-criterion-once", {STEPS: [invocation("mirror"), rubric("taste"), rubric("again")],
+                                 "/hitl_steps": [TASTE, TASTE | {"step_id": "again"}]},
+         "/hitl_steps/1/criterion_id", RATED),
+    Case("hitl-before-aggregation", {STEPS: [invocation("mirror"), AGGREGATION, rubric("taste")]},
+         f"{STEPS}/2", RATED),
+    *(Case("hitl-step-id-is-file-name", {f"{STEPS}/1/step_id": name, f"{RATING}/step_id": name},
+           f"{STEPS}/1/step_id", RATED)
+      for name in ("../taste", "a/b", ".hidden", "what taste", "gôut", "taste\n")),
     # 7, 10 and 19
     Case("replay-dataset-hashed", {"/dataset_hashes": {}}, f"{PRODUCT}/replay_dataset_id"),
     Case("dataset-path-present", {f"{PRODUCT}/replay_data_path": DROP}, PRODUCT),

@@ -33,6 +33,7 @@ AGGREGATE: JsonObject = {
         "not_run": 2,
     },
     "score_counts": {"colour": COUNTS, "recall": COUNTS},
+    "human_scores": None,
 }
 
 
@@ -122,6 +123,25 @@ def test_a_run_to_the_end_has_no_cap_for_episodes_that_were_not_run() -> None:
         receipt(), AGGREGATE | {"episode_counts": counts}, noted(record()), bundle_complete=True
     )
     assert (facts.run, facts.total, facts.extra_caps) == (10, 10, ())
+
+
+def test_a_human_part_that_was_committed_and_not_given_is_a_cap_of_its_criterion() -> None:
+    def step(criterion: str | None, share: float | None, human: float | None) -> JsonObject:
+        return {"criterion_id": criterion, "share": share, "human": human}
+
+    human: JsonObject = {
+        "given": step("colour", 0.5, 0),
+        "missing": step("recall", 1, None),
+        "missing_too": step("beauty", 0.1, None),
+        "no_part": step("colour", None, None),
+        "no_criterion": step(None, None, None),
+    }
+    facts = tier_facts_of(
+        receipt(), AGGREGATE | {"human_scores": human}, noted(record()), bundle_complete=True
+    )
+    assert facts.extra_caps == (
+        *("episodes-not-run", "human-part-missing:beauty", "human-part-missing:recall"),
+    )
 
 
 @pytest.mark.parametrize("rate", [0, 0.1, 0.3])

@@ -62,6 +62,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.RehearsalAdapterError, ExitCode.INVALID),
     (errors.UnknownScorerError, ExitCode.INVALID),
     (errors.ProgrammeError, ExitCode.INVALID),
+    (errors.HumanScoreRefusedError, ExitCode.INVALID),
     (errors.BundleError, ExitCode.INVALID),
     (errors.RlmfExportError, ExitCode.INVALID),
     (errors.ExpertiseError, ExitCode.INVALID),

@@ -37,11 +37,7 @@ async def opened_adapters(
     Nothing is started or connected yet. Raises what `construct_at` raises, and
     OutboundPolicyError, OutboundRefusedError and RequestHeadersError for what cannot be called.
     """
-    places = Places(
-        find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
-        folder=template_folder,
-        headers_env=headers_env,
-    )
+    places = _places(workspace, template_folder, headers_env=headers_env)
     wanted = endpoints(template)
     refuse_unused_headers(wanted, headers_env)
     adapters: dict[str, ReachableAdapter] = {}
@@ -54,6 +50,20 @@ async def opened_adapters(
         yield adapters
 
 
+def construct_authors(
+    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
+) -> dict[str, str | None]:
+    """Return construct → its author in `constructs.toml`; None for one who is not named there.
+
+    Raises what `construct_at` raises.
+    """
+    places = _places(workspace, template_folder, headers_env={})
+    return {
+        endpoint.construct_id: construct_at(endpoint, places).author
+        for endpoint in endpoints(template)
+    }
+
+
 async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
     """Start or connect every construct; raises as `ReachableAdapter`, naming the construct."""
     for construct_id, adapter in adapters.items():
@@ -64,6 +74,16 @@ async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
             raise ConstructUnreachableError(
                 f"construct {construct_id} cannot be reached: {error}"
             ) from error
+
+
+def _places(
+    workspace: Workspace, template_folder: Path, *, headers_env: Mapping[str, str]
+) -> Places:
+    return Places(
+        find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
+        folder=template_folder,
+        headers_env=headers_env,
+    )
 
 
 def _adapter(endpoint: Endpoint, construct: Construct, workspace: Workspace) -> ReachableAdapter:

@@ -10,8 +10,12 @@ from theatre.cli.output import echo
 from theatre.cli.tables import print_table
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
+from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.scoring import COMPOSITE
 from theatre.files.theatre_store import TheatreView
+
+PENDING = "pending"
+"""The outcome of a run that waits for people."""
 
 _FROM_CERTIFICATE = (
     "certificate_id",
@@ -35,11 +39,21 @@ def run_report(view: TheatreView) -> JsonObject:
         "state": view.state.value,
         "commitment_hash": view.commitment_hash,
         "episodes_recorded": view.recorded,
-        "outcome": resolution.get("outcome"),
-        "outcome_reason": resolution.get("outcome_reason"),
+        **_outcome(view),
         **{name: certificate.get(name) for name in _FROM_CERTIFICATE},
         "bundle_path": None if bundle is None else str(bundle.resolve()),
     }
+
+
+def _outcome(view: TheatreView) -> JsonObject:
+    """Return how the run ended; `pending` with the step where it waits for people."""
+    if view.open_rubric is not None:
+        return {
+            "outcome": PENDING,
+            "outcome_reason": f"{ProgrammeStatus.PENDING_HITL.value}:{view.open_rubric}",
+        }
+    resolution = view.resolution or {}
+    return {name: resolution.get(name) for name in ("outcome", "outcome_reason")}
 
 
 def print_run(report: JsonObject) -> None:
@@ -53,6 +67,9 @@ def print_run(report: JsonObject) -> None:
     echo(f"recorded  {report['episodes_recorded']} episodes")
     if report["outcome"] is not None:
         echo(f"outcome   {report['outcome']} ({report['outcome_reason']})")
+    if report["outcome"] == PENDING:
+        echo(f"next      echelon theatre hitl {report['theatre_id']}: people score, by its rubric")
+        echo(f"then      echelon theatre run {report['theatre_id']}")
 
 
 def print_certificate(bundle: Path) -> None:
@@ -74,6 +91,7 @@ def print_certificate(bundle: Path) -> None:
     echo("")
     echo(_episode_line(certificate["episode_counts"]))
     _print_calibration(aggregate["calibration"])
+    _print_human(aggregate["human_scores"])
     _print_gaps(certificate["holdout_scores"])
     echo(f"tier         {certificate['verification_tier']}")
     _print_missing(tier["assessment"], certificate["caps"])
@@ -162,6 +180,18 @@ def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
         limit = f"95 % below {ece['upper_95_if_calibrated']:.3f}"
         told = f"ECE {ece['value']:.3f} (if calibrated: {null}, {limit})"
     echo(f"calibration  Brier {calibration['brier_score']:.3f}, {told}")
+
+
+def _print_human(steps: Mapping[str, Any] | None) -> None:
+    """Print what people gave, beside what the scorers did."""
+    for step_id, one in (steps or {}).items():
+        alpha = one["agreement"]
+        agreed = alpha["reason"] if alpha["value"] is None else f"alpha {alpha['value']:.3f}"
+        told = f"{_number(one['human'])} by {one['scorers']} on {one['items']} answers, {agreed}"
+        if one["share"] is not None:
+            told += f"; share {one['share']:g} of {one['criterion_id']}"
+            told += f", machine {_number(one['machine'])}"
+        echo(f"people       {step_id}: {told}")
 
 
 def _print_gaps(parts: Mapping[str, Any] | None) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from theatre.cli.committing import utc_now
-from theatre.cli.reaching import check_all_reachable, opened_adapters
+from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
 from theatre.cli.workspace import Workspace
 from theatre.engine.replay import Progress, ReplayEngine, RunSettings, Surroundings
 from theatre.engine.schema_registry import SchemaRegistry
@@ -63,6 +63,7 @@ async def run_theatre(
                 held.journal,
                 Surroundings(
                     adapters=adapters,
+                    authors=construct_authors(template, workspace, held.template_folder),
                     invoke=retrying(asyncio.sleep),
                     datasets=workspace.datasets_for(held.template_folder),
                     scorers=load_scorers(),

@@ -19,10 +19,11 @@ from theatre.cli.committing import (
 from theatre.cli.exits import CommandEndedError, ExitCode, InterruptedRunError
 from theatre.cli.export_command import export
 from theatre.cli.header_option import header_option
+from theatre.cli.hitl_command import hitl
 from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.pictures import draw_pictures
 from theatre.cli.progress import ProgressLine
-from theatre.cli.reports import print_run, print_violations, run_report
+from theatre.cli.reports import PENDING, print_run, print_violations, run_report
 from theatre.cli.running import RunOptions, run_theatre
 from theatre.cli.workspace import Workspace
 from theatre.engine.commitment import CommitmentProtocol
@@ -43,6 +44,7 @@ def theatre() -> None:
 
 
 theatre.add_command(export)
+theatre.add_command(hitl)
 
 
 @theatre.command()
@@ -125,7 +127,8 @@ def run(
     """Run TARGET, a theatre id or a template file, to its certificate.
 
     A template file is committed first, unless a theatre with the same commitment is unfinished:
-    then that one goes on where it stopped. Ctrl-C keeps every answer that is in.
+    then that one goes on where it stopped. Ctrl-C keeps every answer that is in. A run that
+    waits for human scores ends with exit code 8; the same command goes on.
     """
     workspace = Workspace.from_environment()
     theatre_id = _theatre_to_run(target, workspace, new=new)
@@ -138,6 +141,8 @@ def run(
         print_document(report)
     else:
         print_run(report)
+    if report["outcome"] == PENDING:
+        raise CommandEndedError(ExitCode.INCOMPLETE)
     if report["outcome"] != "certified":
         raise CommandEndedError(ExitCode.FAILURE)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -142,6 +143,17 @@ class CertificateError(TheatreError):
     """No certificate may be issued on this evidence."""
 
     code = "certificate-refused"
+
+
+class HumanScoreRefusedError(TheatreError):
+    """Human scores cannot be taken; `refusals` has a stable code and a message for each."""
+
+    code = "human-score-refused"
+
+    def __init__(self, refusals: Sequence[tuple[str, str]]) -> None:
+        """Say all of them: the caller stored none of the scores."""
+        super().__init__("\n".join(f"{code}: {message}" for code, message in refusals))
+        self.refusals = tuple(refusals)
 
 
 class RlmfExportError(TheatreError):

@@ -1,16 +1,17 @@
 """The resolution programme: committed steps, executed in committed order.
 
 Source: contract/template.md, "Programme semantics". `construct_invocation` steps run for each
-episode while the theatre is ACTIVE; the others run once in SETTLING. A programme with a step that
-this version cannot execute is refused before the first call, so no committed step is ever silently
-left out.
+episode while the theatre is ACTIVE; the others run once in SETTLING. A step that fails leads to its
+`escalation_path`, and the steps between are skipped; without one the programme fails. A programme
+with a step that this version cannot execute is refused before the first call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Protocol, TypeAlias
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import ProgrammeError
@@ -18,10 +19,31 @@ from theatre.engine.errors import ProgrammeError
 INVOCATION = "construct_invocation"
 AGGREGATION = "aggregation"
 COMPUTATION = "deterministic_computation"
+RUBRIC = "hitl_rubric"
 EPISODE_STEPS = frozenset({INVOCATION})
 """Step types that run for each episode in ACTIVE; all others run once in SETTLING."""
 
-EXECUTABLE = frozenset({INVOCATION, AGGREGATION, COMPUTATION})
+EXECUTABLE = frozenset({INVOCATION, AGGREGATION, COMPUTATION, RUBRIC})
+
+FAIL = "FAIL"
+"""The escalation that ends the programme."""
+
+
+class StepStatus(StrEnum):
+    """How a step ended."""
+
+    COMPLETED = "completed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class ProgrammeStatus(StrEnum):
+    """Where a programme is. PENDING_HITL: people have to answer before it goes on."""
+
+    RUNNING = "running"
+    PENDING_HITL = "pending_hitl"
+    COMPLETED = "completed"
+    FAILED = "failed"
 
 
 class ProgrammeStep(Protocol):
@@ -35,13 +57,36 @@ class ProgrammeStep(Protocol):
     def type(self) -> str:
         """Return the committed step type."""
 
+    @property
+    def escalation_path(self) -> str | None:
+        """Return where a failure leads: a later step's id, FAIL, or None (which means FAIL)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Completed:
+    """A step was carried out; `result` depends on the evidence alone, never on the clock."""
+
+    result: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A step could not be carried out: a stable reason, and what was seen."""
+
+    reason: str
+    error_detail: str
+
+
+StepOutcome: TypeAlias = Completed | Failed
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What one step came to. `result` depends on the evidence alone, never on the clock."""
+    """What one step came to."""
 
     step_id: str
     type: str
+    status: StepStatus
     result: JsonObject
 
     def as_document(self) -> JsonObject:
@@ -49,34 +94,115 @@ class StepResult:
         return {
             "step_id": self.step_id,
             "type": self.type,
-            "status": "completed",
+            "status": self.status.value,
             "result": self.result,
         }
 
 
+@dataclass(frozen=True, slots=True)
 class ResolutionStateMachine:
-    """One committed programme, checked before anything runs."""
+    """A programme and how far it is. `advance` gives the next one; nothing is changed in place.
 
-    def __init__(self, steps: Sequence[ProgrammeStep]) -> None:
-        """Raise ProgrammeError for a step that cannot be executed, or no call at all."""
-        unknown = [f"{step.step_id} ({step.type})" for step in steps if step.type not in EXECUTABLE]
+    Every advance settles at least one step, and no step twice: a programme always ends.
+    `results` has what is settled, in committed order. Steps before index `resume_at` are skipped,
+    and `failure` says why the programme failed, if it did.
+    """
+
+    steps: Sequence[ProgrammeStep]
+    results: tuple[StepResult, ...] = ()
+    resume_at: int = 0
+    failure: Failed | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ProgrammeError for a programme that cannot be executed as it stands."""
+        unknown = [f"{s.step_id} ({s.type})" for s in self.steps if s.type not in EXECUTABLE]
         if unknown:
             raise ProgrammeError(
                 f"expected steps of type {', '.join(sorted(EXECUTABLE))}; this version cannot "
                 f"execute: {', '.join(unknown)}"
             )
-        self.steps = tuple(steps)
-        if not any(step.type == INVOCATION for step in steps):
+        if not any(step.type == INVOCATION for step in self.steps):
             raise ProgrammeError("expected a construct_invocation step, got none")
+        for index, step in enumerate(self.steps):
+            if _target(self.steps, index) <= index:
+                raise ProgrammeError(
+                    f"expected the escalation_path of step {step.step_id} to be a later step or "
+                    f"{FAIL}, got {step.escalation_path:.100}"
+                )
 
-    def settle(self, outcomes: Mapping[str, JsonObject]) -> tuple[StepResult, ...]:
-        """Return the result of every step, given what each came to by its id."""
-        return tuple(
-            StepResult(step_id=step.step_id, type=step.type, result=outcomes[step.step_id])
-            for step in self.steps
-        )
+    @property
+    def status(self) -> ProgrammeStatus:
+        """Return where the programme is."""
+        if self.failure is not None:
+            return ProgrammeStatus.FAILED
+        step = self.current
+        if step is None:
+            return ProgrammeStatus.COMPLETED
+        return ProgrammeStatus.PENDING_HITL if step.type == RUBRIC else ProgrammeStatus.RUNNING
+
+    @property
+    def current(self) -> ProgrammeStep | None:
+        """Return the step that is to be carried out next; None at the end."""
+        at_end = self.failure is not None or len(self.results) == len(self.steps)
+        return None if at_end else self.steps[len(self.results)]
+
+    def advance(self, step_id: str, outcome: StepOutcome) -> ResolutionStateMachine:
+        """Return the programme with the current step settled, and those that are skipped for it.
+
+        Raises ProgrammeError for any other step.
+        """
+        step = self.current
+        if step is None or step.step_id != step_id:
+            expected = "the end of the programme" if step is None else f"step {step.step_id}"
+            raise ProgrammeError(f"expected {expected}, got step {step_id:.100}")
+        if isinstance(outcome, Completed):
+            result = _settled(step, StepStatus.COMPLETED, outcome.result)
+            return _past_skipped(replace(self, results=(*self.results, result)))
+        return self._failed(step, outcome)
+
+    def _failed(self, step: ProgrammeStep, outcome: Failed) -> ResolutionStateMachine:
+        target = _target(self.steps, len(self.results))
+        escalated_to = self.steps[target].step_id if target < len(self.steps) else None
+        document: JsonObject = {
+            "reason": outcome.reason,
+            "error_detail": outcome.error_detail,
+            "escalated_to": escalated_to,
+        }
+        results = (*self.results, _settled(step, StepStatus.FAILED, document))
+        if escalated_to is None:
+            return replace(self, results=results, failure=outcome)
+        return _past_skipped(replace(self, results=results, resume_at=target))
+
+
+def _past_skipped(machine: ResolutionStateMachine) -> ResolutionStateMachine:
+    """Skip what stands before the step that a failure led to, but for what ran in ACTIVE."""
+    results = list(machine.results)
+    while len(results) < machine.resume_at:
+        step = machine.steps[len(results)]
+        if step.type in EPISODE_STEPS:
+            break
+        results.append(_settled(step, StepStatus.SKIPPED, {}))
+    return replace(machine, results=tuple(results))
+
+
+def _target(steps: Sequence[ProgrammeStep], index: int) -> int:
+    """Return the index that a failure of step `index` leads to: the end for FAIL or no path.
+
+    -1, which is before every step, for an id that no step has.
+    """
+    path = steps[index].escalation_path
+    if path is None or path == FAIL:
+        return len(steps)
+    return {step.step_id: number for number, step in enumerate(steps)}.get(path, -1)
+
+
+def _settled(step: ProgrammeStep, status: StepStatus, result: JsonObject) -> StepResult:
+    return StepResult(step_id=step.step_id, type=step.type, status=status, result=result)
 
 
 def resolution_document(results: Sequence[StepResult]) -> JsonObject:
-    """Return `resolution.json`."""
-    return {"status": "completed", "steps": [result.as_document() for result in results]}
+    """Return `resolution.json` of a programme that has come to its end."""
+    return {
+        "status": ProgrammeStatus.COMPLETED.value,
+        "steps": [result.as_document() for result in results],
+    }

@@ -34,7 +34,7 @@ class TheatreView:
     """What a reader sees of a theatre without holding it: it may be running meanwhile.
 
     `resolution` is the detail of the `resolved` event, `archived_at` (RFC 3339) the time of the
-    `archived` one; None before them.
+    `archived` one; None before them. `open_rubric` is the step that waits for people, if one does.
     """
 
     theatre_id: str
@@ -44,6 +44,7 @@ class TheatreView:
     recorded: int
     resolution: JsonObject | None
     archived_at: str | None
+    open_rubric: str | None
     folder: Path
     template_folder: Path
 
@@ -117,6 +118,7 @@ class FileTheatreStore:
         """Return what is durable of a theatre now; takes no lock and changes nothing."""
         folder = self.folder(theatre_id)
         state, commitment_hash, resolution, archived_at = TheatreState.DRAFT, None, None, None
+        open_rubric = None
         for entry in read_trail(folder, folder.name):
             detail = cast("JsonObject", entry["detail"])
             if entry["to_state"] is not None:
@@ -125,6 +127,10 @@ class FileTheatreStore:
                 commitment_hash = cast("str", detail["commitment_hash"])
             if entry["event_type"] == "resolved":
                 resolution = detail
+            if entry["event_type"] == "hitl_opened":
+                open_rubric = cast("str", detail["step_id"])
+            if entry["event_type"] in {"step_completed", "step_failed"}:
+                open_rubric = None
             if entry["event_type"] == "archived":
                 archived_at = cast("str", entry["at"])
         return TheatreView(
@@ -135,6 +141,7 @@ class FileTheatreStore:
             recorded=count_episodes(folder),
             resolution=resolution,
             archived_at=archived_at,
+            open_rubric=open_rubric,
             folder=folder,
             template_folder=_template_folder(folder),
         )

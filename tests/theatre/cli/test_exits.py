@@ -35,6 +35,7 @@ TABLE = {
         "DatasetMismatchError",
         "ExecutionPathUnavailableError",
         "ExpertiseError",
+        "HumanScoreRefusedError",
         "InvalidTemplateError",
         "OutboundPolicyError",
         "OutboundRefusedError",

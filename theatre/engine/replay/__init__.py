@@ -1,6 +1,7 @@
 """Replay: call the real construct for every episode, record, settle, seal, resolve."""
 
 from theatre.engine.replay.engine import ReplayEngine
+from theatre.engine.replay.human_scores import SubmittedScore
 from theatre.engine.replay.journal import (
     DatasetReader,
     DatasetSource,
@@ -8,15 +9,20 @@ from theatre.engine.replay.journal import (
     RunJournal,
 )
 from theatre.engine.replay.progress import Progress
+from theatre.engine.replay.rating_desk import RatingDesk, RatingItem, rating_items
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
 
 __all__ = [
     "DatasetReader",
     "DatasetSource",
     "Progress",
+    "RatingDesk",
+    "RatingItem",
     "RecordedSequences",
     "ReplayEngine",
     "RunJournal",
     "RunSettings",
+    "SubmittedScore",
     "Surroundings",
+    "rating_items",
 ]

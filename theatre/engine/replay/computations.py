@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, cast
 
-from theatre.engine.canonical_json import JsonObject, canonical_line
-from theatre.engine.errors import ProgrammeError
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    canonical_line,
+    json_type,
+)
+from theatre.engine.errors import CanonicalisationError, DatasetError, ProgrammeError
 from theatre.engine.models import Computation, EpisodeResult, GroundTruthEpisode
 from theatre.engine.replay.journal import OpenDatasets
 from theatre.engine.replay.records import outputs_of
-from theatre.engine.resolution import COMPUTATION
+from theatre.engine.resolution import COMPUTATION, Completed, Failed, StepOutcome
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import ProductTheatreTemplate, ResolutionStep
 
@@ -36,6 +42,7 @@ class PlannedComputation:
     computation: Computation
     over: str
     params: JsonObject
+    output_spec: JsonObject
 
 
 def planned_computations(
@@ -83,7 +90,11 @@ def _planned(
             f"step {step.step_id}: input_spec.params{violation.pointer}: {violation.detail}"
         )
     return PlannedComputation(
-        step_id=step.step_id, computation=computation, over=over, params=params
+        step_id=step.step_id,
+        computation=computation,
+        over=over,
+        params=params,
+        output_spec=step.output_spec,
     )
 
 
@@ -126,13 +137,18 @@ class EpisodeLines:
             yield line.removesuffix(b"\n")
 
 
-async def computed(
+async def outcome_of(
     planned: PlannedComputation,
     template: ProductTheatreTemplate,
     datasets: OpenDatasets,
     episodes: EpisodeLines,
-) -> JsonObject:
-    """Return what the step came to, as `resolution.json` keeps it; runs beside the event loop."""
+    registry: SchemaRegistry,
+) -> StepOutcome:
+    """Return what the step came to, as `resolution.json` keeps it; runs beside the event loop.
+
+    A computation that raises, or gives what is no JSON object or does not fit the step's
+    `output_spec`, fails. DatasetMismatchError where somebody wrote into the data meanwhile.
+    """
     config = template.product_theatre_config
     if planned.over == EPISODES:
         lines = episodes.lines()
@@ -140,5 +156,32 @@ async def computed(
         lines = datasets.replay.lines()
     else:
         lines = datasets.others[planned.over].lines()
-    output = await asyncio.to_thread(planned.computation.compute, lines, planned.params)
-    return {"computation": planned.computation.pin, "over": planned.over, "output": output}
+    try:
+        output = await asyncio.to_thread(planned.computation.compute, lines, planned.params)
+    except DatasetError:
+        raise
+    except Exception as error:  # noqa: BLE001  # a plug-in may raise anything: that is a value
+        # Its name alone: the text may hold an address, or what this Python words otherwise.
+        return Failed("computation-raised", type(error).__name__)
+    misfit = _misfit(output, planned.output_spec, registry)
+    if misfit is not None:
+        return misfit
+    return Completed(
+        {"computation": planned.computation.pin, "over": planned.over, "output": output}
+    )
+
+
+def _misfit(output: JsonValue, spec: JsonObject, registry: SchemaRegistry) -> Failed | None:
+    """Return why an output cannot stand in the evidence, or is not what was committed."""
+    try:
+        canonical_bytes(output)
+    except CanonicalisationError as error:
+        return Failed("output-not-json", str(error))
+    if not isinstance(output, dict):
+        return Failed("output-not-json", f"expected an object, got {json_type(output)}")
+    for violation in registry.validate_inline(spec, output) if spec else ():
+        where = violation.pointer or "/"
+        return Failed(
+            "output-spec", f"expected output to fit output_spec, got at {where}: {violation.detail}"
+        )
+    return None

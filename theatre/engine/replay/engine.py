@@ -16,6 +16,7 @@ from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import DatasetMismatchError, InvalidTransitionError
 from theatre.engine.models import EpisodeResult, read_episodes
 from theatre.engine.oracle_contract import InputSanitiser
+from theatre.engine.replay.activation import activation_detail
 from theatre.engine.replay.batching import BatchWriter
 from theatre.engine.replay.calls import EpisodeCaller
 from theatre.engine.replay.computations import planned_computations
@@ -25,13 +26,15 @@ from theatre.engine.replay.events import batch_events
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.output_spec import shape_checking
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
+from theatre.engine.replay.programme import ProgrammeEnding
 from theatre.engine.replay.progress import ProgressCount
 from theatre.engine.replay.recovery import events_kept_back, sealed_run
 from theatre.engine.replay.scoring_pass import failure_stop, pair_in_order
 from theatre.engine.replay.sealed_run import SealedRun
 from theatre.engine.replay.settlement import Settlement
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
-from theatre.engine.scoring import TheatreScoringProvider
+from theatre.engine.resolution import ProgrammeStatus
+from theatre.engine.scoring import TheatreScoringProvider, committed_ratings
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
 from theatre.engine.theatre import Theatre
@@ -63,7 +66,12 @@ class ReplayEngine:
                 f"expected a theatre that is still to run, got one in {theatre.state}"
             )
         self._template = product_template(self._receipt.template_snapshot)
-        refuse_unsupported(self._template, surroundings.sanitiser, surroundings.registry)
+        refuse_unsupported(
+            self._template,
+            committed_ratings(self._receipt.template_snapshot),
+            surroundings.sanitiser,
+            surroundings.registry,
+        )
         self._computations = planned_computations(
             self._template, surroundings.computations, surroundings.registry
         )
@@ -77,6 +85,7 @@ class ReplayEngine:
     async def run(self) -> Theatre:
         """Run to the end and return the RESOLVED theatre; the outcome is in its last event.
 
+        Where the programme waits for people, the theatre is returned in SETTLING: to be run again.
         A bundle that an earlier process sealed is taken as it is, whatever became of the data.
         A dataset that is missing or changed before the first call raises DatasetError and
         leaves the state COMMITTED; one that changed in the middle resolves the theatre as
@@ -93,7 +102,11 @@ class ReplayEngine:
                 if self._theatre.state is TheatreState.ACTIVE:
                     await self._invoke_all(datasets)
                     await self._move(self._theatre.settle(at=self._now(), detail={}))
-                await self._resolve(await self._seal(datasets))
+                settled = await self._seal(datasets)
+            if isinstance(settled, SealedRun):
+                await self._resolve(settled)
+            elif settled.status is ProgrammeStatus.FAILED:
+                await self._end(settled.failure_outcome())
         except DatasetMismatchError as error:
             if self._theatre.state is TheatreState.COMMITTED:
                 raise
@@ -112,16 +125,10 @@ class ReplayEngine:
             yield OpenDatasets(replay=replay, others=readers)
 
     async def _activate(self, datasets: OpenDatasets) -> None:
-        detail: JsonObject = {
-            "episodes": datasets.replay.lines_total,
-            "adapters": {name: adapter.pin for name, adapter in self._around.adapters.items()},
-            "scorers": dict(self._provider.scorer_pins),
-            "computations": {
-                planned.computation.name: planned.computation.version
-                for planned in self._computations
-            },
-            "sanitiser": None if self._sanitiser is None else self._sanitiser.version,
-        }
+        detail = activation_detail(
+            self._template, self._provider, self._computations, self._sanitiser, self._around
+        )
+        detail["episodes"] = datasets.replay.lines_total
         await self._move(self._theatre.activate(at=self._now(), detail=detail))
 
     async def _invoke_all(self, datasets: OpenDatasets) -> None:
@@ -193,7 +200,7 @@ class ReplayEngine:
         ids = (episode.episode_id for episode in read_episodes(datasets.replay.lines()))
         return deterministic_sample(self._receipt.commitment_hash, ids, size)
 
-    async def _seal(self, datasets: OpenDatasets) -> SealedRun:
+    async def _seal(self, datasets: OpenDatasets) -> SealedRun | ProgrammeEnding:
         settlement = Settlement(
             template=self._template,
             receipt=self._receipt,
@@ -217,17 +224,17 @@ class ReplayEngine:
     async def _resolve(self, run: SealedRun) -> None:
         if run.sealed_event is not None and not run.already_noted:
             await self._journal.note(run.sealed_event)
-        await self._move(self._theatre.resolve(at=self._now(), detail=run.outcome()))
+        await self._end(run.outcome())
 
     async def _fail(self, error: DatasetMismatchError) -> None:
         if self._theatre.state is TheatreState.ACTIVE:
             await self._move(self._theatre.settle(at=self._now(), detail={"reason": error.code}))
-        detail: JsonObject = {
-            "outcome": "failed",
-            "outcome_reason": error.code,
-            "error_detail": str(error),
-        }
-        await self._move(self._theatre.resolve(at=self._now(), detail=detail))
+        await self._end(
+            {"outcome": "failed", "outcome_reason": error.code, "error_detail": str(error)}
+        )
+
+    async def _end(self, outcome: JsonObject) -> None:
+        await self._move(self._theatre.resolve(at=self._now(), detail=outcome))
 
     async def _move(self, step: tuple[Theatre, AuditEvent]) -> None:
         """Make a transition durable first, then believe it."""

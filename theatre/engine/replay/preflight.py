@@ -7,22 +7,34 @@ says "sanitised" or "repeated" must mean it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from theatre.engine.errors import PinMismatchError, ProgrammeError, RehearsalAdapterError
 from theatre.engine.oracle_contract import InputSanitiser, OracleAdapter, RehearsalAdapter
 from theatre.engine.replay.record_size import ANSWERS_SHARE, largest_answers_bytes
-from theatre.engine.resolution import INVOCATION, ResolutionStateMachine
+from theatre.engine.resolution import (
+    COMPUTATION,
+    INVOCATION,
+    RUBRIC,
+    ResolutionStateMachine,
+)
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import CommittedRating
 from theatre.engine.templates import ProductTheatreTemplate
 
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*", re.DOTALL)
 # Each further dataset becomes a file of that name in the evidence.
-_FILE_NAME = re.compile(r"(?!(?:dataset|gold_labels)$)[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+_DATASET_FILE = re.compile(r"(?!(?:dataset|gold_labels)$)[A-Za-z0-9_-][A-Za-z0-9_.-]*")
+# So do the scores of each rating.
+_RATING_FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
 def refuse_unsupported(
-    template: ProductTheatreTemplate, sanitiser: InputSanitiser | None, registry: SchemaRegistry
+    template: ProductTheatreTemplate,
+    ratings: Sequence[CommittedRating],
+    sanitiser: InputSanitiser | None,
+    registry: SchemaRegistry,
 ) -> None:
     """Raise ProgrammeError listing every committed policy that cannot be obeyed."""
     policy, config = template.execution_policy, template.product_theatre_config
@@ -35,7 +47,7 @@ def refuse_unsupported(
         f"of answers at most in one record, not {answers}": answers > ANSWERS_SHARE,
         "episode_runner must be single_call": config.episode_runner != "single_call",
         "dataset_paths must have names that are file names, not dataset or gold_labels": any(
-            name != config.gold_label_dataset_id and not _FILE_NAME.fullmatch(name)
+            name != config.gold_label_dataset_id and not _DATASET_FILE.fullmatch(name)
             for name in config.dataset_paths
         ),
     }
@@ -45,6 +57,7 @@ def refuse_unsupported(
         *_chain_faults(template),
         *_input_policy_faults(template),
         *_schema_faults(template, registry),
+        *_rating_faults(template, ratings),
     ]
     if unmet:
         raise ProgrammeError(
@@ -82,11 +95,32 @@ def _input_policy_faults(template: ProductTheatreTemplate) -> Iterator[str]:
 
 def _schema_faults(template: ProductTheatreTemplate, registry: SchemaRegistry) -> Iterator[str]:
     for step in template.programme:
-        if step.output_spec and step.type != INVOCATION:
-            yield f"output_spec of step {step.step_id} must be left out: no construct answers there"
+        if step.output_spec and step.type not in {INVOCATION, COMPUTATION}:
+            yield f"output_spec of step {step.step_id} must be left out: it has no output"
         for fault in registry.inline_faults(step.output_spec):
             where = fault.pointer or "its root"
             yield f"output_spec of step {step.step_id}, at {where}: {fault.detail}"
+
+
+def _rating_faults(
+    template: ProductTheatreTemplate, ratings: Sequence[CommittedRating]
+) -> Iterator[str]:
+    """Yield what keeps people's scores from being asked for, stored or counted as committed."""
+    by_step = {rating.step_id: rating for rating in ratings}
+    shared = Counter(rating.criterion_id for rating in ratings if rating.share is not None)
+    for step in template.programme:
+        if step.type != RUBRIC:
+            continue
+        rating = by_step.get(step.step_id)
+        if rating is None:
+            yield f"step {step.step_id} must have its entry in hitl_steps"
+            continue
+        if not _RATING_FILE.fullmatch(step.step_id):
+            yield f"step_id {step.step_id!r:.60} must be a file name: its scores become a file"
+        if rating.criterion_id is not None and not rating.in_aggregate:
+            yield f"step {step.step_id} must stand before the first aggregation"
+        if shared[rating.criterion_id] > 1:
+            yield f"criterion {rating.criterion_id} must have a share in one rating only"
 
 
 def check_adapters(

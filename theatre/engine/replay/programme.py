@@ -1,73 +1,204 @@
-"""The steps of a programme that run once, in SETTLING: what each came to, noted and written."""
+"""The steps of a programme that run once, in SETTLING: carried out, told, and written."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import cast
 
-from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import JsonObject
-from theatre.engine.clock import format_rfc3339
-from theatre.engine.replay.computations import EpisodeLines, PlannedComputation, computed
-from theatre.engine.replay.journal import OpenDatasets, RunJournal
+from theatre.engine.canonical_json import JsonObject, canonical_json, canonical_line
+from theatre.engine.replay.computations import EpisodeLines, PlannedComputation, outcome_of
+from theatre.engine.replay.human_scores import scores_that_count
+from theatre.engine.replay.journal import OpenDatasets
+from theatre.engine.replay.programme_trail import HITL_OPENED, OpenedRubric, ProgrammeTrail
 from theatre.engine.replay.tier_evidence import CallFacts
 from theatre.engine.resolution import (
     AGGREGATION,
+    COMPUTATION,
     EPISODE_STEPS,
     INVOCATION,
+    Completed,
+    Failed,
+    ProgrammeStatus,
+    ProgrammeStep,
     ResolutionStateMachine,
+    StepOutcome,
+    StepStatus,
     resolution_document,
 )
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import Aggregator, CommittedRating, PanelScores
 from theatre.engine.templates import ProductTheatreTemplate
 
-STEP_COMPLETED = "step_completed"
+HITL_TIMEOUT = "hitl-timeout"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepSources:
+    """What the steps of one run work on: the calls, the scores, the data."""
+
+    facts: CallFacts
+    aggregator: Aggregator
+    datasets: OpenDatasets
+    episodes: EpisodeLines
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedProgramme:
+    """The programme of one template, with what each of its steps needs."""
+
+    template: ProductTheatreTemplate
+    computations: Sequence[PlannedComputation]
+    ratings: Sequence[CommittedRating]
+    registry: SchemaRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgrammeEnding:
+    """How far a programme came: to its end with both documents, to a failure, or to people.
+
+    `rating_files` has the lines of each opened rubric step by path in the bundle.
+    """
+
+    machine: ResolutionStateMachine
+    aggregate: JsonObject = field(default_factory=dict)
+    rating_files: Mapping[str, Sequence[bytes]] = field(default_factory=dict)
+
+    @property
+    def status(self) -> ProgrammeStatus:
+        """Return where the programme stands."""
+        return self.machine.status
+
+    @property
+    def resolution(self) -> JsonObject:
+        """Return `resolution.json`."""
+        return resolution_document(self.machine.results)
+
+    def failure_outcome(self) -> JsonObject:
+        """Return the detail of the `resolved` event of a programme that failed."""
+        failed, last = cast("Failed", self.machine.failure), self.machine.results[-1]
+        by_step = f"step-failed:{last.step_id}"
+        return {
+            "outcome": "failed",
+            "outcome_reason": HITL_TIMEOUT if failed.reason == HITL_TIMEOUT else by_step,
+            "error_detail": f"step {last.step_id}: {failed.reason}: {failed.error_detail}",
+        }
 
 
 class ProgrammeRun:
-    """Carries out the committed programme of one theatre whose calls are done."""
+    """Carries out one programme, from the start in every run: what was told is not told again."""
 
     def __init__(
-        self, template: ProductTheatreTemplate, computations: Sequence[PlannedComputation]
-    ) -> None:
-        self._template = template
-        self._computations = computations
-
-    async def outcomes(
         self,
-        facts: CallFacts,
-        aggregate: JsonObject,
-        datasets: OpenDatasets,
-        episodes: EpisodeLines,
-    ) -> dict[str, JsonObject]:
-        """Return step id → what it came to."""
-        by_type: dict[str, JsonObject] = {
-            INVOCATION: {
-                "episodes_recorded": facts.recorded,
-                "episodes_discarded": facts.discarded,
-            },
-            AGGREGATION: {"results_hash": aggregate["results_hash"]},
-        }
-        programme = self._template.programme
-        known = {step.step_id: by_type[step.type] for step in programme if step.type in by_type}
-        for planned in self._computations:
-            known[planned.step_id] = await computed(planned, self._template, datasets, episodes)
-        return known
+        programme: CommittedProgramme,
+        trail: ProgrammeTrail,
+        sources: StepSources,
+        now: datetime,
+    ) -> None:
+        self._programme = programme
+        self._planned = {planned.step_id: planned for planned in programme.computations}
+        self._ratings = {rating.step_id: rating for rating in programme.ratings}
+        self._trail = trail
+        self._sources = sources
+        self._now = now
+        self._panels: dict[str, PanelScores] = {}
+        self._aggregate: JsonObject | None = None
 
-    async def complete(
-        self, journal: RunJournal, outcomes: Mapping[str, JsonObject], at: datetime
-    ) -> JsonObject:
-        """Note each step of SETTLING once, also over a crash; return `resolution.json`."""
-        results = ResolutionStateMachine(self._template.programme).settle(outcomes)
-        noted = {
-            cast("JsonObject", entry["detail"])["step_id"]
-            async for entry in journal.trail()
-            if entry["event_type"] == STEP_COMPLETED
+    async def carry_out(self) -> ProgrammeEnding:
+        """Go on as far as there is something to go on with.
+
+        Raises JournalError where a step comes to something else than the chain says.
+        """
+        machine = ResolutionStateMachine(self._programme.template.programme)
+        while (step := machine.current) is not None:
+            outcome = await self._outcome(step)
+            if outcome is None:
+                return ProgrammeEnding(machine=machine)
+            settled = len(machine.results)
+            machine = machine.advance(step.step_id, outcome)
+            for result in machine.results[settled:]:
+                if result.type not in EPISODE_STEPS:
+                    await self._trail.tell_result(result, self._now)
+        if machine.failure is not None:
+            return ProgrammeEnding(machine=machine)
+        return ProgrammeEnding(
+            machine=machine,
+            aggregate=self._aggregated(),
+            rating_files={
+                f"hitl/{step_id}.jsonl": [canonical_line(line) for line in rubric.scores]
+                for step_id, rubric in self._trail.rubrics.items()
+            },
+        )
+
+    async def _outcome(self, step: ProgrammeStep) -> StepOutcome | None:
+        """Return what a step comes to; None where people have to answer first."""
+        if step.type == INVOCATION:
+            facts = self._sources.facts
+            return Completed(
+                {"episodes_recorded": facts.recorded, "episodes_discarded": facts.discarded}
+            )
+        if step.type == AGGREGATION:
+            return Completed({"results_hash": self._aggregated()["results_hash"]})
+        told = self._told(step.step_id)
+        if step.type == COMPUTATION:
+            return told or await self._computed(step.step_id)
+        return await self._rated(self._ratings[step.step_id], told)
+
+    def _aggregated(self) -> JsonObject:
+        """Return the aggregate: made at the first aggregation, or at the end without one."""
+        if self._aggregate is None:
+            self._aggregate = self._sources.aggregator.finish(self._panels)
+        return self._aggregate
+
+    def _told(self, step_id: str) -> StepOutcome | None:
+        """Return what an earlier run told of a step: it is computed once, and expires once."""
+        entry = self._trail.settled(step_id)
+        if entry is None:
+            return None
+        result = cast("JsonObject", entry["result"])
+        if entry["status"] == StepStatus.COMPLETED.value:
+            return Completed(result)
+        return Failed(cast("str", result["reason"]), cast("str", result["error_detail"]))
+
+    async def _computed(self, step_id: str) -> StepOutcome:
+        return await outcome_of(
+            self._planned[step_id],
+            self._programme.template,
+            self._sources.datasets,
+            self._sources.episodes,
+            self._programme.registry,
+        )
+
+    async def _rated(self, rating: CommittedRating, told: StepOutcome | None) -> StepOutcome | None:
+        rubric = await self._opened(rating)
+        panel = scores_that_count(rubric, rating)
+        if isinstance(told, Failed):
+            return told
+        if len(panel) >= rating.minimum_scorers:
+            self._panels[rating.step_id] = panel
+            mean = self._sources.aggregator.human_mean(rating, panel)
+            return Completed(
+                {"items": len(rubric.items), "scorers": len(panel), "human_mean": mean}
+            )
+        if not rubric.expired(self._now):
+            return None
+        return Failed(
+            HITL_TIMEOUT,
+            f"expected {rating.minimum_scorers} people with a score for each of "
+            f"{len(rubric.items)} items within {canonical_json(rubric.timeout_seconds)} s, "
+            f"got {len(panel)}",
+        )
+
+    async def _opened(self, rating: CommittedRating) -> OpenedRubric:
+        """Return the rubric step with what people answered; open it where it is not."""
+        (step,) = (s for s in self._programme.template.programme if s.step_id == rating.step_id)
+        detail: JsonObject = {
+            "step_id": rating.step_id,
+            "items": list(self._sources.aggregator.items(rating)),
+            "minimum_scorers": rating.minimum_scorers,
+            "scorer_must_not_be_author": rating.scorer_must_not_be_author,
+            "timeout_seconds": step.timeout_seconds,
         }
-        for result in results:
-            if result.type not in EPISODE_STEPS and result.step_id not in noted:
-                detail = result.as_document()
-                await journal.note(
-                    AuditEvent(event_type=STEP_COMPLETED, at=format_rfc3339(at), detail=detail)
-                )
-        return resolution_document(results)
+        await self._trail.tell(HITL_OPENED, detail, self._now)
+        return self._trail.rubrics[rating.step_id]

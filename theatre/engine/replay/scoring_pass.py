@@ -1,4 +1,4 @@
-"""One pass over dataset and journal, side by side: lines, invocation records, aggregate.
+"""One pass over dataset and journal, side by side: lines, invocation records, sums of scores.
 
 Memory does not grow with the number of episodes.
 """
@@ -38,7 +38,7 @@ EpisodeListener = Callable[[GroundTruthEpisode, EpisodeResult], None]
 
 
 class ScoringPass:
-    """Writes `scores/` and `invocations/` of one theatre."""
+    """Writes the lines of `scores/` and the records of `invocations/` of one theatre."""
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class ScoringPass:
 
     async def write(
         self, builder: EvidenceBundleBuilder, journal: RunJournal, dataset: DatasetReader
-    ) -> tuple[JsonObject, CallFacts]:
-        """Return the aggregate, and what the records say about the calls.
+    ) -> tuple[Aggregator, CallFacts]:
+        """Return the sums of the scores, and what the records say about the calls.
 
         Raises JournalError where an episode that counts is not recorded.
         """
@@ -81,9 +81,7 @@ class ScoringPass:
                 for listen in self._listeners:
                     listen(episode, counted)
                 stop.count(counted.outcome)
-        aggregate = aggregator.finish()
-        builder.write_document("scores/aggregate.json", aggregate)
-        return aggregate, facts
+        return aggregator, facts
 
     def _scored(self, episode: GroundTruthEpisode, result: EpisodeResult | None) -> ScoredEpisode:
         return ScoredEpisode(

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import cast
 
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
 from theatre.engine.canonical_json import JsonObject, canonical_line
@@ -28,14 +27,19 @@ from theatre.engine.replay.computations import (
     PlannedComputation,
 )
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
-from theatre.engine.replay.programme import ProgrammeRun
+from theatre.engine.replay.programme import (
+    CommittedProgramme,
+    ProgrammeEnding,
+    ProgrammeRun,
+    StepSources,
+)
+from theatre.engine.replay.programme_trail import ProgrammeTrail
 from theatre.engine.replay.scoring_pass import ScoringPass
 from theatre.engine.replay.sealed_run import SealedRun
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
+from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.engine.scoring import (
-    TheatreScoringProvider,
-)
+from theatre.engine.scoring import Aggregator, TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierAssigner, TierHistory
 
@@ -61,7 +65,12 @@ class Settlement:
         self._template = template
         self._receipt = receipt
         self._provider = provider
-        self._programme = ProgrammeRun(template, computations)
+        self._programme = CommittedProgramme(
+            template=template,
+            computations=computations,
+            ratings=provider.ratings,
+            registry=registry,
+        )
         self._reads_episodes = any(planned.over == EPISODES for planned in computations)
         self._registry = registry
         self._history = history
@@ -75,10 +84,11 @@ class Settlement:
         *,
         resolved_at: datetime,
         certificate_run: bool,
-    ) -> SealedRun:
+    ) -> SealedRun | ProgrammeEnding:
         """Write the bundle of a theatre whose calls are done and return what it proves.
 
-        A rehearsal, and a run in which nothing was scored, leave no bundle. Raises BundleError
+        A rehearsal, and a run in which nothing was scored, leave no bundle; so does a programme
+        that fails, or waits for people: then its ending is returned. Raises BundleError
         where the disk fails (nothing half-written stays visible) and CertificateError where
         the evidence may back no certificate.
         """
@@ -94,16 +104,21 @@ class Settlement:
                 self._receipt.commitment_hash,
                 [episodes.add] if self._reads_episodes else [],
             )
-            aggregate, facts = await scoring.write(builder, journal, datasets.replay)
-            reason = _no_certificate_reason(aggregate, certificate_run=certificate_run)
+            aggregator, facts = await scoring.write(builder, journal, datasets.replay)
+            reason = _no_certificate_reason(aggregator, certificate_run=certificate_run)
             if reason is not None:
-                return SealedRun(aggregate=aggregate, reason=reason)
+                return SealedRun(aggregate=aggregator.finish(), reason=reason)
             if facts.rehearsed:
                 raise CertificateError("expected answers of a real construct, got a mock's")
-            outcomes = await self._programme.outcomes(facts, aggregate, datasets, episodes)
-            resolution = await self._programme.complete(journal, outcomes, resolved_at)
-            builder.write_document("resolution.json", resolution)
-            return await self._finish(builder, journal, aggregate, facts, resolved_at)
+            sources = StepSources(
+                facts=facts, aggregator=aggregator, datasets=datasets, episodes=episodes
+            )
+            trail = await ProgrammeTrail.read(journal)
+            ending = await ProgrammeRun(self._programme, trail, sources, resolved_at).carry_out()
+            if ending.status is not ProgrammeStatus.COMPLETED:
+                return ending
+            _write_programme(builder, ending)
+            return await self._finish(builder, journal, ending.aggregate, facts, resolved_at)
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
         builder.write_document("template.json", self._receipt.template_snapshot)
@@ -209,8 +224,14 @@ def _moment_or_none(moment: datetime | None) -> str | None:
     return None if moment is None else format_rfc3339(moment)
 
 
-def _no_certificate_reason(aggregate: JsonObject, *, certificate_run: bool) -> str | None:
+def _write_programme(builder: EvidenceBundleBuilder, ending: ProgrammeEnding) -> None:
+    builder.write_document("scores/aggregate.json", ending.aggregate)
+    builder.write_document("resolution.json", ending.resolution)
+    for path, lines in ending.rating_files.items():
+        builder.write_lines(path, lines)
+
+
+def _no_certificate_reason(aggregator: Aggregator, *, certificate_run: bool) -> str | None:
     if not certificate_run:
         return "rehearsal"
-    counts = cast("dict[str, int]", aggregate["episode_counts"])
-    return None if counts["scored"] else "nothing-scored"
+    return None if aggregator.scored else "nothing-scored"

@@ -40,11 +40,12 @@ class RunSettings:
 class Surroundings:
     """What a run reaches through its caller: constructs, data, scorers, time.
 
-    `adapters` holds one for every construct of an episode, by id; `sanitiser` may be None for
-    templates that commit `sanitise_input` as false.
+    `adapters` holds one for every construct of an episode, by id, and `authors` who wrote it, where
+    that is known; `sanitiser` may be None for templates that commit `sanitise_input` as false.
     """
 
     adapters: Mapping[str, OracleAdapter]
+    authors: Mapping[str, str | None] = field(default_factory=dict)
     invoke: Invoker
     datasets: DatasetSource
     scorers: Mapping[str, Scorer]

@@ -22,6 +22,9 @@ MOCK_PIN = "mock@"
 NOT_RUN_CAP = "episodes-not-run"
 """A run that ended before its last episode is incomplete, whatever its rates look like."""
 
+HUMAN_PART_CAP = "human-part-missing"
+"""A criterion was to have a human part, and nobody's scores came to count."""
+
 GOLD_UNPINNED_CAP = "gold-unpinned"
 """A 2.0.1 template names gold labels without their hash: they were not used."""
 
@@ -91,13 +94,21 @@ def tier_facts_of(
         scorers_committed=_names_its_scorers(receipt.template_snapshot),
         bundle_complete=bundle_complete,
         commitment_verifiable=_recomputes(receipt),
-        extra_caps=_extra_caps(receipt.template_snapshot, not_run=counts["not_run"]),
+        extra_caps=_extra_caps(receipt.template_snapshot, aggregate),
     )
 
 
-def _extra_caps(template: JsonObject, *, not_run: int) -> tuple[str, ...]:
+def _extra_caps(template: JsonObject, aggregate: JsonObject) -> tuple[str, ...]:
+    not_run = cast("dict[str, int]", aggregate["episode_counts"])["not_run"]
     found = {NOT_RUN_CAP: not_run > 0, GOLD_UNPINNED_CAP: gold_is_unpinned(template)}
-    return tuple(cap for cap, applies in found.items() if applies)
+    caps = [cap for cap, applies in found.items() if applies]
+    human = cast("dict[str, JsonObject]", aggregate["human_scores"] or {})
+    missing = {
+        f"{HUMAN_PART_CAP}:{one['criterion_id']}"
+        for one in human.values()
+        if one["share"] is not None and one["human"] is None
+    }
+    return (*caps, *sorted(missing))
 
 
 def _names_its_scorers(template: JsonObject) -> bool:

@@ -12,6 +12,7 @@ from theatre.engine.scoring.calibration import (
     read_probability,
 )
 from theatre.engine.scoring.holdout import is_held_out
+from theatre.engine.scoring.human_parts import PanelScores
 from theatre.engine.scoring.intervals import wilson_interval
 from theatre.engine.scoring.provider import (
     CriterionPlan,
@@ -19,19 +20,23 @@ from theatre.engine.scoring.provider import (
     EpisodeScores,
     TheatreScoringProvider,
 )
+from theatre.engine.scoring.ratings import CommittedRating, committed_ratings
 from theatre.engine.scoring.tallies import COMPOSITE
 from theatre.engine.scoring.threshold import FailureStop
 
 __all__ = [
     "COMPOSITE",
     "Aggregator",
+    "CommittedRating",
     "CriterionPlan",
     "EpisodeAnswer",
     "EpisodeScores",
     "FailureStop",
+    "PanelScores",
     "Probability",
     "ScoredEpisode",
     "TheatreScoringProvider",
+    "committed_ratings",
     "exact",
     "is_held_out",
     "nano_to_number",

@@ -19,11 +19,15 @@ from theatre.engine.models import (
     Scored,
     Verdict,
 )
-from theatre.engine.scoring.arithmetic import nano_to_number, ratio
+from theatre.engine.scoring.arithmetic import nano_to_number, ratio, rounded_number
 from theatre.engine.scoring.calibration import CalibrationTally, Probability
 from theatre.engine.scoring.holdout import SplitScores, is_held_out
+from theatre.engine.scoring.human_parts import NO_HUMAN_PARTS, HumanParts, Panel, PanelScores
 from theatre.engine.scoring.intervals import undefined_interval, wilson_interval
+from theatre.engine.scoring.item_draw import ItemDraw
+from theatre.engine.scoring.mixed_interval import Part, mixed_interval, panel_influences
 from theatre.engine.scoring.provider import TheatreScoringProvider
+from theatre.engine.scoring.ratings import CommittedRating
 from theatre.engine.scoring.tallies import COMPOSITE, CriterionTally, EpisodeGroup
 from theatre.engine.scoring.units import ResampledUnits
 from theatre.engine.scoring.worst_case import worst_case_bounds
@@ -59,6 +63,10 @@ class Aggregator:
         self._calibration = None if calibrated is None else CalibrationTally(calibrated)
         self._outcomes: Counter[str] = Counter()
         self._units = ResampledUnits(provider.criteria)
+        self._ratings = provider.ratings
+        drawn = max((rating.items for rating in provider.ratings), default=0)
+        self._draw = ItemDraw(commitment_hash, drawn)
+        self._human = NO_HUMAN_PARTS
         self._hasher = hashlib.sha256()
 
     def add(self, episode: ScoredEpisode) -> bytes:
@@ -73,14 +81,45 @@ class Aggregator:
 
     def _count(self, episode: ScoredEpisode, *, held_out: bool) -> None:
         self._all.add(episode.scores)
-        self._units.add(episode.scores, episode.cluster_key)
+        row = self._units.add(episode.scores, episode.cluster_key)
+        if episode.outcome is EpisodeOutcome.SCORED:
+            self._draw.add(episode.episode_id, row)
         if self._split is not None:
             self._split.add(episode.scores, held_out=held_out)
         if self._calibration is not None:
             self._calibration.add(episode.scores, episode.probability)
 
-    def finish(self) -> JsonObject:
-        """Return `scores/aggregate.json`. The aggregator takes no more episodes after this."""
+    @property
+    def scored(self) -> int:
+        """Return how many episodes were scored so far."""
+        return self._outcomes[EpisodeOutcome.SCORED.value]
+
+    def items(self, rating: CommittedRating) -> tuple[str, ...]:
+        """Return the episodes that people are asked to rate, all scored ones if there are fewer."""
+        return tuple(self._draw.drawn(rating.items))
+
+    def human_mean(self, rating: CommittedRating, scores: PanelScores) -> float | None:
+        """Return the human mean of one step to nine places; None where nobody rated."""
+        panel = Panel(rating=rating, rows=self._draw.drawn(rating.items), scores=scores)
+        return None if panel.mean is None else rounded_number(panel.mean)
+
+    def finish(self, panels: Mapping[str, PanelScores] | None = None) -> JsonObject:
+        """Return `scores/aggregate.json`. The aggregator takes no more episodes after this.
+
+        `panels` has the scores that count of each rubric step before the first aggregation, by its
+        step_id; where a step is missing, its criterion was not measured as committed.
+        """
+        self._human = HumanParts(
+            [
+                Panel(
+                    rating=rating,
+                    rows=self._draw.drawn(rating.items),
+                    scores=(panels or {}).get(rating.step_id, {}),
+                )
+                for rating in self._ratings
+                if rating.in_aggregate
+            ]
+        )
         aggregate = self._aggregate()
         hashed = {key: value for key, value in aggregate.items() if key not in _NOT_HASHED}
         self._hasher.update(canonical_bytes(hashed))
@@ -93,8 +132,8 @@ class Aggregator:
         run = total - counts["not_run"]
         tallies = self._all.tallies
         return {
-            "scores": self._all.means("scored", "missing"),
-            COMPOSITE: self._all.composite(),
+            "scores": self._all.means("scored", "missing", human=self._human),
+            COMPOSITE: self._all.composite(self._human),
             "score_counts": {
                 criterion: {kind: tally.counts[kind] for kind in _COUNTED}
                 for criterion, tally in tallies.items()
@@ -104,10 +143,13 @@ class Aggregator:
             "refusal_rate": ratio(refused, run),
             "score_intervals": self._intervals(),
             "holdout_scores": None if self._split is None else self._split.as_document(),
-            "answered_only": self._all.means("scored"),
-            "refusals_as_zero": self._all.means("scored", "missing", "excluded"),
+            "answered_only": self._all.means("scored", human=self._human),
+            "refusals_as_zero": self._all.means("scored", "missing", "excluded", human=self._human),
             "worst_case_bounds": worst_case_bounds(
-                self._criteria, tallies, not_run=counts["not_run"]
+                self._criteria, tallies, not_run=counts["not_run"], human=self._human
+            ),
+            "human_scores": self._human.as_document(
+                {criterion: tally.mean for criterion, tally in tallies.items()}
             ),
             "calibration": None if self._calibration is None else self._calibration.as_document(),
         }
@@ -118,9 +160,33 @@ class Aggregator:
             criterion: self._interval(column, tally)
             for column, (criterion, tally) in enumerate(self._all.tallies.items())
         }
-        return intervals | {COMPOSITE: self._units.composite_interval(seed=self._commitment_hash)}
+        return intervals | {COMPOSITE: self._composite_interval()}
+
+    def _composite_interval(self) -> JsonObject:
+        if not self._human:
+            return self._units.composite_interval(seed=self._commitment_hash)
+        parts = [
+            Part(plan.weight * part.weight, part.influences)
+            for column, plan in enumerate(self._criteria)
+            for part in self._parts(column)
+        ]
+        score = self._all.weighted_mean(self._human)
+        return mixed_interval(score, parts, clustered=self._units.clustered)
+
+    def _parts(self, column: int) -> list[Part]:
+        """Return the machine and the human part of one criterion."""
+        criterion = self._criteria[column].criterion_id
+        panel, share = self._human.panel_of(criterion), self._human.share_of(criterion)
+        machine = Part(1 - share, self._units.influences(column))
+        if panel is None:
+            return [machine]
+        return [machine, Part(share, panel_influences(panel, self._units.rows))]
 
     def _interval(self, column: int, tally: CriterionTally) -> JsonObject:
+        criterion = self._criteria[column].criterion_id
+        if self._human.panel_of(criterion) is not None:
+            score = self._human.blended(criterion, tally.mean)
+            return mixed_interval(score, self._parts(column), clustered=self._units.clustered)
         counted = tally.counts["scored"] + tally.counts["missing"]
         if counted < _MIN_UNITS:
             return undefined_interval()

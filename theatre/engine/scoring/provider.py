@@ -26,6 +26,7 @@ from theatre.engine.scoring.arithmetic import exact, normalised_weights, to_nano
 from theatre.engine.scoring.case_values import answered_at, expected_at
 from theatre.engine.scoring.criteria_scorers import calibration_criterion, criteria_scorers
 from theatre.engine.scoring.paths import ABSENT, Absent
+from theatre.engine.scoring.ratings import committed_ratings
 
 DEFAULT_HOLDOUT_SPLIT = 0.2
 
@@ -74,6 +75,7 @@ class TheatreScoringProvider:
             cast("float", scoring.get("holdout_split", DEFAULT_HOLDOUT_SPLIT))
         )
         self.calibration_criterion = calibration_criterion(document)
+        self.ratings = committed_ratings(document)
 
     @property
     def criterion_ids(self) -> tuple[str, ...]:

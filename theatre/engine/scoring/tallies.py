@@ -13,6 +13,7 @@ from fractions import Fraction
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import CriterionResult, Verdict
 from theatre.engine.scoring.arithmetic import NANO, rounded_number
+from theatre.engine.scoring.human_parts import NO_HUMAN_PARTS, HumanParts
 from theatre.engine.scoring.provider import CriterionPlan
 
 COMPOSITE = "composite_score"
@@ -63,20 +64,31 @@ class EpisodeGroup:
         for criterion, tally in self.tallies.items():
             tally.add(scores[criterion])
 
-    def means(self, *counted: str) -> dict[str, JsonValue]:
-        """Return each criterion's mean over the named kinds, to nine places; null without any."""
-        means = {name: tally.mean_over(*counted) for name, tally in self.tallies.items()}
+    def means(self, *counted: str, human: HumanParts = NO_HUMAN_PARTS) -> dict[str, JsonValue]:
+        """Return each criterion's mean over the named kinds, to nine places; null without any.
+
+        `human` parts are mixed in where a criterion has one.
+        """
+        means = {
+            name: human.blended(name, tally.mean_over(*counted))
+            for name, tally in self.tallies.items()
+        }
         return {name: None if m is None else rounded_number(m) for name, m in means.items()}
 
-    def composite(self) -> float | None:
-        """Return the weighted mean of the unrounded criterion means; null if one is null."""
+    def weighted_mean(self, human: HumanParts = NO_HUMAN_PARTS) -> Fraction | None:
+        """Return the weighted mean of the unrounded criterion scores; None if one is None."""
         total = Fraction(0)
         for plan in self._plans:
-            mean = self.tallies[plan.criterion_id].mean
-            if mean is None:
+            score = human.blended(plan.criterion_id, self.tallies[plan.criterion_id].mean)
+            if score is None:
                 return None
-            total += plan.weight * mean
-        return rounded_number(total)
+            total += plan.weight * score
+        return total
+
+    def composite(self, human: HumanParts = NO_HUMAN_PARTS) -> float | None:
+        """Return the weighted mean to nine places."""
+        mean = self.weighted_mean(human)
+        return None if mean is None else rounded_number(mean)
 
     def summary(self) -> JsonObject:
         """Return what `holdout_scores` says about a part."""

@@ -13,8 +13,10 @@ import numpy as np
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import CriterionResult, Scored, Verdict
+from theatre.engine.scoring.arithmetic import NANO
 from theatre.engine.scoring.bootstrap import Sample, resampled_interval
 from theatre.engine.scoring.intervals import undefined_interval
+from theatre.engine.scoring.mixed_interval import Floats, mean_influences
 from theatre.engine.scoring.provider import CriterionPlan
 
 
@@ -32,14 +34,26 @@ class ResampledUnits:
         """Tell whether any episode belongs to a cluster."""
         return bool(self._row_of_cluster)
 
-    def add(self, scores: Mapping[str, CriterionResult], cluster_key: str | None) -> None:
-        """Take the results of one episode that was run."""
+    @property
+    def rows(self) -> int:
+        """Return the number of units."""
+        return len(self._counts[0])
+
+    def add(self, scores: Mapping[str, CriterionResult], cluster_key: str | None) -> int:
+        """Take the results of one episode that was run; return the row of its unit."""
         row = self._row(cluster_key)
         for column, plan in enumerate(self._plans):
             result = scores[plan.criterion_id]
             if isinstance(result, Scored):
                 self._sums[column][row] += result.nano
             self._counts[column][row] += isinstance(result, Scored) or result is Verdict.MISSING
+        return row
+
+    def influences(self, column: int) -> Floats | None:
+        """Return what each unit adds to one criterion's mean; None below two units."""
+        sums = np.array(self._sums[column], dtype=np.float64)
+        added = mean_influences(sums, np.array(self._counts[column], dtype=np.float64))
+        return None if added is None else added / NANO
 
     def criterion_interval(self, column: int, *, seed: str) -> JsonObject:
         """Return the resampled interval of one criterion's mean."""
@@ -53,10 +67,10 @@ class ResampledUnits:
         return self._interval(columns, [float(plan.weight) for plan in self._plans], seed)
 
     def _row(self, cluster_key: str | None) -> int:
-        row = len(self._counts[0])
+        row = self.rows
         if cluster_key is not None:
             row = self._row_of_cluster.setdefault(cluster_key, row)
-        if row == len(self._counts[0]):
+        if row == self.rows:
             for column in (*self._sums, *self._counts):
                 column.append(0)
         return row

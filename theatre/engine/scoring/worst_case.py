@@ -10,6 +10,7 @@ from fractions import Fraction
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.scoring.arithmetic import NANO, rounded_number
+from theatre.engine.scoring.human_parts import NO_HUMAN_PARTS, HumanParts
 from theatre.engine.scoring.provider import CriterionPlan
 from theatre.engine.scoring.tallies import COMPOSITE, CriterionTally
 
@@ -19,16 +20,24 @@ _Bounds = tuple[Fraction, Fraction]
 
 
 def worst_case_bounds(
-    plans: Sequence[CriterionPlan], tallies: Mapping[str, CriterionTally], *, not_run: int
+    plans: Sequence[CriterionPlan],
+    tallies: Mapping[str, CriterionTally],
+    *,
+    not_run: int,
+    human: HumanParts = NO_HUMAN_PARTS,
 ) -> JsonObject:
     """Return `{"low", "high"}` for each criterion and the composite, to nine places.
 
     The mean over all episodes to which a criterion applies, with each gap as 0 and as 1: those
     that failed, refused, declined, could not be scored, or were not run. Of the last nobody asked
     whether the criterion applies; counting them can only widen the bounds. Null where it applies
-    to none, and for the composite where one criterion is null.
+    to none, and for the composite where one criterion is null. A human part has no gaps: it moves
+    both bounds alike.
     """
-    bounds = [_bounds(tallies[plan.criterion_id], not_run) for plan in plans]
+    bounds = [
+        _blended(plan.criterion_id, _bounds(tallies[plan.criterion_id], not_run), human)
+        for plan in plans
+    ]
     published = {
         plan.criterion_id: _published(one) for plan, one in zip(plans, bounds, strict=True)
     }
@@ -42,6 +51,11 @@ def _bounds(tally: CriterionTally, not_run: int) -> _Bounds | None:
         return None
     low = Fraction(tally.nano_sum, applicable * NANO)
     return low, low + Fraction(gaps, applicable)
+
+
+def _blended(criterion: str, bounds: _Bounds | None, human: HumanParts) -> _Bounds | None:
+    low, high = (human.blended(criterion, one) for one in bounds or (None, None))
+    return None if low is None or high is None else (low, high)
 
 
 def _weighted(plans: Sequence[CriterionPlan], bounds: Sequence[_Bounds | None]) -> _Bounds | None:

@@ -1,0 +1,169 @@
+"""Who may score what: the identity rules of a rubric step, and the scores that count.
+
+Source: contract/template.md, `hitl_steps`; docs/evidence.md, "Human scores". Pure.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, cast
+
+from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue
+from theatre.engine.oracle_contract import clean_detail
+from theatre.engine.replay.programme_trail import OpenedRubric
+from theatre.engine.scoring import CommittedRating, PanelScores
+
+MAX_NAME = 200
+MAX_COMMENT = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedScore:
+    """What somebody gives one item, as it came in: nothing about it is checked yet."""
+
+    episode_id: str
+    score: JsonValue
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRefusal:
+    """Why a score is not taken: a stable code, and what was expected and seen."""
+
+    submitted: SubmittedScore
+    code: str
+    message: str
+
+
+class _Reason(NamedTuple):
+    code: str
+    message: str
+
+
+def identity(name: str) -> str:
+    """Return by what two names are the same person: trimmed, NFC, case folded."""
+    folded = unicodedata.normalize("NFC", name.strip()).casefold()
+    return unicodedata.normalize("NFC", folded)
+
+
+def shown_name(name: str) -> str:
+    """Return a name as it is recorded: trimmed, NFC."""
+    return unicodedata.normalize("NFC", name.strip())
+
+
+def scores_that_count(rubric: OpenedRubric, rating: CommittedRating) -> PanelScores:
+    """Return the scores of everybody who rated every item, by identity, in [0, 1]."""
+    by_scorer: dict[str, dict[str, float]] = {}
+    for line in rubric.scores:
+        own = by_scorer.setdefault(identity(cast("str", line["scorer"])), {})
+        own[cast("str", line["episode_id"])] = cast("float", line["score"])
+    return {
+        scorer: {item: rating.scaled(scores[item]) for item in rubric.items}
+        for scorer, scores in by_scorer.items()
+        if len(scores) == len(rubric.items)
+    }
+
+
+class Eligibility:
+    """Judges scores for one open rubric step."""
+
+    def __init__(
+        self, rating: CommittedRating, rubric: OpenedRubric, authors: Iterable[str]
+    ) -> None:
+        """Take the step, what it holds so far, and the authors of template and constructs."""
+        self._rating = rating
+        self._items = frozenset(rubric.items)
+        self._authors = frozenset(identity(author) for author in authors)
+        self._taken = {
+            (identity(cast("str", line["scorer"])), line["episode_id"]) for line in rubric.scores
+        }
+
+    def refusals(
+        self, scorer: str, submitted: Sequence[SubmittedScore]
+    ) -> tuple[ScoreRefusal, ...]:
+        """Return why scores of one person cannot be taken, the first reason for each."""
+        found = []
+        taken = set(self._taken)
+        for one in submitted:
+            place = (identity(scorer), one.episode_id)
+            reason = (
+                self._of_person(scorer)
+                or self._of_item(one, taken=place in taken)
+                or self._of_score(one.score)
+                or _of_comment(one.comment)
+            )
+            taken.add(place)
+            if reason is not None:
+                found.append(ScoreRefusal(submitted=one, code=reason.code, message=reason.message))
+        return tuple(found)
+
+    def _of_person(self, scorer: str) -> _Reason | None:
+        name = shown_name(scorer)
+        if not name:
+            return _Reason("identity-empty", "expected the name of whoever scores, got none")
+        if not name.isprintable() or len(name) > MAX_NAME:
+            expected = f"expected a name of at most {MAX_NAME} printable characters"
+            return _Reason("identity-unreadable", f"{expected}, got {name[:40]!a}")
+        if self._rating.scorer_must_not_be_author and identity(name) in self._authors:
+            expected = "expected somebody who is no author of the template or of a construct"
+            return _Reason("scorer-is-author", f"{expected}, got {name}")
+        return None
+
+    def _of_item(self, one: SubmittedScore, *, taken: bool) -> _Reason | None:
+        item = f"{one.episode_id[:100]!a}"
+        if one.episode_id not in self._items:
+            expected = f"expected one of the {len(self._items)} items of the step"
+            return _Reason("not-an-item", f"{expected}, got {item}")
+        if taken:
+            expected = "expected one score a person for each item"
+            return _Reason("item-already-scored", f"{expected}, got a second one for {item}")
+        return None
+
+    def _of_score(self, score: JsonValue) -> _Reason | None:
+        scale = f"from {float(self._rating.low):g} to {float(self._rating.high):g}"
+        if not _is_number(score):
+            expected = f"expected a finite number {scale}"
+            return _Reason("score-not-a-number", f"{expected}, got {score!a:.40}")
+        if not self._rating.on_scale(cast("float", score)):
+            return _Reason("score-off-scale", f"expected a number {scale}, got {score!a:.40}")
+        return None
+
+
+def _of_comment(comment: str | None) -> _Reason | None:
+    if comment is None or comment == clean_detail(comment, limit=MAX_COMMENT):
+        return None
+    expected = f"expected a comment of at most {MAX_COMMENT} characters and no invisible ones"
+    return _Reason("comment-unreadable", f"{expected}, got {comment[:40]!a}")
+
+
+def _is_number(score: JsonValue) -> bool:
+    """Tell whether a score has a canonical form as a number."""
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        return False
+    return abs(score) <= MAX_SAFE_INTEGER if isinstance(score, int) else math.isfinite(score)
+
+
+def refused_detail(step_id: str, scorer: str, refusal: ScoreRefusal) -> JsonObject:
+    """Return the detail of `human_score_refused`: cleaned and cut, whatever came in."""
+    score = refusal.submitted.score
+    return {
+        "step_id": clean_detail(step_id, limit=MAX_NAME),
+        "scorer": clean_detail(shown_name(scorer), limit=MAX_NAME),
+        "episode_id": clean_detail(refusal.submitted.episode_id, limit=MAX_NAME),
+        "score": score if _is_number(score) else clean_detail(repr(score), limit=MAX_NAME),
+        "code": refusal.code,
+    }
+
+
+def score_detail(step_id: str, scorer: str, one: SubmittedScore) -> JsonObject:
+    """Return the detail of `human_score`."""
+    return {
+        "step_id": step_id,
+        "scorer": shown_name(scorer),
+        "episode_id": one.episode_id,
+        "score": one.score,
+        "comment": one.comment,
+    }
