@@ -48,6 +48,15 @@ OTHER_WORDS = {
     "break": "flag",
     "episodes": "truth",
     "continue": "settle",
+    "failed": "completed",
+    "skipped": "completed",
+    "mixed_clt": "clt",
+    "hitl_rubric": "aggregation",
+    "hitl-timeout": "output-spec",
+    "not-rated": "no-variation",
+    "Grace": "Edsger",
+    "Edsger": "grace",
+    "score-off-scale": "not-an-item",
 }
 """A word of a closed list → another word of that list."""
 
@@ -82,7 +91,8 @@ class Mutant:
 
 def group_of(file: str) -> str:
     """Return the name that a file shares with its likes."""
-    return "invocations/*" if file.startswith("invocations/") else file
+    folder, _, name = file.partition("/")
+    return f"{folder}/*" if name and folder in {"invocations", "hitl"} else file
 
 
 def mutants(files: Files) -> Iterator[Mutant]:
@@ -145,6 +155,8 @@ def _names_of_copies(file: str) -> Iterator[tuple[str, str]]:
     yield "a copy", str(path.with_name(f"{path.stem}-copy{path.suffix}"))
     if file.startswith("invocations/"):
         yield "a copy as another record", "invocations/episode_000099.json"
+    if file.startswith("hitl/"):
+        yield "a copy as another step's", "hitl/never.jsonl"
 
 
 def _of_value(value: JsonValue, place: str) -> Iterator[tuple[str, str, Any]]:

@@ -36,6 +36,9 @@ CAUGHT_BY = {
 A form that is not canonical is named by `canonical-form`, a copy by `inventory`.
 """
 
+PEOPLE = "hitl/*"
+CAUGHT_WHERE_PEOPLE_RATE = CAUGHT_BY | {PEOPLE: {"human-scores"}}
+
 UNANCHORED = {
     f"tier.json/history/{place}"
     for place in (
@@ -99,6 +102,7 @@ def survivors_of(
     """Return where a mutant of `group` passed, and with which efforts; all others are named."""
     survivors: dict[str, set[Effort]] = {}
     misnamed = []
+    caught_by = CAUGHT_WHERE_PEOPLE_RATE.get(group, {"datasets"})
     for mutant in tried:
         if group_of(mutant.file) != group:
             continue
@@ -109,7 +113,7 @@ def survivors_of(
             failed = failed_when(folder, files, forged)
             if not failed:
                 survivors.setdefault(mutant.place, set()).add(effort)
-            elif not failed & (CAUGHT_BY.get(group, {"datasets"}) | also_caught_by(mutant)):
+            elif not failed & (caught_by | also_caught_by(mutant)):
                 misnamed.append((mutant.name, effort.name, sorted(failed)))
     assert misnamed == []
     return survivors

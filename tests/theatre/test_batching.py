@@ -266,7 +266,9 @@ def test_a_write_in_the_background_is_waited_for_as_well() -> None:
     assert play(scene).written == [[1], [2]]
 
 
-def failing_run(body: Callable[[BatchWriter, Disk, HandClock], Awaitable[None]], size: int) -> Disk:
+def failing_run(
+    body: Callable[[BatchWriter[EpisodeResult], Disk, HandClock], Awaitable[None]], size: int
+) -> Disk:
     """Play a run that must end with the disk's own error."""
 
     async def scene(disk: Disk, clock: HandClock) -> None:
@@ -281,7 +283,7 @@ def failing_run(body: Callable[[BatchWriter, Disk, HandClock], Awaitable[None]],
 
 
 def test_a_failing_write_surfaces_where_the_batch_became_full() -> None:
-    async def body(writer: BatchWriter, disk: Disk, _: HandClock) -> None:
+    async def body(writer: BatchWriter[EpisodeResult], disk: Disk, _: HandClock) -> None:
         await writer.put(result(1))
         disk.failing = True
         await writer.put(result(2))
@@ -292,7 +294,7 @@ def test_a_failing_write_surfaces_where_the_batch_became_full() -> None:
 
 
 def test_a_failing_write_surfaces_on_leaving() -> None:
-    async def body(writer: BatchWriter, disk: Disk, _: HandClock) -> None:
+    async def body(writer: BatchWriter[EpisodeResult], disk: Disk, _: HandClock) -> None:
         await writer.put(result(1))
         disk.failing = True
 
@@ -301,7 +303,7 @@ def test_a_failing_write_surfaces_on_leaving() -> None:
 
 
 def test_a_write_that_fails_in_the_background_surfaces_and_leaves_no_gap_behind_it() -> None:
-    async def body(writer: BatchWriter, disk: Disk, clock: HandClock) -> None:
+    async def body(writer: BatchWriter[EpisodeResult], disk: Disk, clock: HandClock) -> None:
         await writer.put(result(1))
         await settle()
         disk.failing = True
@@ -315,7 +317,7 @@ def test_a_write_that_fails_in_the_background_surfaces_and_leaves_no_gap_behind_
 
 
 def test_a_write_that_fails_in_the_background_surfaces_also_if_nothing_is_put_any_more() -> None:
-    async def body(writer: BatchWriter, disk: Disk, clock: HandClock) -> None:
+    async def body(writer: BatchWriter[EpisodeResult], disk: Disk, clock: HandClock) -> None:
         await writer.put(result(1))
         await settle()
         disk.failing = True
@@ -327,7 +329,7 @@ def test_a_write_that_fails_in_the_background_surfaces_also_if_nothing_is_put_an
 
 
 def test_after_a_failed_write_a_run_that_goes_on_writes_nothing_more() -> None:
-    async def body(writer: BatchWriter, disk: Disk, _: HandClock) -> None:
+    async def body(writer: BatchWriter[EpisodeResult], disk: Disk, _: HandClock) -> None:
         disk.failing = True
         with pytest.raises(OSError, match="No space left"):
             await writer.put(result(1))
@@ -375,7 +377,7 @@ def test_what_was_put_is_written_once_and_in_order_whatever_happens(
         disk.stuck = stuck
         orders: asyncio.Queue[None] = asyncio.Queue()
 
-        async def call(writer: BatchWriter) -> None:
+        async def call(writer: BatchWriter[EpisodeResult]) -> None:
             while True:
                 await orders.get()
                 put.append(len(put) + 1)

@@ -336,6 +336,7 @@ def test_what_cannot_be_computed_fails_by_name_and_says_why(files: Files, tmp_pa
         "scorers",
         "outcomes",
         "scores",
+        "human-scores",
         "aggregate",
         "resolution",
         "tier",

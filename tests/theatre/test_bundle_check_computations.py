@@ -135,19 +135,21 @@ def no_json(_: Iterable[bytes], __: JsonObject) -> JsonObject:
 
 
 @pytest.mark.parametrize(
-    ("changes", "expected"),
+    ("changes", "reason"),
     [
-        ({"compute": raising}, "an output of provenance_chain@1"),
-        ({"compute": no_object}, "a JSON object of provenance_chain@1"),
-        ({"compute": no_json}, "a JSON object of provenance_chain@1"),
+        ({"compute": raising}, "computation-raised"),
+        ({"compute": no_object}, "output-not-json"),
+        ({"compute": no_json}, "output-not-json"),
     ],
 )
 def test_a_computation_that_misbehaves_fails_the_step_and_nothing_else(
-    files: Files, tmp_path: Path, changes: Mapping[str, Any], expected: str
+    files: Files, tmp_path: Path, changes: Mapping[str, Any], reason: str
 ) -> None:
     misbehaving = replace(COMPUTATIONS["provenance_chain"], **changes)
     report = computed_with(store(files, tmp_path / "bundle"), misbehaving)
-    assert {line.id: line.expected for line in report.failed} == {"resolution": expected}
+    assert {line.id: line.expected for line in report.failed} == {
+        "resolution": f"no bundle of a programme that fails: provenance ({reason})"
+    }
 
 
 def test_params_that_a_computation_does_not_take_leave_it_uncomputed(

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tests.theatre.conftest import SmallRun
 from tests.theatre.every_feature import run_every_feature
+from tests.theatre.every_rating import run_every_rating
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
@@ -197,16 +198,18 @@ FUZZ = settings(
 )
 
 
-@pytest.fixture(scope="session", params=["small", "every-feature"])
+@pytest.fixture(scope="session", params=["small", "every-feature", "every-rating"])
 def any_files(
     request: pytest.FixtureRequest, files: Files, tmp_path_factory: pytest.TempPathFactory
 ) -> Files:
-    """A run of every outcome, and one with everything that a template can commit."""
+    """A run of every outcome, one with everything that a template can commit, one with people."""
     if request.param == "small":
         return files
-    return load(run_every_feature(tmp_path_factory.mktemp("features")))
+    whole = run_every_feature if request.param == "every-feature" else run_every_rating
+    return load(whole(tmp_path_factory.mktemp(request.param)))
 
 
+@pytest.mark.no_cover  # tracing would double the time
 @FUZZ
 @given(data=st.data())
 def test_no_bytes_make_the_check_raise(files: Files, tmp_path: Path, data: st.DataObject) -> None:
@@ -217,6 +220,7 @@ def test_no_bytes_make_the_check_raise(files: Files, tmp_path: Path, data: st.Da
         checked_in(tmp_path / "bundle", spoilt)
 
 
+@pytest.mark.no_cover  # tracing would double the time
 @FUZZ
 @given(data=st.data())
 def test_no_json_makes_the_check_raise(
@@ -237,6 +241,7 @@ def test_no_json_makes_the_check_raise(
     checked_in(tmp_path / "bundle", spoilt)
 
 
+@pytest.mark.no_cover  # tracing would double the time
 @FUZZ
 @given(data=st.data())
 def test_no_template_makes_the_check_raise_though_the_receipt_agrees(

@@ -12,11 +12,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.theatre.bundle_mutants import group_of, mutants
+from tests.theatre.bundle_mutants import Mutant, group_of, mutants
 from tests.theatre.conftest import run_small_theatre
 from tests.theatre.every_feature import run_every_feature
+from tests.theatre.every_rating import run_every_rating
 from tests.theatre.forged_bundle import Effort, Files, check, load, resealed, store
-from tests.theatre.mutation_survivors import CAUGHT_BY, UNANCHORED, chosen, setting, survivors_of
+from tests.theatre.mutation_survivors import (
+    CAUGHT_BY,
+    CAUGHT_WHERE_PEOPLE_RATE,
+    UNANCHORED,
+    chosen,
+    setting,
+    survivors_of,
+)
 from theatre.engine.tier_assigner import (
     Attestation,
     BehaviouralSignal,
@@ -29,6 +37,8 @@ from theatre.engine.tier_assigner import (
 )
 
 LOG = "ground_truth/log.jsonl"
+FRAME = {"seq", "prev_entry_hash", "theatre_id", "from_state", "to_state", "at", "entry_hash"}
+"""What every entry of a trail has, beside its event and detail."""
 
 
 def full_history() -> TierHistory:
@@ -83,6 +93,33 @@ def feature_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     return load(run_every_feature(tmp_path_factory.mktemp("features")))
 
 
+@pytest.fixture(scope="module")
+def rated_files(tmp_path_factory: pytest.TempPathFactory) -> Files:
+    """A run with everything that people and failing steps can leave."""
+    return load(run_every_rating(tmp_path_factory.mktemp("ratings")))
+
+
+@pytest.fixture(scope="module")
+def of_people(files: Files, feature_files: Files, rated_files: Files) -> list[Mutant]:
+    """The mutants of the rated run: one for each sort of place that only it has, or all."""
+    every = list(mutants(rated_files))
+    if setting() == "all":
+        return every
+    known = {sort_of(one.place) for bundle in (files, feature_files) for one in mutants(bundle)}
+    new = chosen([one for one in every if sort_of(one.place) not in known], at_least=0)
+    return [*{sort_of(one.place): one for one in new}.values()]
+
+
+def sort_of(place: str) -> str:
+    """Return a place with one name for what every entry of a trail has, and for a snapshot."""
+    file, _, below = place.partition("/")
+    member = below.partition("/")[2]
+    if file == "audit_trail.jsonl" and member in FRAME:
+        return f"{file}/*/{member}"
+    snapshot = "commitment_receipt.json/template_snapshot"
+    return snapshot if place.startswith(snapshot) else place
+
+
 @pytest.fixture
 def folder(files: Files, tmp_path: Path) -> Path:
     """The honest bundle, to be changed and put back."""
@@ -110,6 +147,29 @@ def test_no_mutant_of_a_run_with_every_feature_survives_unnamed(
     new = [mutant for mutant in mutants(feature_files) if mutant.place not in known]
     folder = store(feature_files, tmp_path / "features")
     assert survivors_of(folder, feature_files, group, chosen(new, at_least=0)) == {}
+
+
+@pytest.mark.no_cover
+@pytest.mark.parametrize("group", CAUGHT_WHERE_PEOPLE_RATE)
+def test_no_mutant_of_a_run_that_people_rated_survives_unnamed(
+    rated_files: Files, of_people: list[Mutant], tmp_path: Path, group: str
+) -> None:
+    folder = store(rated_files, tmp_path / "rated")
+    assert survivors_of(folder, rated_files, group, of_people) == {}
+
+
+def test_the_mutants_of_the_rated_run_reach_what_only_it_has(of_people: list[Mutant]) -> None:
+    places = {mutant.place for mutant in of_people}
+    assert {
+        "audit_trail.jsonl/human_score/detail/score",
+        "audit_trail.jsonl/human_score_refused/detail/code",
+        "audit_trail.jsonl/hitl_opened/detail/items/*",
+        "audit_trail.jsonl/escalated/detail/to",
+        "hitl/*/scorer",
+        "resolution.json/steps/*/result/human_mean",
+        "scores/aggregate.json/human_scores/taste/agreement/value",
+    } <= places
+    assert {group_of(mutant.file) for mutant in of_people} <= CAUGHT_WHERE_PEOPLE_RATE.keys()
 
 
 def test_the_sample_has_every_place_and_every_kind(files: Files) -> None:

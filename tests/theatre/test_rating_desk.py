@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import cast
 
@@ -22,6 +24,7 @@ from tests.theatre.rated_runs import (
 )
 from tests.theatre.runs import PILOT, ScriptedAdapter, Stage, episodes, pilot_stage
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import HumanScoreRefusedError, InvalidTransitionError
 from theatre.engine.replay import SubmittedScore
 
@@ -237,6 +240,20 @@ def test_after_its_time_a_step_takes_no_score_even_before_anybody_runs_it(tmp_pa
     ((code, message),) = waiting.refusal("Grace", waiting.score(2, at=1))
     assert code == "step-not-open"
     assert message.startswith("expected a score within 3600 s of 2026-11-21T12:")
+
+
+def test_a_score_is_told_at_the_moment_at_which_it_was_taken(tmp_path: Path) -> None:
+    """Or one of the last second could stand behind the limit, and no check would let it."""
+    waiting = opened(tmp_path, None, rubric_step(timeout_seconds=3600), AGGREGATE)
+    entries = {entry["event_type"]: entry for entry in trail_of(waiting.stage)}
+    begin = parse_rfc3339(str(entries["hitl_opened"]["at"]))
+    seconds = count(3599)
+
+    def clock() -> datetime:
+        return begin + timedelta(seconds=next(seconds))
+
+    rate(waiting.stage, "Grace", [waiting.score()], clock=clock)
+    assert trail_of(waiting.stage)[-1]["at"] == format_rfc3339(begin + timedelta(seconds=3599))
 
 
 def test_whatever_is_refused_the_run_goes_on_with_the_rest(waiting: Waiting) -> None:

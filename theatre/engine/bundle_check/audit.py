@@ -1,7 +1,7 @@
 """The audit trail: an unbroken chain, along the lifecycle, in time, up to the sealing.
 
-Source: docs/evidence.md, "The audit trail"; contract/evidence.md §3. The lifecycle is spelt out
-here once more: a check that read the engine's own table would share its mistakes.
+Source: docs/evidence.md, "The audit trail"; contract/evidence.md §3. The lifecycle stands
+in `lifecycle` once more: a check that read the engine's own table would share its mistakes.
 """
 
 from __future__ import annotations
@@ -19,57 +19,52 @@ from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
-    require_members,
     same_json,
     shown,
+)
+from theatre.engine.bundle_check.lifecycle import (
+    FOLLOWERS,
+    HUMAN_EVENTS,
+    SETTLED_EVENTS,
+    START,
+    STATES,
+    STEP_EVENTS,
+    require_detail,
+    require_known,
 )
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ChainBrokenError, ClockError
 
-START = "start"
 
-_STATES: dict[str, tuple[str | None, str | None]] = {
-    "created": (None, "DRAFT"),
-    "committed": ("DRAFT", "COMMITTED"),
-    "activated": ("COMMITTED", "ACTIVE"),
-    "settling": ("ACTIVE", "SETTLING"),
-}
-"""The states that an event leads from and to; every other event leads nowhere."""
+@dataclass(slots=True)
+class ToldRating:
+    """What the trail tells of one rating, from its opening to its end."""
 
-_RUNNING = frozenset({"episodes_recorded", "episode_failed", "episode_refused", "settling"})
-_FOLLOWERS: dict[str, frozenset[str]] = {
-    START: frozenset({"created"}),
-    "created": frozenset({"committed"}),
-    "committed": frozenset({"activated"}),
-    "activated": frozenset({"episodes_recorded", "settling"}),
-    "episodes_recorded": _RUNNING,
-    "episode_failed": _RUNNING,
-    "episode_refused": _RUNNING,
-    "settling": frozenset({"step_completed", "sealed"}),
-    "step_completed": frozenset({"step_completed", "sealed"}),
-    "sealed": frozenset(),
-}
-_DETAILS: dict[str, frozenset[str]] = {
-    "created": frozenset({"template_id"}),
-    "committed": frozenset({"commitment_hash"}),
-    "activated": frozenset({"episodes", "adapters", "scorers", "computations", "sanitiser"}),
-    "settling": frozenset(),
-    "sealed": frozenset({"certificate_id", "issuer", "issued_at", "theatre_resolved_at"}),
-}
+    opened: JsonObject
+    scores: list[JsonObject] = field(default_factory=list)
+    refused: list[JsonObject] = field(default_factory=list)
+    end: JsonObject | Nothing = NOTHING
+
+    @property
+    def step_id(self) -> JsonValue | Nothing:
+        """Return the step that it names."""
+        return at(self.opened, "detail", "step_id")
 
 
 @dataclass(slots=True)
 class AuditTrail:
     """What the trail says, whether or not its chain holds.
 
-    `entries` has the first entry of each event that happens once; `steps` the details of the
-    completed steps; `head` the hash that the last entry bears.
+    `entries` has the first entry of each event that happens once; `settled` what the programme
+    left, in order: event and detail, of an opening the step_id alone. `ratings` has each rating
+    with its entries; `head` is the hash that the last entry bears.
     """
 
     entries: dict[str, JsonObject] = field(default_factory=dict)
-    steps: list[JsonValue] = field(default_factory=list)
+    settled: list[JsonValue] = field(default_factory=list)
+    ratings: list[ToldRating] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     head: JsonValue | Nothing = NOTHING
     readable: bool = True
@@ -83,9 +78,14 @@ class AuditTrail:
         return at(self.entry(event_type), "detail", *keys)
 
 
-def read_audit_trail(folder: BundleFolder, theatre_id: str | Nothing, ledger: Ledger) -> AuditTrail:
-    """Read the trail and make the check `audit-chain` but for what other files say of it."""
-    reader = _TrailReader(ledger)
+def read_audit_trail(
+    folder: BundleFolder, theatre_id: str | Nothing, ledger: Ledger, *, rated: bool
+) -> AuditTrail:
+    """Read the trail and make the check `audit-chain` but for what other files say of it.
+
+    `rated` says whether the committed programme asks people.
+    """
+    reader = _TrailReader(ledger, rated=rated)
     entries = reader.passed_on(_entries(folder, reader.trail, ledger))
     try:
         verify_chain(entries, theatre_id=theatre_id if isinstance(theatre_id, str) else "")
@@ -132,9 +132,10 @@ def _entries(folder: BundleFolder, trail: AuditTrail, ledger: Ledger) -> Iterato
 class _TrailReader:
     """Follows the events one by one; what is out of place goes to `audit-chain`."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, *, rated: bool) -> None:
         self.trail = AuditTrail()
         self._ledger = ledger
+        self._rated = rated
         self._last = START
         self._line = 0
 
@@ -154,10 +155,8 @@ class _TrailReader:
 
     def _take(self, entry: JsonObject) -> None:
         self.trail.head = at(entry, "entry_hash")
-        event_type = at(entry, "event_type")
-        if not isinstance(event_type, str) or event_type not in _FOLLOWERS.keys() - {START}:
-            raise DefectError("an event of the lifecycle", shown(event_type))
-        allowed, above = _FOLLOWERS[self._last], self._last
+        event_type = require_known(at(entry, "event_type"))
+        allowed, above = FOLLOWERS[self._last], self._last
         self._last = event_type
         self._keep(event_type, entry)
         if event_type not in allowed:
@@ -165,9 +164,7 @@ class _TrailReader:
             raise DefectError(f"{names} behind {above}", event_type)
         self._check_states(event_type, entry)
         _check_time(entry)
-        if event_type in _DETAILS:
-            what = f"the detail of {event_type}"
-            require_members(at(entry, "detail"), _DETAILS[event_type], what)
+        require_detail(event_type, at(entry, "detail"), rated=self._rated)
 
     def _keep(self, event_type: str, entry: JsonObject) -> None:
         detail = at(entry, "detail")
@@ -176,13 +173,27 @@ class _TrailReader:
         elif event_type in {"episode_failed", "episode_refused"}:
             if self.trail.batches:
                 self.trail.batches[-1].note_audited(event_type, detail)
-        elif event_type == "step_completed":
-            self.trail.steps.append(None if isinstance(detail, Nothing) else detail)
+        elif event_type in SETTLED_EVENTS | HUMAN_EVENTS:
+            self._keep_settled(event_type, entry)
         else:
             self.trail.entries.setdefault(event_type, entry)
 
+    def _keep_settled(self, event_type: str, entry: JsonObject) -> None:
+        ratings, detail = self.trail.ratings, at(entry, "detail")
+        if event_type == "hitl_opened":
+            ratings.append(ToldRating(entry))
+        elif ratings and event_type in HUMAN_EVENTS:
+            rating = ratings[-1]
+            (rating.scores if event_type == "human_score" else rating.refused).append(entry)
+        elif ratings and event_type in STEP_EVENTS and isinstance(ratings[-1].end, Nothing):
+            ratings[-1].end = entry
+        if event_type in SETTLED_EVENTS:
+            told = at(detail, "step_id") if event_type == "hitl_opened" else detail
+            shape = None if isinstance(told, Nothing) else told
+            self.trail.settled.append({"event_type": event_type, "detail": shape})
+
     def _check_states(self, event_type: str, entry: JsonObject) -> None:
-        expected = list(_STATES.get(event_type, (None, None)))
+        expected = list(STATES.get(event_type, (None, None)))
         seen = [at(entry, "from_state"), at(entry, "to_state")]
         for wanted, found in zip(expected, seen, strict=True):
             if not same_json(wanted, found):

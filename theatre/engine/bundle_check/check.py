@@ -26,7 +26,6 @@ from theatre.engine.bundle_check.committed import (
 )
 from theatre.engine.bundle_check.documents import (
     AGGREGATE,
-    CERTIFICATE,
     RECEIPT,
     Documents,
     read_documents,
@@ -39,8 +38,10 @@ from theatre.engine.bundle_check.episodes import (
 )
 from theatre.engine.bundle_check.folder import BundleFolder
 from theatre.engine.bundle_check.ground_truth import GroundTruth, check_ground_truth, episodes
+from theatre.engine.bundle_check.human_scores import rated_files
 from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
-from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, shown
+from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
+from theatre.engine.bundle_check.people import with_people
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.programme import ProgrammeSources, check_resolution
 from theatre.engine.bundle_check.records import RecordChecker
@@ -49,8 +50,9 @@ from theatre.engine.bundle_check.results import check_aggregate, check_results_h
 from theatre.engine.bundle_check.sample import repeated_episodes
 from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
 from theatre.engine.bundle_check.scorer_pins import pinned_provider
-from theatre.engine.bundle_check.tier_check import TierEvidence, check_tier, history_summary
+from theatre.engine.bundle_check.tier_check import TierEvidence, check_tier
 from theatre.engine.bundle_check.trail_facts import TrailSources, check_trail_facts
+from theatre.engine.bundle_check.unanchored import name_what_nothing_settles
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
@@ -103,11 +105,16 @@ class _BundleCheck:
             self._documents, installed.registry, self._ledger
         )
         self._theatre_id = theatre_id_of(self._documents, self._ledger)
-        self._trail: AuditTrail = read_audit_trail(self._folder, self._theatre_id, self._ledger)
+        rated = self._plan is not None and bool(self._plan.rubrics)
+        self._trail: AuditTrail = read_audit_trail(
+            self._folder, self._theatre_id, self._ledger, rated=rated
+        )
 
     def run(self, copy: bytes | None) -> CheckReport:
         folder, documents, ledger = self._folder, self._documents, self._ledger
-        complete = check_inventory(folder, documents, self._plan, ledger)
+        complete = check_inventory(
+            folder, documents, self._plan, rated_files(self._plan, self._trail), ledger
+        )
         bundle_hash = check_sums(folder, documents, ledger)
         check_manifest(
             documents,
@@ -149,7 +156,7 @@ class _BundleCheck:
         )
         check_certificate_fields(documents, sources, ledger)
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
-        self._name_what_nothing_settles()
+        name_what_nothing_settles(documents, ledger)
         return ledger.report()
 
     def _check_episodes(self) -> tuple[EpisodeEvidence, GroundTruth | None]:
@@ -178,7 +185,10 @@ class _BundleCheck:
                 evidence = check_episodes(folder, sources, ledger)
             ledger.completed(CheckId.DATASETS, f"{len(plan.datasets)} files")
         batches.finish(readable=self._trail.readable)
-        return evidence, ground_truth
+        if plan is None:
+            ledger.cannot(CheckId.HUMAN_SCORES, _NO_TEMPLATE)
+            return evidence, ground_truth
+        return with_people(evidence, plan, folder, self._trail, ledger), ground_truth
 
     def _record_checker(self, plan: CommittedPlan, theatre_id: str) -> RecordChecker:
         adapters, installed = self._trail.detail("activated", "adapters"), self._installed
@@ -236,11 +246,3 @@ class _BundleCheck:
             resolved_at=at(self._trail.entry("sealed"), "at"),
         )
         check_tier(self._documents, tier_evidence, self._ledger)
-
-    def _name_what_nothing_settles(self) -> None:
-        documents, ledger = self._documents, self._ledger
-        issuer = shown(documents.at(CERTIFICATE, "issuer"))
-        ledger.unanchored(CheckId.ISSUER_IDENTITY, f"{issuer} by its own word")
-        issued_at = shown(documents.at(CERTIFICATE, "issued_at"))
-        ledger.unanchored(CheckId.TIMES_AND_LATENCIES, f"issued {issued_at} by its issuer's word")
-        ledger.unanchored(CheckId.HISTORY, history_summary(documents))

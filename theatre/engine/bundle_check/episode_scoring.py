@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from theatre.engine.bundle_check.ground_truth import GroundTruth
+from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.rated_columns import RatedColumns
 from theatre.engine.bundle_check.report import Cause
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import CriterionResult, EpisodeOutcome, GroundTruthEpisode, Verdict
@@ -18,17 +20,22 @@ from theatre.engine.scoring import (
 
 
 class EpisodeScoring:
-    """Scores episode by episode; `aggregator` takes what they come to."""
+    """Scores episode by episode; `aggregator` takes what they come to.
+
+    So does `columns`, where people rate.
+    """
 
     def __init__(
         self,
         provider: TheatreScoringProvider,
         gold: Mapping[str, JsonObject],
         commitment_hash: str,
+        columns: RatedColumns | None,
     ) -> None:
         self._provider = provider
         self._gold = gold
         self.aggregator = Aggregator(provider, commitment_hash)
+        self.columns = columns
 
     def line(
         self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None
@@ -52,11 +59,14 @@ class EpisodeScoring:
             cluster_key=episode.cluster_key,
             probability=read_probability(answer),
         )
-        return self.aggregator.add(scored), outcome
+        line = self.aggregator.add(scored)
+        if self.columns is not None:
+            self.columns.add(scored, line)
+        return line, outcome
 
 
 def episode_scoring(
-    provider: TheatreScoringProvider | Cause, ground_truth: GroundTruth, commitment_hash: str
+    provider: TheatreScoringProvider | Cause, ground_truth: GroundTruth, plan: CommittedPlan
 ) -> EpisodeScoring | Cause:
     """Return what scores the episodes, or why nothing does."""
     gold = ground_truth.gold
@@ -64,4 +74,6 @@ def episode_scoring(
         return gold
     if isinstance(provider, Cause):
         return provider
-    return EpisodeScoring(provider, gold, commitment_hash)
+    criteria = provider.criterion_ids
+    columns = RatedColumns(criteria, plan.commitment_hash) if plan.rubrics else None
+    return EpisodeScoring(provider, gold, plan.commitment_hash, columns)

@@ -6,8 +6,8 @@ episode only its outcome is kept, for what the programme computes over all of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from theatre.engine.bundle_check.batches import BatchIndex
 from theatre.engine.bundle_check.call_facts import CallFacts
@@ -15,7 +15,9 @@ from theatre.engine.bundle_check.episode_scoring import EpisodeScoring, episode_
 from theatre.engine.bundle_check.folder import BundleFolder
 from theatre.engine.bundle_check.ground_truth import GroundTruth, episodes
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing
+from theatre.engine.bundle_check.panels import Panel
 from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.rated_columns import RatedColumns
 from theatre.engine.bundle_check.record_source import RecordItem, stored_records
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
@@ -39,13 +41,16 @@ class EpisodeEvidence:
     """What the pass came to: the facts of the calls, and the aggregate or why there is none.
 
     `sanitiser` is its version by the records, null where none was committed. `outcomes` has one
-    for each episode of the dataset where there is an aggregate.
+    for each episode of the dataset where there is an aggregate; `columns` and `panels`, by
+    step_id, are those of a programme that asks people.
     """
 
     calls: CallFacts
     aggregate: JsonObject | Cause
     sanitiser: JsonValue | Nothing
     outcomes: Sequence[EpisodeOutcome] = ()
+    columns: RatedColumns | None = None
+    panels: Mapping[str, Panel] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +97,7 @@ class _EpisodePass:
         self._records = stored_records(folder, sources.ground_truth.total, ledger)
         self._next = next(self._records, None)
         self._scoring: EpisodeScoring | Cause = episode_scoring(
-            sources.provider, sources.ground_truth, sources.plan.commitment_hash
+            sources.provider, sources.ground_truth, sources.plan
         )
 
     def run(self) -> EpisodeEvidence:
@@ -207,6 +212,7 @@ class _EpisodePass:
             aggregate=scoring if isinstance(scoring, Cause) else scoring.aggregator.finish(),
             sanitiser=self._sources.checker.sanitiser,
             outcomes=self._outcomes,
+            columns=None if isinstance(scoring, Cause) else scoring.columns,
         )
 
 

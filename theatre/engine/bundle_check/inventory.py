@@ -68,10 +68,15 @@ _MANIFEST_MEMBERS = frozenset(
 
 
 def check_inventory(
-    folder: BundleFolder, documents: Documents, plan: CommittedPlan | None, ledger: Ledger
+    folder: BundleFolder,
+    documents: Documents,
+    plan: CommittedPlan | None,
+    rated: frozenset[str],
+    ledger: Ledger,
 ) -> bool:
     """Make the check `inventory`; return whether the bundle is complete and holds nothing else.
 
+    `rated` are the files of people's scores that there have to be.
     A file that is there and listed, but with other bytes, leaves it complete. Which invocation
     records there have to be is for the check `invocations` to say.
     """
@@ -79,11 +84,11 @@ def check_inventory(
     for oddity in folder.oddities:
         ledger.wrong(check, "plain files only", f"{oddity.what} at {oddity.path!r}")
     datasets = set(plan.datasets) if plan is not None else {REPLAY_DATASET, GOLD_LABELS}
-    required = _FIXED | (set(plan.datasets) if plan is not None else set())
+    required = _FIXED | rated | (set(plan.datasets) if plan is not None else set())
     for path in sorted(required - folder.files.keys()):
         ledger.wrong(check, f"the file {path}", "none")
     for path in folder.files:
-        if path not in _FIXED | datasets and not INVOCATION_PATH.fullmatch(path):
+        if path not in _FIXED | datasets | rated and not INVOCATION_PATH.fullmatch(path):
             ledger.wrong(check, "only files that the evidence calls for", f"also {path!r}")
     try:
         listed = _listed(documents)

@@ -59,13 +59,13 @@ class OutputShape:
         if not violations:
             raise DefectError("an output that does not fit, as its reason says", "one that does")
         pointer = violations[0].pointer
-        if _survives(pointer) and not (isinstance(detail, str) and pointer in detail):
+        if survives(pointer) and not (isinstance(detail, str) and pointer in detail):
             raise DefectError(f"error_detail with the pointer {pointer}", shown(detail))
 
     def _violations(self, output: JsonObject) -> list[SchemaViolation]:
         return self.registry.validate_inline(self.spec, output) if self.spec else []
 
 
-def _survives(pointer: str) -> bool:
+def survives(pointer: str) -> bool:
     """Tell whether a message shows a pointer as it is: it is short, and nothing in it is hidden."""
     return len(pointer) <= _MAX_POINTER and pointer.isascii() and pointer.isprintable()

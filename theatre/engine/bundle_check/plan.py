@@ -25,6 +25,7 @@ from theatre.engine.bundle_check.criteria import (
     names_its_scorers,
 )
 from theatre.engine.bundle_check.json_values import DefectError, shown
+from theatre.engine.bundle_check.rubrics import RUBRIC, CommittedRubric, committed_rubrics
 from theatre.engine.bundle_check.steps import CommittedStep, committed_steps
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.scoring import exact
@@ -51,8 +52,8 @@ class CommittedPlan:
     `hops` are the calls of a round, in order. `dataset_paths` maps names of datasets to paths
     in the bundle, `datasets` those to committed SHA-256. `failure_threshold` is None where the
     run goes on whatever fails, `sanitising` where inputs are sent as they are, and
-    `deterministic_sample` how many episodes are called a second time. `caps` are codes that the
-    template itself earns.
+    `deterministic_sample` how many episodes are called a second time. `rubrics` are the
+    ratings by step_id, in programme order, and `caps` codes that the template itself earns.
     """
 
     document: JsonObject
@@ -80,7 +81,16 @@ class CommittedPlan:
     deterministic_sample: int
     sanitising: SanitisePolicy | None
     steps: tuple[CommittedStep, ...]
+    rubrics: Mapping[str, CommittedRubric]
     caps: tuple[str, ...]
+
+    @property
+    def machine_document(self) -> JsonObject:
+        """Return the document without its ratings: what machines score by it is the same."""
+        programme = cast("list[JsonObject]", self.document["resolution_programme"])
+        without = {key: value for key, value in self.document.items() if key != "hitl_steps"}
+        steps: list[JsonValue] = [step for step in programme if step["type"] != RUBRIC]
+        return without | {"resolution_programme": steps}
 
     @property
     def datasets(self) -> Mapping[str, str]:
@@ -147,6 +157,7 @@ def committed_plan(document: JsonObject) -> CommittedPlan:
         deterministic_sample=int(cast("float", policy["deterministic_sample"])),
         sanitising=committed_sanitising(document) if policy["sanitise_input"] else None,
         steps=committed_steps(document, hashes),
+        rubrics=committed_rubrics(document),
         caps=("gold-unpinned",) if _gold_is_unpinned(document, config, hashes) else (),
     )
 

@@ -6,29 +6,36 @@ by the caller: one of another version than the trail names leaves the check unav
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from theatre.engine.bundle_check.audit import AuditTrail
 from theatre.engine.bundle_check.chain import INVOCATION
+from theatre.engine.bundle_check.computed_steps import (
+    FAILURES,
+    ComputationSources,
+    Failed,
+    computed,
+)
 from theatre.engine.bundle_check.documents import RESOLUTION, Documents
-from theatre.engine.bundle_check.episode_lines import episode_lines
 from theatre.engine.bundle_check.episodes import EpisodeEvidence
 from theatre.engine.bundle_check.folder import BundleFolder
-from theatre.engine.bundle_check.ground_truth import GroundTruth, bare_lines
+from theatre.engine.bundle_check.ground_truth import GroundTruth
 from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
-    shown,
+    at,
     text_members,
 )
+from theatre.engine.bundle_check.panels import Panel, nine_places
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
-from theatre.engine.bundle_check.steps import EPISODES, CommittedComputation, CommittedStep
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.errors import CanonicalisationError
+from theatre.engine.bundle_check.steps import CommittedComputation, CommittedStep
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Computation
 from theatre.engine.schema_registry import SchemaRegistry
+
+COMPLETED, FAILED, SKIPPED = "completed", "failed", "skipped"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +53,11 @@ class ProgrammeSources:
 
 
 def check_resolution(documents: Documents, sources: ProgrammeSources, ledger: Ledger) -> None:
-    """Make the check `resolution`: the document, and the steps that the trail reports."""
-    results = _Results(sources, documents, ledger)
-    steps = [results.entry(number, step) for number, step in enumerate(sources.plan.steps)]
+    """Make the check `resolution`: the document, and what the trail reports of the steps."""
+    steps, told = _followed(_Results(sources, documents, ledger), sources.plan)
     expected: JsonObject = {"status": "completed", "steps": list(steps)}
     ledger.compare(CheckId.RESOLUTION, RESOLUTION, expected, documents.at(RESOLUTION))
-    settled: list[JsonValue] = [step for step in steps if step["type"] != INVOCATION]
-    ledger.compare(CheckId.RESOLUTION, "the steps in the trail", settled, sources.trail.steps)
+    ledger.compare(CheckId.RESOLUTION, "the steps in the trail", told, sources.trail.settled)
     ledger.completed(CheckId.RESOLUTION, f"{len(steps)} steps")
 
 
@@ -63,8 +68,34 @@ def computation_versions(plan: CommittedPlan, trail: AuditTrail) -> JsonObject:
     return {name: recorded.get(name) for name in sorted(names)}
 
 
+def _followed(results: _Results, plan: CommittedPlan) -> tuple[list[JsonObject], list[JsonValue]]:
+    """Follow the programme; return its entries, and the events that it leaves in the trail."""
+    entries: list[JsonObject] = []
+    told: list[JsonValue] = []
+    awaited: str | None = None
+    for number, step in enumerate(plan.steps):
+        awaited = None if awaited == step.step_id else awaited
+        if awaited is not None and step.type != INVOCATION:
+            entries.append(_entry(step, SKIPPED, {}))
+        else:
+            if step.step_id in plan.rubrics:
+                told.append({"event_type": "hitl_opened", "detail": step.step_id})
+            entries.append(results.entry(number, step))
+        if step.type != INVOCATION:
+            told.append({"event_type": f"step_{entries[-1]['status']}", "detail": entries[-1]})
+        if entries[-1]["status"] == FAILED:
+            awaited = step.escalation
+            escalation: JsonObject = {"step_id": step.step_id, "to": step.escalation}
+            told.append({"event_type": "escalated", "detail": escalation})
+    return entries, told
+
+
+def _entry(step: CommittedStep, status: str, result: JsonObject) -> JsonObject:
+    return {"step_id": step.step_id, "type": step.type, "status": status, "result": result}
+
+
 class _Results:
-    """Recomputes the result of each step."""
+    """Recomputes the result of each step that was carried out."""
 
     def __init__(self, sources: ProgrammeSources, documents: Documents, ledger: Ledger) -> None:
         self._sources = sources
@@ -74,76 +105,84 @@ class _Results:
 
     def entry(self, number: int, step: CommittedStep) -> JsonObject:
         """Return the entry of step `number` in `resolution.json`."""
-        return {
-            "step_id": step.step_id,
-            "type": step.type,
-            "status": "completed",
-            "result": self._result(number, step),
-        }
-
-    def _result(self, number: int, step: CommittedStep) -> JsonObject:
+        if step.computation is not None:
+            return self._computed(number, step, step.computation)
+        if step.step_id in self._sources.plan.rubrics:
+            return self._rated(step, self._sources.evidence.panels[step.step_id])
         calls, results_hash = self._sources.evidence.calls, self._sources.results_hash
         if step.type == INVOCATION:
-            return {"episodes_recorded": calls.recorded, "episodes_discarded": calls.discarded}
-        if step.computation is None:
-            return {"results_hash": None if isinstance(results_hash, Nothing) else results_hash}
-        named = step.computation
-        return {
+            counts = {"episodes_recorded": calls.recorded, "episodes_discarded": calls.discarded}
+            return _entry(step, COMPLETED, {**counts})
+        hashed = None if isinstance(results_hash, Nothing) else results_hash
+        return _entry(step, COMPLETED, {"results_hash": hashed})
+
+    def _rated(self, step: CommittedStep, panel: Panel) -> JsonObject:
+        if panel.enough:
+            result: JsonObject = {
+                "items": len(panel.items),
+                "scorers": len(panel.counting),
+                "human_mean": nine_places(panel.mean),
+            }
+            return _entry(step, COMPLETED, result)
+        if panel.rubric.timeout_seconds is None:
+            expected = f"{panel.rubric.minimum_scorers} people who scored every item"
+            self._ledger.wrong(
+                CheckId.RESOLUTION, f"step {step.step_id} with {expected}", f"{len(panel.complete)}"
+            )
+        return self._failed(step, "hitl-timeout", panel.lateness)
+
+    def _computed(
+        self, number: int, step: CommittedStep, named: CommittedComputation
+    ) -> JsonObject:
+        """Return what the computation comes to; as it is stored where that cannot be known."""
+        outcome = self._outcome(named)
+        stored = self._documents.at(RESOLUTION, "steps", number)
+        told = at(stored, "result", "error_detail")
+        detail = told if isinstance(told, str) else ""
+        if outcome is None and at(stored, "status") == FAILED:
+            reason = at(stored, "result", "reason")
+            known = isinstance(reason, str) and reason in FAILURES
+            return self._failed(step, str(reason) if known else "", detail)
+        if isinstance(outcome, Failed):
+            accepted = detail if outcome.accepts(detail) else outcome.detail
+            return self._failed(step, outcome.reason, accepted)
+        output = at(stored, "result", "output") if outcome is None else outcome
+        result: JsonObject = {
             "computation": f"{named.name}@{self._versions.get(named.name, '?')}",
             "over": named.over,
-            "output": self._output(number, named),
+            "output": None if isinstance(output, Nothing) else output,
         }
+        return _entry(step, COMPLETED, result)
 
-    def _output(self, number: int, named: CommittedComputation) -> JsonValue:
-        """Return the recomputed output; the stored one where none can be had."""
+    def _failed(self, step: CommittedStep, reason: str, detail: JsonValue) -> JsonObject:
+        if step.escalation is None:
+            expected = f"no bundle of a programme that fails: {step.step_id} ({reason})"
+            self._ledger.wrong(CheckId.RESOLUTION, expected, "one")
+        result: JsonObject = {
+            "reason": reason,
+            "error_detail": detail,
+            "escalated_to": step.escalation,
+        }
+        return _entry(step, FAILED, result)
+
+    def _outcome(self, named: CommittedComputation) -> JsonObject | Failed | None:
+        """Run the computation; None, noted, where it cannot be known what it comes to."""
+        sources = self._sources
+        around = ComputationSources(
+            plan=sources.plan,
+            folder=sources.folder,
+            ground_truth=sources.ground_truth,
+            evidence=sources.evidence,
+            installed=sources.installed,
+            versions=self._versions,
+            registry=sources.registry,
+        )
         try:
-            computed = self._computed(named)
+            outcome = computed(around, named)
         except DefectError as defect:
             self._ledger.wrong(CheckId.RESOLUTION, defect.expected, defect.actual)
-        else:
-            if not isinstance(computed, Cause):
-                return computed
-            self._ledger.cannot(CheckId.RESOLUTION, computed)
-        stored = self._documents.at(RESOLUTION, "steps", number, "result", "output")
-        return None if isinstance(stored, Nothing) else stored
-
-    def _computed(self, named: CommittedComputation) -> JsonObject | Cause:
-        sources, version = self._sources, self._versions.get(named.name)
-        computation = sources.installed.get(named.name)
-        if computation is None or computation.version != version:
-            pin = f"{named.name}@{version or '?'}"
-            at_hand = "none" if computation is None else computation.pin
-            text = f"computation {pin} is recorded and {at_hand} installed"
-            return Cause(text, unavailable=True)
-        schema = computation.params_schema
-        for violation in sources.registry.validate_inline(schema, named.params):
-            return Cause(f"params of {named.name}{violation.pointer}: {violation.detail}")
-        lines = self._lines(named)
-        return lines if isinstance(lines, Cause) else _run(computation, lines, named.params)
-
-    def _lines(self, named: CommittedComputation) -> Iterator[bytes] | Cause:
-        sources, evidence = self._sources, self._sources.evidence
-        if named.over != EPISODES:
-            return bare_lines(sources.folder, sources.plan.dataset_paths[named.over])
-        if isinstance(evidence.aggregate, Cause):
-            return evidence.aggregate
-        if sources.ground_truth is None or isinstance(sources.ground_truth.gold, Cause):
-            return Cause("the ground truth cannot be read")
-        gold = sources.ground_truth.gold
-        return episode_lines(sources.folder, sources.plan, gold, evidence.outcomes)
-
-
-def _run(computation: Computation, lines: Iterator[bytes], params: JsonObject) -> JsonObject:
-    """Run a computation; a plug-in may raise anything, which is a defect of this bundle's check."""
-    try:
-        output = computation.compute(lines, params)
-        canonical_bytes(output)
-    except DefectError:
-        raise
-    except CanonicalisationError as error:
-        raise DefectError(f"a JSON object of {computation.pin}", str(error)) from error
-    except Exception as error:  # a plug-in may raise anything: that is a defect
-        raise DefectError(f"an output of {computation.pin}", type(error).__name__) from error
-    if not isinstance(output, dict):
-        raise DefectError(f"a JSON object of {computation.pin}", shown(output))
-    return output
+            return None
+        if isinstance(outcome, Cause):
+            self._ledger.cannot(CheckId.RESOLUTION, outcome)
+            return None
+        return outcome

@@ -44,6 +44,7 @@ class CheckId(StrEnum):
     SCORERS = "scorers"
     OUTCOMES = "outcomes"
     SCORES = "scores"
+    HUMAN_SCORES = "human-scores"
     AGGREGATE = "aggregate"
     RESULTS_HASH = "results-hash"
     RESOLUTION = "resolution"
@@ -73,6 +74,7 @@ _REQUIREMENTS = {
     CheckId.SCORERS: "the pinned scorers, installed",
     CheckId.OUTCOMES: "each outcome as its recorded answer has it",
     CheckId.SCORES: "scores/per_episode.jsonl as recomputed, byte for byte",
+    CheckId.HUMAN_SCORES: "people asked as committed, and each score as the trail has it",
     CheckId.AGGREGATE: "scores/aggregate.json as recomputed, interval bounds within 2e-6",
     CheckId.RESULTS_HASH: "the SHA-256 of the score files in aggregate and certificate",
     CheckId.RESOLUTION: "each step of the committed programme with what it came to",

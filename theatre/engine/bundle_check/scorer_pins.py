@@ -30,7 +30,7 @@ def pinned_provider(
     cause = _unavailable(used, pins, scorers) or _bad_params(plan, scorers, registry)
     if cause is None:
         try:
-            provider = TheatreScoringProvider(plan.document, scorers)
+            provider = TheatreScoringProvider(plan.machine_document, scorers)
         except (UnknownScorerError, PinMismatchError) as error:
             cause = Cause(str(error), unavailable=True)
         else:

@@ -99,8 +99,22 @@ def _facts(evidence: TierEvidence) -> JsonObject:
         "bundle_complete": evidence.bundle_complete,
         "commitment_verifiable": evidence.commitment_verifiable,
         # A run that ended before its last episode is incomplete (docs/evidence.md).
-        "extra_caps": [*(["episodes-not-run"] if counts["not_run"] else []), *plan.caps],
+        "extra_caps": [
+            *(["episodes-not-run"] if counts["not_run"] else []),
+            *plan.caps,
+            *_missing_human_parts(evidence.aggregate),
+        ],
     }
+
+
+def _missing_human_parts(aggregate: JsonObject) -> list[str]:
+    """Return a code for each criterion that people were to have a share in, and have none."""
+    rated = at(aggregate, "human_scores")
+    return sorted(
+        f"human-part-missing:{at(entry, 'criterion_id')}"
+        for entry in (rated.values() if isinstance(rated, dict) else ())
+        if at(entry, "share") is not None and at(entry, "human") is None
+    )
 
 
 def _episode_counts(aggregate: JsonObject) -> dict[str, int]:

@@ -12,7 +12,13 @@ from theatre.engine.bundle_check.call_facts import CallFacts
 from theatre.engine.bundle_check.calls import require_adapter
 from theatre.engine.bundle_check.certificate_check import certificate_id
 from theatre.engine.bundle_check.documents import CERTIFICATE, RECEIPT, Documents
-from theatre.engine.bundle_check.json_values import NOTHING, DefectError, Nothing, at
+from theatre.engine.bundle_check.json_values import (
+    NOTHING,
+    DefectError,
+    Nothing,
+    at,
+    text_members,
+)
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.programme import computation_versions
 from theatre.engine.bundle_check.report import CheckId, Ledger
@@ -52,12 +58,20 @@ def check_trail_facts(
         expected["activated/computations"] = computation_versions(sources.plan, trail)
         if sources.plan.sanitising is None:
             expected["activated/sanitiser"] = None
+        if sources.plan.rubrics:
+            expected["activated/authors"] = _authors(sources.plan, trail)
     check_audit_facts(
         trail,
         expected=expected,
         audit_head=documents.at(CERTIFICATE, "audit_head"),
         ledger=ledger,
     )
+
+
+def _authors(plan: CommittedPlan, trail: AuditTrail) -> JsonObject:
+    """Return construct → author as the trail has it, who is its issuer's word: a name, or null."""
+    named = text_members(trail.detail("activated", "authors"))
+    return {hop.construct_id: named.get(hop.construct_id) for hop in plan.hops}
 
 
 def _adapters(
