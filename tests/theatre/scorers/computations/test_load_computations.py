@@ -18,17 +18,24 @@ from theatre.scorers.computations import (
     load_computations,
     registered_computations,
 )
+from theatre.scorers.computations.chain_propagation import COMPUTATION as CHAIN_PROPAGATION
+from theatre.scorers.computations.paired_answers import COMPUTATION as PAIRED_ANSWERS
 from theatre.scorers.computations.provenance_chain import COMPUTATION as PROVENANCE_CHAIN
 
 CHECKOUT = Path(__file__).parents[4]
+SHIPPED = {
+    "chain_propagation": CHAIN_PROPAGATION,
+    "paired_answers": PAIRED_ANSWERS,
+    "provenance_chain": PROVENANCE_CHAIN,
+}
 
 
 def entry(name: str, value: str) -> EntryPoint:
     return EntryPoint(name=name, value=value, group=ENTRY_POINT_GROUP)
 
 
-def test_the_installed_project_offers_its_computation() -> None:
-    assert load_computations() == {"provenance_chain": PROVENANCE_CHAIN}
+def test_the_installed_project_offers_its_computations() -> None:
+    assert load_computations() == SHIPPED
 
 
 def test_the_project_registers_every_computation_module_that_it_has() -> None:
@@ -36,10 +43,10 @@ def test_the_project_registers_every_computation_module_that_it_has() -> None:
     registered = project["entry-points"][ENTRY_POINT_GROUP]
     folder = CHECKOUT / "theatre" / "scorers" / "computations"
     assert sorted(registered) == sorted(
-        path.stem for path in folder.glob("*.py") if path.stem != "__init__"
+        path.stem for path in folder.glob("*.py") if "\nCOMPUTATION = " in path.read_text()
     )
     entries = [entry(name, value) for name, value in registered.items()]
-    assert registered_computations(entries) == {"provenance_chain": PROVENANCE_CHAIN}
+    assert registered_computations(entries) == SHIPPED
 
 
 def test_no_entry_gives_no_computation() -> None:
@@ -48,8 +55,14 @@ def test_no_entry_gives_no_computation() -> None:
 
 def test_the_documentation_names_each_computation_with_its_parameters() -> None:
     text = (CHECKOUT / "docs" / "scorers.md").read_text(encoding="utf-8")
-    (row,) = [line for line in text.splitlines() if line.startswith("| `provenance_chain@1` |")]
-    assert row.split("|")[2].strip() == "`required?` (paths)"
+    named = {
+        "chain_propagation": "`chain`, `field`, `expected`, `decision`, `effects?`, `listed?`",
+        "paired_answers": "`twin`, `decision`, `right`",
+        "provenance_chain": "`required?` (paths)",
+    }
+    for name, params in named.items():
+        (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}@1` |")]
+        assert row.split("|")[2].strip() == params
 
 
 @pytest.mark.parametrize(
