@@ -9,6 +9,8 @@ BIN = .venv/bin/python -m
 
 # Test workers, and how much of the expensive tests `make test` does (`make soak` does all).
 WORKERS = 2
+# The workers use the cores; numpy's own threads would only wait for each other.
+TESTS = OPENBLAS_NUM_THREADS=1 $(BIN) pytest -n $(WORKERS)
 
 demo: $(RUN)
 	.venv/bin/echelon demo
@@ -25,7 +27,7 @@ check: $(DEV)
 # The full suite on one Python, with the coverage gate of the engine.
 tests: $(DEV)
 	$(BIN) coverage erase
-	$(BIN) pytest -n $(WORKERS) --cov --cov-report=term
+	$(TESTS) --cov --cov-report=term
 
 # Vectors, Cartograph and results_hash on every other supported Python of this machine.
 pythons: $(DEV)
@@ -33,7 +35,7 @@ pythons: $(DEV)
 
 # The same tests with larger numbers: every mutant, a million doubles, more crashes.
 soak: $(DEV)
-	ECHELON_SOAK=1 $(BIN) pytest -n $(WORKERS)
+	ECHELON_SOAK=1 $(TESTS)
 	ECHELON_SOAK=1 sh .ci/reproduce
 
 # Figures, never assertions.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import zipfile
 from collections import Counter
 from collections.abc import Mapping
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGED = ("theatre", "docs", "fixtures", "pyproject.toml", "README.md", "LICENSE")
 TEMPLATE = "fixtures/templates/product_cartograph_v1.json"
 PATIENCE_SECONDS = 300
+SOAK = os.environ.get("ECHELON_SOAK") == "1"
 
 
 def succeeds(*command: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> str:
@@ -81,14 +84,41 @@ def test_the_wheel_holds_package_schemas_and_fixtures_once_and_no_caches(
     assert packaged == modules | {f"theatre/_resources/{name}" for name in resources}
 
 
+def locked_packages() -> set[Path]:
+    """Return what the locked packages have in the environment of the tests, and nothing else."""
+    lock = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
+    # A package may be locked more than once, each time for other Pythons or systems.
+    locked = re.findall(r"^([\w.-]+)==([^\s;]+)", lock, flags=re.MULTILINE)
+    found: set[Path] = set()
+    for name in {name for name, _ in locked}:
+        try:
+            package = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue
+        assert (name, package.version) in locked
+        parts = {path.parts[0] for path in package.files or ()} - {"..", "__pycache__"}
+        found |= {Path(str(package.locate_file(part))) for part in parts}
+    return found
+
+
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of an empty environment with the locked packages and the wheel."""
+    """The folder of programs of an empty environment with the locked packages and the wheel.
+
+    With ECHELON_SOAK they come from the index, as `make` installs them, else by links.
+    """
     environment = tmp_path_factory.mktemp("empty environment") / "venv"
-    succeeds(sys.executable, "-m", "venv", environment, cwd=environment.parent)
-    pip = (environment / "bin" / "python", "-m", "pip", "--disable-pip-version-check")
-    locked = ("--require-hashes", "--requirement", REPOSITORY / "requirements.lock")
-    succeeds(*pip, "install", "--quiet", "--no-compile", *locked, cwd=environment)
+    succeeds(sys.executable, "-m", "venv", "--without-pip", environment, cwd=environment.parent)
+    python = environment / "bin" / "python"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
+    if SOAK:
+        locked = ("--require-hashes", "--requirement", REPOSITORY / "requirements.lock")
+        succeeds(*pip, "install", "--quiet", "--no-compile", *locked, cwd=environment)
+    else:
+        where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+        packages = Path(succeeds(python, "-c", where, cwd=environment).strip())
+        for path in locked_packages():
+            (packages / path.name).symlink_to(path)
     succeeds(*pip, "install", "--quiet", "--no-deps", wheel, cwd=environment)
     return environment / "bin"
 

@@ -1,7 +1,7 @@
 """Numbers in canonical JSON against RFC 8785, ECMAScript's rules, and ECMAScript itself.
 
-`ECHELON_TEST_DOUBLES` sets how many random doubles are tried. They come from SHAKE-256, so
-every machine tries the same ones.
+`ECHELON_TEST_DOUBLES` sets how many random doubles are tried (a million with ECHELON_SOAK). They
+come from SHAKE-256, so every machine tries the same ones, and fewer are the first of more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from theatre.engine.canonical_json import canonical_json
 from theatre.engine.canonical_json.quick_form import quick_bytes
 from theatre.engine.errors import CanonicalisationError
 
-DOUBLES = int(os.environ.get("ECHELON_TEST_DOUBLES", "1000000"))
+SOAK = os.environ.get("ECHELON_SOAK") == "1"
+DOUBLES = int(os.environ.get("ECHELON_TEST_DOUBLES", "1000000" if SOAK else "200000"))
 BATCH = 10_000
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(
@@ -131,11 +132,13 @@ def test_the_random_doubles_are_finite_and_lie_on_every_side_of_each_border() ->
         assert any(low <= number < high for number in numbers), (low, high)
 
 
+@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
 def test_random_doubles_have_the_form_of_the_reference_package() -> None:
     for batch, form in canonical_batches():
         assert form.encode("ascii") == rfc8785.dumps(batch)
 
 
+@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
 def test_random_doubles_have_the_same_quick_form_or_none() -> None:
     plain = 0
     for batch, form in canonical_batches():
@@ -146,11 +149,13 @@ def test_random_doubles_have_the_same_quick_form_or_none() -> None:
     assert plain > DOUBLES / 10
 
 
+@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
 def test_random_doubles_have_the_form_that_ecmascript_prescribes() -> None:
     for batch, form in canonical_batches():
         assert form[1:-1].split(",") == [number_to_string(number) for number in batch]
 
 
+@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
 def test_random_doubles_are_the_same_double_when_read_back() -> None:
     for batch, form in canonical_batches():
         assert tuple(map(float, form[1:-1].split(","))) == batch
@@ -166,6 +171,7 @@ def ask_node(script: str, data: bytes) -> str:
     return finished.stdout.decode("utf-8")
 
 
+@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
 @needs_node
 def test_random_doubles_have_the_form_that_node_gives_them() -> None:
     script = """

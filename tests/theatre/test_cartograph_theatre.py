@@ -28,6 +28,7 @@ def run_cartograph(folder: Path) -> Finished:
     return Stage(folder, TEMPLATE, data=FIXTURES).run(adapter)
 
 
+@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.reproducibility
 def test_two_runs_give_the_published_results_byte_for_byte(tmp_path: Path) -> None:
     lines = []

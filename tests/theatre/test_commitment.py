@@ -7,14 +7,15 @@ import dataclasses
 import hashlib
 import json
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import pytest
 import rfc8785
 
+from tests.theatre.template_leaves import another, leaves, with_leaf
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CanonicalisationError, ClockError, CommitmentError
@@ -30,7 +31,6 @@ SMALL: dict[str, Any] = {
     "scoring": {"holdout_split": 0.2, "tie_breakers": []},
     "note": None,
 }
-LeafPath: TypeAlias = tuple[str | int, ...]
 
 SMALL_CANONICAL = (
     '{"dataset_hashes":{"truth":"' + "ab" * 32 + '"},'
@@ -61,37 +61,6 @@ def committed(template: dict[str, Any], changes: dict[str, Any] | None = None) -
         THEATRE_ID, template, scorer_pins={"exact_match": "1"}, committed_at=NOON
     )
     return dataclasses.replace(receipt, **changes or {})
-
-
-def leaves(value: JsonObject | list[JsonValue], path: LeafPath = ()) -> Iterator[LeafPath]:
-    """Yield the path of every leaf; an empty object or array is one."""
-    members = value.items() if isinstance(value, dict) else enumerate(value)
-    key: str | int
-    for key, item in members:
-        if isinstance(item, dict | list) and item:
-            yield from leaves(item, (*path, key))
-        else:
-            yield (*path, key)
-
-
-def another(value: object) -> object:
-    """Return a value of the same kind that says something else."""
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int | float):
-        return value + 1
-    return f"{value}x" if isinstance(value, str) else 0
-
-
-def with_leaf(
-    template: dict[str, Any], path: LeafPath, change: Callable[[Any, str | int], None]
-) -> dict[str, Any]:
-    changed = copy.deepcopy(template)
-    holder: Any = changed
-    for key in path[:-1]:
-        holder = holder[key]
-    change(holder, path[-1])
-    return changed
 
 
 def test_the_hash_of_a_small_template_is_the_sha256_of_its_canonical_composite() -> None:

@@ -6,13 +6,14 @@ The rule is the same for every shipped template (contract/scoring.md).
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, cast
 
 import pytest
 
+from tests.theatre.easel_runs import CHAIN, let_demo_reviewers_score, run_easel
 from tests.theatre.observer_runs import run_observer
 from tests.theatre.runs import Finished, Stage, ticking_clock, with_changes
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
@@ -28,56 +29,103 @@ FAKES = ("garbage", "empty", "constant", "constant-plausible", "copied-input")
 EARNED = 0.1
 """A criterion above this is one that the honest construct earns (contract/scoring.md)."""
 
-REGISTRY = """
+ENTRY = """
 [constructs.{construct_id}]
 argv = ["{{python}}", "-B", "{{folder}}/{program}", "{mode}"]
 folder = "{folder}"
 files = ["*.py"]
 """
+LOCAL: Mapping[str, JsonValue] = {
+    "/product_theatre_config/adapter_type": "local",
+    "/version_pins/adapter_version": "local@1",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shipped:
     """A shipped template with its construct, and the program that takes the construct's place.
 
-    `changes` let it be asked on stdin, where the honest construct speaks HTTP.
+    In a chain it takes the place of all of `constructs`. `changes` let it be asked on stdin, where
+    the honest constructs speak HTTP. Where people are asked, the stand-ins score the fake, too.
     """
 
     construct_id: str
     fake: str
     episodes: int
     earned: tuple[str, ...]
+    constructs: tuple[str, ...]
+    fakes: tuple[str, ...] = FAKES
     changes: Mapping[str, JsonValue] = field(default_factory=dict)
+    is_rated: bool = False
 
     @property
     def template(self) -> JsonObject:
         path = FIXTURES / "templates" / f"product_{self.construct_id}_v1.json"
         return parse_object(path.read_bytes())
 
+    def registry(self, folder: Path, mode: str) -> Path:
+        """Write a registry in which the fake bears the names of the constructs."""
+        program = FIXTURES / "constructs" / "fakes"
+        entries = [
+            ENTRY.format(construct_id=name, program=self.fake, folder=program, mode=mode)
+            for name in self.constructs
+        ]
+        path = folder / "constructs.toml"
+        path.write_text("".join(entries), encoding="utf-8")
+        return path
+
     def run(self, folder: Path, registry_file: Path) -> Finished:
-        """Run the template with the program that the registry gives the construct's name to."""
-        construct = ConstructRegistry.load(registry_file).find(self.construct_id)
-        pin = f"/version_pins/constructs/{self.construct_id}"
-        changes = {**self.changes, pin: construct_version(construct)}
-        adapter = local_adapter_for(construct, clock=ticking_clock(), monotonic=time.monotonic)
-        return Stage(folder, with_changes(self.template, changes), data=FIXTURES).run(adapter)
+        """Run the template with the programs that the registry gives the constructs' names to."""
+        found = ConstructRegistry.load(registry_file)
+        programs = {name: found.find(name) for name in self.constructs}
+        pins: JsonObject = {name: construct_version(one) for name, one in programs.items()}
+        changes = {**self.changes, "/version_pins/constructs": pins}
+        adapters = {
+            name: local_adapter_for(one, clock=ticking_clock(), monotonic=time.monotonic)
+            for name, one in programs.items()
+        }
+        stage = Stage(folder, with_changes(self.template, changes), data=FIXTURES)
+        finished = stage.run(adapters)
+        if not self.is_rated:
+            return finished
+        let_demo_reviewers_score(stage)
+        return stage.run(adapters)
 
 
 SHIPPED = {
     "cartograph": Shipped(
-        construct_id="cartograph", fake="fake.py", episodes=240, earned=("hex_grid_accuracy",)
+        construct_id="cartograph",
+        fake="fake.py",
+        episodes=240,
+        earned=("hex_grid_accuracy",),
+        constructs=("cartograph",),
     ),
     "observer": Shipped(
         construct_id="observer",
         fake="observer_fake.py",
         episodes=163,
         earned=("canvas_enrichment_freshness", "signal_classification", "source_fidelity"),
+        constructs=("observer",),
+        changes=LOCAL,
+    ),
+    "easel": Shipped(
+        construct_id="easel",
+        fake="easel_fake.py",
+        episodes=85,
+        earned=("downstream_compliance", "tdr_propagation_fidelity", "vocabulary_adherence"),
+        constructs=CHAIN,
+        fakes=(*FAKES, "words-looked-up"),
         changes={
-            "/product_theatre_config/adapter_type": "local",
-            "/version_pins/adapter_version": "local@1",
+            **LOCAL,
+            "/product_theatre_config/construct_endpoints": {
+                name: {"adapter_type": "local", "endpoint": f"construct:{name}"}
+                for name in CHAIN[1:]
+            },
         },
+        is_rated=True,
     ),
 }
+EVERY_FAKE = [(name, mode) for name, shipped in SHIPPED.items() for mode in shipped.fakes]
 
 
 class Measured(NamedTuple):
@@ -113,34 +161,45 @@ class Honest(NamedTuple):
     scores: dict[str, Measured]
 
 
-@pytest.fixture(scope="module", params=SHIPPED)
-def honest(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Honest:
-    shipped = SHIPPED[request.param]
-    folder = tmp_path_factory.mktemp("honest")
-    is_service = shipped.construct_id == "observer"
-    finished = run_observer(folder) if is_service else shipped.run(folder, CONSTRUCTS)
-    return Honest(shipped, measured(finished))
+HonestRuns = Callable[[str], Honest]
 
 
-def test_the_honest_construct_earns_something_that_a_fake_could_lose(honest: Honest) -> None:
+@pytest.fixture(scope="module")
+def honest_run(tmp_path_factory: pytest.TempPathFactory) -> HonestRuns:
+    """Run the honest constructs of a shipped template, each template once."""
+    found: dict[str, Honest] = {}
+
+    def honest(name: str) -> Honest:
+        if name not in found:
+            folder, shipped = tmp_path_factory.mktemp(name), SHIPPED[name]
+            if name == "observer":
+                finished = run_observer(folder)
+            elif name == "easel":
+                finished = run_easel(folder)
+            else:
+                finished = shipped.run(folder, CONSTRUCTS)
+            found[name] = Honest(shipped, measured(finished))
+        return found[name]
+
+    return honest
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_honest_construct_earns_something_that_a_fake_could_lose(
+    honest_run: HonestRuns, name: str
+) -> None:
+    honest = honest_run(name)
     earned = tuple(name for name, one in honest.scores.items() if one.score > EARNED)
     assert earned == honest.shipped.earned
 
 
-@pytest.mark.parametrize("mode", FAKES)
+@pytest.mark.parametrize(("name", "mode"), EVERY_FAKE)
 def test_a_fake_loses_what_is_earned_and_lies_above_the_honest_interval_nowhere(
-    honest: Honest, tmp_path: Path, mode: str
+    honest_run: HonestRuns, tmp_path: Path, name: str, mode: str
 ) -> None:
+    honest = honest_run(name)
     shipped = honest.shipped
-    registry = tmp_path / "constructs.toml"
-    folder = FIXTURES / "constructs" / "fakes"
-    registry.write_text(
-        REGISTRY.format(
-            construct_id=shipped.construct_id, program=shipped.fake, folder=folder, mode=mode
-        ),
-        encoding="utf-8",
-    )
-    finished = shipped.run(tmp_path / "run", registry)
+    finished = shipped.run(tmp_path / "run", shipped.registry(tmp_path, mode))
     counts = cast("JsonObject", finished.document("scores/aggregate.json")["episode_counts"])
     # Every answer was read and scored: the fake fell by what it said, not by how it said it.
     assert (counts["scored"], counts["total"]) == (shipped.episodes, shipped.episodes)

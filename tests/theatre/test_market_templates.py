@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 import json
 import operator
-from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, TypeAlias, cast
+from typing import Any, cast
 
 import pytest
 import rfc8785
 
+from tests.theatre.template_leaves import another, leaves, with_leaf
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt, escrowed_capital
 from theatre.engine.errors import CommitmentError, ExecutionPathUnavailableError
@@ -63,7 +62,6 @@ SOURCE_TABLE = {
 """Family → outcomes, sources (spec/theatre-context.md, "Geopolitical Template Families")."""
 
 FAMILIES = pytest.mark.parametrize("family", SOURCE_TABLE)
-LeafPath: TypeAlias = tuple[str | int, ...]
 
 
 def market(family: str) -> dict[str, Any]:
@@ -283,35 +281,6 @@ def test_forks_that_leave_no_room_for_the_rest_are_refused(family: str) -> None:
 
 
 # --- nothing can be changed after the commitment ---------------------------------------------
-
-
-def leaves(value: object, path: LeafPath = ()) -> Iterator[LeafPath]:
-    """Yield the path of every leaf; an empty object or array is one."""
-    members: Any = value.items() if isinstance(value, dict) else enumerate(cast("list[Any]", value))
-    for key, item in members:
-        if isinstance(item, dict | list) and item:
-            yield from leaves(item, (*path, key))
-        else:
-            yield (*path, key)
-
-
-def another(value: object) -> object:
-    if isinstance(value, bool):
-        return not value
-    if isinstance(value, int | float):
-        return value + 1
-    return f"{value}x" if isinstance(value, str) else 0
-
-
-def with_leaf(
-    template: dict[str, Any], path: LeafPath, change: Callable[[Any, str | int], None]
-) -> dict[str, Any]:
-    changed = copy.deepcopy(template)
-    holder: Any = changed
-    for key in path[:-1]:
-        holder = holder[key]
-    change(holder, path[-1])
-    return changed
 
 
 @FAMILIES

@@ -46,6 +46,7 @@ def provenance_step(finished: Finished) -> JsonObject:
     return cast("JsonObject", cast("JsonObject", step["result"])["output"])
 
 
+@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.reproducibility
 def test_two_runs_give_the_published_results_byte_for_byte(tmp_path: Path) -> None:
     lines = []
@@ -136,6 +137,7 @@ def scores(finished: Finished) -> dict[str, Score]:
     }
 
 
+@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize("baseline", BASELINES)
 def test_the_observer_is_imperfect_and_above_each_baseline_by_more_than_the_intervals(
     honest: Finished, tmp_path: Path, baseline: str

@@ -1,14 +1,14 @@
 """No change of a shipped theatre's bundle goes unnoticed (evidence.md §6).
 
-Both theatres run for real, on every twentieth and every tenth of their episodes, so that a check
-is quick; what only many probabilities bring is tried on a whole run. `test_bundle_mutations` has
+The theatres run for real, on a few of their episodes, so that a check is quick; what only many
+probabilities bring is tried on a whole run. `test_bundle_mutations` has
 every place that any bundle has; here are those that it has not, unless all mutants are asked for.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -16,38 +16,32 @@ import pytest
 
 from tests.theatre.bundle_mutants import Mutant, group_of, mutants
 from tests.theatre.conftest import run_small_theatre
+from tests.theatre.easel_runs import TEMPLATE as EASEL
+from tests.theatre.easel_runs import run_easel
 from tests.theatre.every_feature import run_every_feature
+from tests.theatre.every_rating import run_every_rating
 from tests.theatre.forged_bundle import Files, document, load, store
-from tests.theatre.mutation_survivors import CAUGHT_BY, chosen, setting, survivors_of
+from tests.theatre.mutation_survivors import (
+    CAUGHT_WHERE_PEOPLE_RATE,
+    chosen,
+    setting,
+    survivors_of,
+)
 from tests.theatre.observer_runs import CONSTRUCTS, FIXTURES, run_observer
 from tests.theatre.observer_runs import TEMPLATE as OBSERVER
 from tests.theatre.runs import Finished, Stage, ticking_clock, with_changes
-from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
+from tests.theatre.thinned import thinned
+from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 
 CARTOGRAPH = parse_object((FIXTURES / "templates" / "product_cartograph_v1.json").read_bytes())
 LOG = "ground_truth/observer_provenance.jsonl"
+OPEN = {"input_data": 1, "output_data": 2, "output_spec": 1, "params": 1}
+"""Members that hold whatever a construct or a template puts there → how deep to tell it apart."""
+SNAPSHOT = "commitment_receipt.json/template_snapshot"
+FRAME = {"seq", "prev_entry_hash", "theatre_id", "from_state", "to_state", "at", "entry_hash"}
+"""What every entry of a trail has, beside its event and detail."""
 ECE = "scores/aggregate.json/calibration/ece"
-
-
-def thinned(template: JsonObject, folder: Path, *, step: int) -> JsonObject:
-    """Write the datasets of `template` with every `step`th episode; return who commits to them."""
-    config = cast("dict[str, str]", template["product_theatre_config"])
-    episodes = (FIXTURES / config["replay_data_path"]).read_bytes().splitlines(keepends=True)
-    kept = episodes[::step]
-    ids = {parse_object(line)["episode_id"] for line in kept}
-    changes = {f"/dataset_hashes/{config['replay_dataset_id']}": sha256_hex(b"".join(kept))}
-    (folder / "ground_truth").mkdir(parents=True)
-    (folder / config["replay_data_path"]).write_bytes(b"".join(kept))
-    if "gold_label_set" in config:
-        gold = (FIXTURES / config["gold_label_set"]).read_bytes().splitlines(keepends=True)
-        labels = b"".join(line for line in gold if parse_object(line)["episode_id"] in ids)
-        (folder / config["gold_label_set"]).write_bytes(labels)
-        changes["/dataset_hashes/gold_labels"] = sha256_hex(labels)
-    others = cast("dict[str, str]", config.get("dataset_paths", {}))
-    for path in others.values():
-        (folder / path).write_bytes((FIXTURES / path).read_bytes())
-    return with_changes(template, changes)
 
 
 def run_cartograph(folder: Path, template: JsonObject, data: Path) -> Finished:
@@ -56,16 +50,23 @@ def run_cartograph(folder: Path, template: JsonObject, data: Path) -> Finished:
     return Stage(folder, template, data=data).run(adapter)
 
 
-@pytest.fixture(scope="module", params=["cartograph", "observer"])
+@pytest.fixture(scope="module", params=["cartograph", "observer", "easel"])
 def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """The bundle of a dozen episodes, or a few more."""
+    """The bundle of a dozen episodes, or a few more; of a chain, of three."""
     folder = tmp_path_factory.mktemp(request.param)
     data = folder / "data"
     if request.param == "cartograph":
         template = thinned(CARTOGRAPH, data, step=20)
         return load(run_cartograph(folder / "run", template, data).bundle)
+    if request.param == "easel":
+        once = {"/execution_policy/deterministic_sample": 1}
+        template = with_changes(thinned(EASEL, data, step=30), once)
+        return load(run_easel(folder / "run", template=template, data=data).bundle)
     template = thinned(OBSERVER, data, step=10)
     return load(run_observer(folder / "run", template=template, data=data).bundle)
+
+
+SortOf = Callable[[str], str]
 
 
 @pytest.fixture(scope="module")
@@ -74,49 +75,74 @@ def known(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
     if setting() == "all":
         return frozenset()
     folder = tmp_path_factory.mktemp("known")
-    others = (run_small_theatre(folder / "small").sealed, run_every_feature(folder / "features"))
-    return frozenset(
-        sort_of(mutant.place, bundle) for bundle in map(load, others) for mutant in mutants(bundle)
+    others = (
+        run_small_theatre(folder / "small").sealed,
+        run_every_feature(folder / "features"),
+        run_every_rating(folder / "ratings"),
     )
+    found: set[str] = set()
+    for bundle in map(load, others):
+        found |= set(map(sorts(bundle), {mutant.place for mutant in mutants(bundle)}))
+    return frozenset(found)
 
 
-def sort_of(place: str, bundle: Files) -> str:
-    """Return a place with one name for whatever the criterion, scorer or construct is called."""
+@pytest.fixture(scope="module")
+def tried(files: Files, known: frozenset[str]) -> list[Mutant]:
+    """A mutant for each sort of place that is not known; all where all are asked for."""
+    every, sort_of = list(mutants(files)), sorts(files)
+    new = {place for place in {one.place for one in every} if sort_of(place) not in known}
+    meant = [mutant for mutant in every if mutant.place in new]
+    if setting() == "all":
+        return meant
+    return [*{sort_of(one.place): one for one in chosen(meant, at_least=0)}.values()]
+
+
+def sorts(bundle: Files) -> SortOf:
+    """Return how to name the sort of a place: alike whatever criterion or construct it is about.
+
+    What lies deep in a construct's or a template's own documents is of one sort, and so are what
+    every entry of a trail has, what a step's result is in trail and resolution, and a snapshot.
+    """
     template = document(bundle, "template.json")
     criteria = cast("dict[str, list[str]]", template["criteria"])["criteria_ids"]
     pins = cast("dict[str, JsonObject]", template["version_pins"])["constructs"]
     names = {**dict.fromkeys(criteria, "<criterion>"), **dict.fromkeys(pins, "<construct>")}
     names |= dict.fromkeys(cast("JsonObject", template["scorer_pins"]), "<scorer>")
-    return "/".join(names.get(part, part) for part in place.split("/"))
 
+    def sort_of(place: str) -> str:
+        file, _, below = place.partition("/")
+        if place.startswith(SNAPSHOT):
+            return SNAPSHOT
+        if file == "audit_trail.jsonl" and below.partition("/")[2] in FRAME:
+            return f"{file}/*/{below.partition('/')[2]}"
+        place = place.replace("audit_trail.jsonl/step_completed/detail", "resolution.json/steps/*")
+        parts = [names.get(part, part) for part in place.split("/")]
+        begin = next((n for n, part in enumerate(parts, start=1) if part in OPEN), len(parts))
+        depth = OPEN.get(parts[begin - 1], 0)
+        inside = ["<fact>" if "." in part else part for part in parts[begin : begin + depth]]
+        return "/".join([*parts[:begin], *inside])
 
-def one_a_sort(every: Iterable[Mutant], bundle: Files, known: frozenset[str]) -> list[Mutant]:
-    """Return a mutant for each sort of place that is not known; all where all are asked for."""
-    new = [mutant for mutant in every if sort_of(mutant.place, bundle) not in known]
-    if setting() == "all":
-        return new
-    return list({sort_of(one.place, bundle): one for one in chosen(new, at_least=0)}.values())
+    return sort_of
 
 
 @pytest.mark.no_cover
-@pytest.mark.parametrize("group", [*CAUGHT_BY, LOG])
+@pytest.mark.parametrize("group", [*CAUGHT_WHERE_PEOPLE_RATE, LOG])
 def test_no_mutant_of_a_shipped_theatres_bundle_survives_unnamed(
-    files: Files, known: frozenset[str], tmp_path: Path, group: str
+    files: Files, tried: list[Mutant], tmp_path: Path, group: str
 ) -> None:
-    tried = one_a_sort(mutants(files), files, known)
     assert survivors_of(store(files, tmp_path / "bundle"), files, group, tried) == {}
 
 
 def test_the_mutants_of_the_shipped_theatres_reach_what_only_they_have(
-    files: Files, known: frozenset[str]
+    files: Files, tried: list[Mutant]
 ) -> None:
-    tried = one_a_sort(mutants(files), files, known)
-    places = {mutant.place for mutant in tried}
-    is_observer = LOG in files
-    answer = "source/quote" if is_observer else "result"
+    places = set(map(sorts(files), {mutant.place for mutant in tried}))
+    is_observer, is_rated = LOG in files, any(name.startswith("hitl/") for name in files)
+    answer = "carried/*" if is_rated else "source/quote" if is_observer else "result"
     assert f"invocations/*/calls/*/attempts/*/response/output_data/{answer}" in places
+    assert ("resolution.json/steps/*/result/output/hops/*/lost" in places) is is_rated
     assert ("scores/aggregate.json/calibration/decomposition/resolution" in places) is is_observer
-    assert {group_of(mutant.file) for mutant in tried} <= {*CAUGHT_BY, LOG}
+    assert {group_of(mutant.file) for mutant in tried} <= {*CAUGHT_WHERE_PEOPLE_RATE, LOG}
 
 
 @pytest.mark.no_cover

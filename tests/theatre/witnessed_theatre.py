@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, Answer, echelon
+from tests.theatre.forked_echelon import forked
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
@@ -99,7 +100,9 @@ class WitnessedTheatre:
 
     def run(self, *arguments: str | Path, measured: bool = False) -> Answer:
         """Run `echelon theatre` on the store; `measured` where coverage is to see it."""
-        return echelon("theatre", *arguments, home=self.home, measured=measured)
+        if measured:
+            return echelon("theatre", *arguments, home=self.home, measured=True)
+        return forked("theatre", *arguments, home=self.home)
 
 
 def witnessed_theatre(folder: Path, *, sabotage: str = "", at_end: str = "") -> WitnessedTheatre:

@@ -1,4 +1,4 @@
-"""`echelon demo`: certify two real constructs, check their bundles, catch a forged one."""
+"""`echelon demo`: certify two constructs and a chain, check the bundles, catch a forged one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,24 @@ import click
 from theatre.cli.baselines import with_construct
 from theatre.cli.check_command import check_folder, print_report
 from theatre.cli.committing import commit_template, read_template
+from theatre.cli.demo_rating import (
+    as_document,
+    let_stand_ins_score,
+    open_rubric,
+    print_item,
+    print_rubric,
+    print_scores,
+)
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.pictures import draw_pictures
-from theatre.cli.reports import print_certificate, print_comparison, run_report, shortest
+from theatre.cli.reports import (
+    print_certificate,
+    print_comparison,
+    print_run,
+    run_report,
+    shortest,
+)
 from theatre.cli.theatre_group import run_to_end
 from theatre.cli.workspace import Workspace
 from theatre.engine.bundle_check import CheckReport
@@ -29,6 +43,7 @@ from theatre.oracles.construct_registry import construct_version
 
 TEMPLATES = "fixtures/templates"
 CARTOGRAPH, OBSERVER = "product_cartograph_v1", "product_observer_v1"
+EASEL = "product_easel_v1"
 BASELINES = ("observer_majority", "observer_keywords")
 FORGED_FILE = "invocations/episode_000001.json"
 
@@ -36,10 +51,11 @@ FORGED_FILE = "invocations/episode_000001.json"
 @click.command()
 @json_option
 def demo(*, as_json: bool) -> None:
-    """Certify two shipped constructs, one of them a service, then catch a forged bundle.
+    """Certify three shipped theatres, one of them with human scores; catch a forged bundle.
 
-    Beside the second stand two baselines, run as constructs through the same template. Less
-    than a minute and a half.
+    Two baselines stand beside the second, run as constructs through the same template. The third
+    is a chain of three services that waits for people; two stand-ins, which are rules and named
+    so, score in their place. Less than a minute and a half.
     """
     stage = _Stage(Workspace.from_environment(), silent=as_json)
     stage.say("1  Cartograph: commit the template, then call the real construct every time")
@@ -54,25 +70,31 @@ def demo(*, as_json: bool) -> None:
     stage.say("5  Two baselines as constructs through the same template, beside the Observer")
     baselines = {name: stage.certify(stage.with_baseline(template, name)) for name in BASELINES}
     stage.compare({"observer": observer, **baselines})
-    stage.say("6  Check both bundles: everything is recomputed from their files alone")
-    checks = [stage.check(one) for one in (cartograph, observer)]
-    stage.say(f"7  Flip one byte of the answer in {FORGED_FILE} of a copy, and check it")
+    stage.say("6  Easel, Artisan and Mint, a chain of three services: the run waits for people")
+    easel_id = stage.run_to_rubric(stage.template(EASEL))
+    stage.say("7  Two stand-ins score in their place: small rules, no people, and named so")
+    ratings = stage.rate(easel_id)
+    stage.say("8  The run goes on to its certificate, and says where decisions were lost")
+    easel = stage.go_on(easel_id)
+    stage.show(easel)
+    runs = {"cartograph": cartograph, "observer": observer, "easel": easel}
+    stage.say("9  Check the three bundles: everything is recomputed from their files alone")
+    checks = {name: stage.check(one) for name, one in runs.items()}
+    stage.say(f"10 Flip one byte of the answer in {FORGED_FILE} of a copy, and check it")
     forged = _check_forgery(cartograph.bundle)
     stage.report(forged)
-    stage.say("8  Pictures of both (`echelon theatre show ID --plot DIR` draws them)")
-    plots = [stage.draw(one) for one in (cartograph, observer)]
+    stage.say("11 Pictures of the three (`echelon theatre show ID --plot DIR` draws them)")
+    plots = {name: stage.draw(one) for name, one in runs.items()}
     if as_json:
-        runs = zip((cartograph, observer), checks, plots, strict=True)
-        first, second = (one.as_document(check, drawn) for one, check, drawn in runs)
         print_document(
             {
-                "cartograph": first,
-                "observer": second,
+                **{name: one.as_document(checks[name], plots[name]) for name, one in runs.items()},
                 "baselines": {name: one.report for name, one in baselines.items()},
+                "ratings": ratings,
                 "forgery": forged.as_document(),
             }
         )
-    if forged.valid or not all(check.valid for check in checks):
+    if forged.valid or not all(check.valid for check in checks.values()):
         raise CommandEndedError(ExitCode.FAILURE)
     stage.say("The honest bundles passed, the forged one did not.")
 
@@ -116,12 +138,40 @@ class _Stage:
         return with_construct(template, construct_id, version=construct_version(construct))
 
     def certify(self, template: JsonObject) -> _Certified:
+        return self.go_on(self._commit(template))
+
+    def run_to_rubric(self, template: JsonObject) -> str:
+        """Run a theatre to where it waits for people, show what they see; return its id."""
+        theatre_id = self._commit(template)
+        self._run(theatre_id)
+        if not self._silent:
+            print_run(run_report(self._workspace.store.view(theatre_id)))
+            echo("")
+            rubric = open_rubric(theatre_id, self._workspace)
+            print_rubric(rubric)
+            print_item(rubric.items[0])
+        return theatre_id
+
+    def rate(self, theatre_id: str) -> JsonObject:
+        """Let the stand-ins score every item; return reviewer → episode → score."""
+        given = let_stand_ins_score(theatre_id, self._workspace)
+        if not self._silent:
+            print_scores(given)
+        return as_document(given)
+
+    def go_on(self, theatre_id: str) -> _Certified:
+        self._run(theatre_id)
+        view = self._workspace.store.view(theatre_id)
+        return _Certified(view=view, report=run_report(view))
+
+    def _commit(self, template: JsonObject) -> str:
         committed = asyncio.run(
             commit_template(template, template_folder=self._folder, workspace=self._workspace)
         )
-        run_to_end(committed.theatre_id, self._workspace, quiet=self._silent)
-        view = self._workspace.store.view(committed.theatre_id)
-        return _Certified(view=view, report=run_report(view))
+        return committed.theatre_id
+
+    def _run(self, theatre_id: str) -> None:
+        run_to_end(theatre_id, self._workspace, quiet=self._silent)
 
     def show(self, certified: _Certified) -> None:
         if not self._silent:

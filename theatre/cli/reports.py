@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from theatre.cli.output import echo
+from theatre.cli.propagation import print_propagation
 from theatre.cli.tables import print_table
+from theatre.cli.twins import print_twins
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.resolution import ProgrammeStatus
@@ -82,6 +84,7 @@ def print_certificate(bundle: Path) -> None:
         f"construct    {certificate['construct_id']} "
         f"@ {certificate['construct_version'][:12]} ({certificate['version_source']})"
     )
+    _print_chain(certificate)
     echo(f"template     {certificate['template_id']}")
     echo(f"commitment   {certificate['commitment_hash']}")
     echo("")
@@ -91,7 +94,7 @@ def print_certificate(bundle: Path) -> None:
     echo("")
     echo(_episode_line(certificate["episode_counts"]))
     _print_calibration(aggregate["calibration"])
-    _print_human(aggregate["human_scores"])
+    _print_human(aggregate["human_scores"], bundle)
     _print_gaps(certificate["holdout_scores"])
     echo(f"tier         {certificate['verification_tier']}")
     _print_missing(tier["assessment"], certificate["caps"])
@@ -99,6 +102,8 @@ def print_certificate(bundle: Path) -> None:
     echo(f"expires      {certificate['expires_at'] or '- (UNVERIFIED has nothing to lose)'}")
     echo(f"results      {certificate['results_hash']}")
     echo(f"bundle       {shortest(bundle)}")
+    print_propagation(bundle)
+    print_twins(bundle)
 
 
 def print_comparison(bundles: Mapping[str, Path]) -> None:
@@ -182,8 +187,20 @@ def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
     echo(f"calibration  Brier {calibration['brier_score']:.3f}, {told}")
 
 
-def _print_human(steps: Mapping[str, Any] | None) -> None:
-    """Print what people gave, beside what the scorers did."""
+def _print_chain(certificate: Mapping[str, Any]) -> None:
+    """Print the other constructs of a chain, on whose answers the scores rest as well."""
+    versions = certificate["construct_chain_versions"] or {}
+    others = [
+        f"{name} @ {version[:12]}"
+        for name, version in versions.items()
+        if name != certificate["construct_id"]
+    ]
+    if others:
+        echo(f"with         {', '.join(others)}")
+
+
+def _print_human(steps: Mapping[str, Any] | None, bundle: Path) -> None:
+    """Print what people gave, beside what the scorers did, and who they say they are."""
     for step_id, one in (steps or {}).items():
         alpha = one["agreement"]
         agreed = alpha["reason"] if alpha["value"] is None else f"alpha {alpha['value']:.3f}"
@@ -192,6 +209,18 @@ def _print_human(steps: Mapping[str, Any] | None) -> None:
             told += f"; share {one['share']:g} of {one['criterion_id']}"
             told += f", machine {_number(one['machine'])}"
         echo(f"people       {step_id}: {told}")
+        names = _names(bundle / "hitl" / f"{step_id}.jsonl")
+        if names:
+            echo(f"             they are {', '.join(names)}")
+
+
+def _names(scores: Path) -> list[str]:
+    """Return the names in a file of human scores, each once, as they were first written."""
+    lines = scores.read_bytes().splitlines() if scores.is_file() else []
+    names: dict[str, str] = {}
+    for name in (str(parse_object(line)["scorer"]) for line in lines):
+        names.setdefault(name.casefold(), name)
+    return [*names.values()]
 
 
 def _print_gaps(parts: Mapping[str, Any] | None) -> None:

@@ -8,7 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.theatre.echelon_process import Answer, echelon
+from tests.theatre.echelon_process import Answer
+from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, envelope, response
 
 EPISODES = 8
@@ -140,4 +141,4 @@ def run(
     """Run a template; calls may go to `allow` beside public addresses."""
     variables = {**({"ECHELON_OUTBOUND_ALLOW": allow} if allow else {}), **(more or {})}
     home = template.parent / "home"
-    return echelon("theatre", "run", template, "--json", *options, home=home, more=variables)
+    return forked("theatre", "run", template, "--json", *options, home=home, more=variables)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, Answer, echelon
+from tests.theatre.forked_echelon import forked
 from theatre.engine.canonical_json import sha256_hex
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.construct_registry import construct_from_argv, construct_version
@@ -49,7 +50,7 @@ class Place:
 
 
 def call(place: Place, *arguments: str | Path) -> Answer:
-    return echelon(*arguments, home=place.home, cwd=place.folder)
+    return forked(*arguments, home=place.home, cwd=place.folder)
 
 
 def changed_template(
@@ -127,7 +128,7 @@ def test_hash_prints_the_committed_hash(place: Place) -> None:
 
 
 def test_commit_creates_a_committed_theatre(tmp_path: Path) -> None:
-    answer = echelon("theatre", "commit", CARTOGRAPH, "--json", home=tmp_path)
+    answer = forked("theatre", "commit", CARTOGRAPH, "--json", home=tmp_path)
     assert answer.code == 0
     (theatre_id,) = FileTheatreStore(tmp_path).theatre_ids()
     assert answer.document == {
@@ -135,7 +136,7 @@ def test_commit_creates_a_committed_theatre(tmp_path: Path) -> None:
         "state": "COMMITTED",
         "commitment_hash": COMMITMENT,
     }
-    shown = echelon("theatre", "show", theatre_id, "--json", home=tmp_path)
+    shown = forked("theatre", "show", theatre_id, "--json", home=tmp_path)
     assert shown.document == dict.fromkeys(RUN_KEYS) | answer.document | {"episodes_recorded": 0}
 
 
@@ -207,7 +208,7 @@ def test_gate_prints_declared_and_effective_review(place: Place) -> None:
 
 
 def test_two_runs_of_a_template_give_two_certificates_with_the_same_results(place: Place) -> None:
-    again = call(place, "theatre", "run", CARTOGRAPH, "--json").document
+    again = echelon("theatre", "run", CARTOGRAPH, "--json", home=place.home).document
     first = place.run.document
     differ = {name for name in RUN_KEYS if again[name] != first[name]}
     assert differ == {"theatre_id", "certificate_id", "bundle_path"}
@@ -322,11 +323,11 @@ def test_commit_of_an_invalid_template_names_every_violation(place: Place) -> No
 
 
 def test_a_theatre_that_another_process_holds_is_in_the_wrong_state(tmp_path: Path) -> None:
-    commit = echelon("theatre", "commit", CARTOGRAPH, "--json", home=tmp_path)
+    commit = forked("theatre", "commit", CARTOGRAPH, "--json", home=tmp_path)
     theatre_id = commit.document["theatre_id"]
     with FileTheatreStore(tmp_path).hold(theatre_id):
-        answer = echelon("theatre", "run", theatre_id, "--json", home=tmp_path)
-        shown = echelon("theatre", "show", theatre_id, "--json", home=tmp_path)
+        answer = forked("theatre", "run", theatre_id, "--json", home=tmp_path)
+        shown = forked("theatre", "show", theatre_id, "--json", home=tmp_path)
     assert (answer.code, answer.document["error"]["code"]) == (6, "state-conflict")
     assert (shown.code, shown.document["state"]) == (0, "COMMITTED")
 
@@ -334,7 +335,7 @@ def test_a_theatre_that_another_process_holds_is_in_the_wrong_state(tmp_path: Pa
 def test_a_draft_cannot_be_run(tmp_path: Path) -> None:
     template = json.loads(CARTOGRAPH.read_bytes())
     FileTheatreStore(tmp_path).create_folder(NO_ID, template, template_folder=tmp_path)
-    answer = echelon("theatre", "run", NO_ID, "--json", home=tmp_path)
+    answer = forked("theatre", "run", NO_ID, "--json", home=tmp_path)
     assert (answer.code, answer.document["error"]["code"]) == (6, "invalid-transition")
 
 
@@ -398,7 +399,7 @@ def test_a_run_in_which_nothing_was_scored_ends_without_a_certificate(tmp_path: 
 
     changed_template(tmp_path, "failing.json", failing)
     template = tmp_path / "failing.json"
-    answer = echelon("theatre", "run", template, "--json", home=tmp_path / "home")
+    answer = forked("theatre", "run", template, "--json", home=tmp_path / "home")
     document = answer.document
     assert answer.code == 1
     assert set(document) == RUN_KEYS
@@ -436,9 +437,9 @@ def test_data_constructs_and_issuer_come_from_the_environment(tmp_path: Path) ->
         "ECHELON_ISSUER": "Prüfstelle 7",
     }
     template, home = tmp_path / "mine.json", tmp_path / "home"
-    without = echelon("theatre", "run", template, "--json", home=home)
+    without = forked("theatre", "run", template, "--json", home=home)
     assert (without.code, without.document["error"]["code"]) == (5, "dataset-invalid")
-    answer = echelon("theatre", "run", template, "--json", home=home, more=places)
+    answer = forked("theatre", "run", template, "--json", home=home, more=places)
     assert answer.code == 0, answer.stdout
     certificate = json.loads(
         (Path(answer.document["bundle_path"]) / "certificate.json").read_bytes()

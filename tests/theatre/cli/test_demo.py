@@ -1,4 +1,4 @@
-"""`echelon demo`: certifies two real constructs, catches a forgery, and leaves only its home."""
+"""`echelon demo`: certifies three theatres, catches a forgery, and leaves only its home."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.files.theatre_store import FileTheatreStore
 
 OBSERVER = CARTOGRAPH.with_name("product_observer_v1.json")
-TEMPLATES = {"cartograph": CARTOGRAPH, "observer": OBSERVER}
+EASEL = CARTOGRAPH.with_name("product_easel_v1.json")
+TEMPLATES = {"cartograph": CARTOGRAPH, "observer": OBSERVER, "easel": EASEL}
+RATINGS = CARTOGRAPH.parents[1] / "ratings" / "product_easel_v1"
 COMMITMENTS = {
     name: template.with_name(f"{template.stem}.commitment.txt").read_text().strip()
     for name, template in TEMPLATES.items()
@@ -88,18 +90,18 @@ def test_the_demo_succeeds_twice_in_a_row_and_leaves_nothing_but_its_home(
     assert (demos.text.code, demos.document.code) == (0, 0)
     assert demos.left_in_temporary_folder == []
     assert {path.name for path in demos.home.iterdir()} == {"cache", "plots", "theatres"}
-    assert len(FileTheatreStore(demos.home).theatre_ids()) == 8
+    assert len(FileTheatreStore(demos.home).theatre_ids()) == 10
 
 
 def test_the_demo_tells_its_steps_in_order(demos: Demonstrations) -> None:
     steps = [line for line in demos.text.stdout.splitlines() if line.startswith("── ")]
-    assert [step.split()[1] for step in steps] == [*"12345678", "The"]
+    assert [step.split()[1] for step in steps] == [*map(str, range(1, 12)), "The"]
     assert steps[-1] == "── The honest bundles passed, the forged one did not."
     told = {line.split()[0] for line in demos.text.stderr.splitlines()}
-    assert told == {"product_cartograph_v1", "product_observer_v1"}
+    assert told == {template.stem for template in TEMPLATES.values()}
 
 
-@pytest.mark.parametrize(("step", "name"), [(2, "cartograph"), (4, "observer")])
+@pytest.mark.parametrize(("step", "name"), [(2, "cartograph"), (4, "observer"), (8, "easel")])
 def test_the_demo_shows_the_certificates_that_are_in_the_bundles(
     demos: Demonstrations, step: int, name: str
 ) -> None:
@@ -143,28 +145,81 @@ def test_the_demo_shows_two_baselines_with_their_intervals_beside_the_observer(
     assert rows == {}
 
 
+def recorded_ratings() -> dict[str, dict[str, float]]:
+    """Return what the files beside the fixtures hold: reviewer → episode → score."""
+    return {
+        path.stem: {
+            line["episode_id"]: line["score"]
+            for line in map(json.loads, path.read_bytes().splitlines())
+        }
+        for path in RATINGS.glob("*.jsonl")
+    }
+
+
+def test_easels_run_stops_at_the_rubric_which_the_demo_shows_with_one_of_the_answers(
+    demos: Demonstrations,
+) -> None:
+    shown = demos.step(6)
+    rating = json.loads(EASEL.read_bytes())["hitl_steps"][0]
+    assert re.search(r"^outcome   pending \(pending_hitl:judge_taste\)$", shown, re.MULTILINE)
+    assert " ".join(rating["rubric"].split()) in " ".join(shown.split())
+    for point, label in rating["scoring_scale"]["labels"].items():
+        assert re.search(rf"^ +{point}  {re.escape(label)}$", shown, re.MULTILINE)
+    assert "asked of at least 2 people, of whom none is an author, about each of 24" in shown
+    (item,) = re.findall(r"^item      (\S+)$", shown, re.MULTILINE)
+    assert item == next(iter(recorded_ratings()["demo-reviewer-a"]))
+    for part in ("brief", "wants", "avoids", "sheet"):
+        assert re.search(rf"^{part} {{4,5}}\S", shown, re.MULTILINE)
+
+
+def test_two_stand_ins_who_are_named_so_score_every_item(demos: Demonstrations) -> None:
+    recorded = recorded_ratings()
+    shown = " ".join(demos.step(7).split())
+    for name, scores in recorded.items():
+        assert f"{name} {' '.join(f'{score:g}' for score in scores.values())}" in shown
+    assert demos.document.document["ratings"] == recorded
+    assert {len(scores) for scores in recorded.values()} == {24}
+
+
+def test_easels_certificate_tells_who_scored_and_where_decisions_were_lost(
+    demos: Demonstrations,
+) -> None:
+    lines = demos.step(8).splitlines()
+    (people,) = [n for n, line in enumerate(lines) if line.startswith("people       judge_taste: ")]
+    assert ", alpha 0.177; share 0.2 of downstream_compliance, machine 0.938" in lines[people]
+    assert lines[people + 1].split() == ["they", "are", "demo-reviewer-a,", "demo-reviewer-b"]
+    assert [line.split()[1] for line in lines if line.startswith("with  ")] == ["artisan"]
+    (start,) = [n for n, line in enumerate(lines) if line.startswith("hop ")]
+    assert [line.split() for line in lines[start + 2 : start + 5]] == [
+        ["easel", "451", "50", "0", "23", "-", "-"],
+        ["artisan", "451", "0", "0", "0", "409", "0"],
+        ["mint", "451", "0", "0", "0", "498", "0"],
+    ]
+
+
 def test_the_demo_finds_honest_bundles_sound_and_names_what_is_wrong_with_the_forged_one(
     demos: Demonstrations,
 ) -> None:
-    honest, forged = demos.step(6), demos.step(7)
+    honest, forged = demos.step(9), demos.step(10)
     assert "FAIL" not in honest
-    assert len(re.findall(r"^valid: \d+ checks, 0 failed$", honest, re.MULTILINE)) == 2
+    assert len(re.findall(r"^valid: \d+ checks, 0 failed$", honest, re.MULTILINE)) == 3
     assert FORGED_FILE in forged
     assert re.search(r"^FAIL {9}sums$", forged, re.MULTILINE)
     assert re.search(r"^FAIL {9}scores$", forged, re.MULTILINE)
     assert re.search(r"^NOT VALID: \d+ checks, [1-9]\d* failed$", forged, re.MULTILINE)
 
 
-def test_the_demo_draws_both_and_says_where(demos: Demonstrations) -> None:
+def test_the_demo_draws_all_three_and_says_where(demos: Demonstrations) -> None:
     drawn = {
         demos.home / "plots" / name
         for name in (
             "product_cartograph_v1/criteria.svg",
+            "product_easel_v1/criteria.svg",
             "product_observer_v1/criteria.svg",
             "product_observer_v1/reliability.svg",
         )
     }
-    assert {Path(line) for line in demos.step(8).splitlines()[1:] if line} == drawn
+    assert {Path(line) for line in demos.step(11).splitlines()[1:] if line} == drawn
     assert set(demos.home.glob("plots/*/*")) == drawn
 
 
@@ -173,7 +228,7 @@ def test_the_demo_as_a_document_holds_runs_checks_plots_baselines_and_forgery(
 ) -> None:
     assert demos.document.stderr == ""
     document = demos.document.document
-    assert set(document) == {"cartograph", "observer", "baselines", "forgery"}
+    assert set(document) == {*TEMPLATES, "baselines", "ratings", "forgery"}
     for name, commitment in COMMITMENTS.items():
         assert set(document[name]) == {"run", "check", "plots"}
         assert document[name]["run"]["outcome"] == "certified"

@@ -18,6 +18,7 @@ from tests.theatre.echelon_process import (
     echelon,
     environment,
 )
+from tests.theatre.forked_echelon import forked
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.rlmf_export import RLMF_SCHEMA
 from theatre.engine.schema_registry import SchemaRegistry
@@ -53,11 +54,11 @@ def test_the_first_export_archives_and_every_later_one_is_the_same(
     place: tuple[Path, str], tmp_path: Path
 ) -> None:
     home, theatre_id = place
-    first = echelon("theatre", "export", theatre_id, home=home)
+    first = forked("theatre", "export", theatre_id, home=home)
     assert first.code == 0, first.stderr
     assert FileTheatreStore(home).view(theatre_id).state == "ARCHIVED"
     out = tmp_path / "records.ndjson"
-    second = echelon("theatre", "export", theatre_id, "--out", out, "--json", home=home)
+    second = forked("theatre", "export", theatre_id, "--out", out, "--json", home=home)
     assert out.read_text(encoding="utf-8") == first.stdout
     sha256 = hashlib.sha256(out.read_bytes()).hexdigest()
     assert second.document == {
@@ -87,7 +88,7 @@ def test_each_line_is_a_valid_record_and_stderr_says_what_was_written(
     place: tuple[Path, str],
 ) -> None:
     home, theatre_id = place
-    answer = echelon("theatre", "export", theatre_id, "--format", "rlmf", home=home)
+    answer = forked("theatre", "export", theatre_id, "--format", "rlmf", home=home)
     records = [json.loads(line) for line in answer.stdout.splitlines()]
     assert [record["timestep"] for record in records] == list(range(1, 61))
     assert {record["theatre_id"] for record in records} == {theatre_id}
@@ -106,11 +107,11 @@ def test_an_archived_theatre_is_shown_with_its_certificate_and_not_run_again(
     place: tuple[Path, str],
 ) -> None:
     home, theatre_id = place
-    before = echelon("theatre", "show", theatre_id, "--json", home=home).document
-    assert echelon("theatre", "export", theatre_id, home=home).code == 0
-    after = echelon("theatre", "show", theatre_id, "--json", home=home).document
+    before = forked("theatre", "show", theatre_id, "--json", home=home).document
+    assert forked("theatre", "export", theatre_id, home=home).code == 0
+    after = forked("theatre", "show", theatre_id, "--json", home=home).document
     assert after == before | {"state": "ARCHIVED"}
-    again = echelon("theatre", "run", theatre_id, "--json", home=home)
+    again = forked("theatre", "run", theatre_id, "--json", home=home)
     assert (again.code, again.document["error"]["code"]) == (6, "invalid-transition")
 
 
@@ -122,19 +123,19 @@ def test_the_bundle_is_as_it_was(place: tuple[Path, str]) -> None:
         return {str(p): p.read_bytes() for p in bundle.rglob("*") if p.is_file()}
 
     before = contents()
-    assert echelon("theatre", "export", theatre_id, home=home).code == 0
+    assert forked("theatre", "export", theatre_id, home=home).code == 0
     assert contents() == before
 
 
 def refused(home: Path, *arguments: str | Path) -> tuple[int, str]:
-    answer = echelon("theatre", "export", *arguments, home=home)
+    answer = forked("theatre", "export", *arguments, home=home)
     assert answer.stdout == ""
     return answer.code, answer.stderr.partition("(")[2].partition(")")[0]
 
 
 def test_there_is_nothing_to_export_before_the_end(tmp_path: Path) -> None:
     for template in (NUMERALS, MARKET):
-        commit = echelon("theatre", "commit", template, "--json", home=tmp_path)
+        commit = forked("theatre", "commit", template, "--json", home=tmp_path)
         assert refused(tmp_path, commit.document["theatre_id"]) == (6, "invalid-transition")
     assert refused(tmp_path, NO_ID) == (3, "not-found")
 
@@ -147,9 +148,9 @@ def test_a_run_without_a_certificate_has_no_bundle_to_export(tmp_path: Path) -> 
     document["criteria"] = {"criteria_ids": ["nothing_of_the_kind"], "criteria_human": ""}
     template.write_text(json.dumps(document), encoding="utf-8")
     home = tmp_path / "home"
-    run = echelon("theatre", "run", template, "--json", home=home).document
+    run = forked("theatre", "run", template, "--json", home=home).document
     assert (run["state"], run["outcome"]) == ("RESOLVED", "no_certificate")
-    answer = echelon("theatre", "export", run["theatre_id"], home=home)
+    answer = forked("theatre", "export", run["theatre_id"], home=home)
     assert (answer.code, answer.stdout) == (3, "")
     assert "its outcome is no_certificate (nothing-scored)" in answer.stderr
     assert FileTheatreStore(home).view(run["theatre_id"]).state == "RESOLVED"
@@ -192,7 +193,7 @@ def resolved_with_two_episodes(folder: Path) -> tuple[Path, str]:
     document = json.loads(template.read_bytes())
     document["dataset_hashes"]["numerals"] = hashlib.sha256(raw).hexdigest()
     template.write_text(json.dumps(document), encoding="utf-8")
-    run = echelon("theatre", "run", template, "--json", home=folder / "small home")
+    run = forked("theatre", "run", template, "--json", home=folder / "small home")
     return folder / "small home", run.document["theatre_id"]
 
 
@@ -242,5 +243,5 @@ def test_a_file_that_cannot_be_written_archives_nothing(
 @pytest.mark.parametrize("arguments", [("--json",), ("--format", "csv"), ("one", "too", "many")])
 def test_wrong_usage_is_said_so(place: tuple[Path, str], arguments: tuple[str, ...]) -> None:
     home, theatre_id = place
-    assert echelon("theatre", "export", theatre_id, *arguments, home=home).code == 2
+    assert forked("theatre", "export", theatre_id, *arguments, home=home).code == 2
     assert FileTheatreStore(home).view(theatre_id).state == "RESOLVED"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.theatre.cli.doubler import EPISODES, write_module, write_theatre
-from tests.theatre.echelon_process import Answer, echelon
+from tests.theatre.echelon_process import Answer
+from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, envelope, response, serving
 
 TOKEN = "tok-5d5b/8f2f7a11"  # noqa: S105 - the secret of this test
@@ -21,7 +22,7 @@ def run(template: Path, *options: str, json_output: bool = True, token: str = TO
     more = {"DOUBLER_TOKEN": f"Bearer {token}", "ECHELON_OUTBOUND_ALLOW": "127.0.0.1"}
     output = ["--json"] if json_output else []
     home = template.parent / "home"
-    return echelon("theatre", "run", template, *output, *options, home=home, more=more)
+    return forked("theatre", "run", template, *output, *options, home=home, more=more)
 
 
 def holds_token(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ import pytest
 
 from tests.theatre.cli.doubler import SERVED, write_module, write_theatre
 from tests.theatre.echelon_process import Answer, echelon
+from tests.theatre.forked_echelon import forked
 from theatre.cli.score_file import read_scores
 from theatre.engine.errors import ParseError
 from theatre.files.run_journal import read_trail
@@ -54,7 +55,7 @@ class Waiting:
         return str(self.run.document["theatre_id"])
 
     def hitl(self, *arguments: str | Path) -> Answer:
-        return echelon("theatre", "hitl", self.theatre_id, *arguments, home=self.home)
+        return forked("theatre", "hitl", self.theatre_id, *arguments, home=self.home)
 
     def shown(self) -> dict[str, Any]:
         return self.hitl("--json").document
@@ -64,7 +65,7 @@ class Waiting:
         return [item["episode_id"] for item in self.shown()["items"]]
 
     def go_on(self, *options: str) -> Answer:
-        return echelon("theatre", "run", self.theatre_id, *options, home=self.home)
+        return forked("theatre", "run", self.theatre_id, *options, home=self.home)
 
     def events(self, event_type: str) -> list[dict[str, Any]]:
         folder = FileTheatreStore(self.home).folder(self.theatre_id)
@@ -122,7 +123,7 @@ def test_a_run_that_waits_is_incomplete_and_says_what_to_do(waiting: Waiting) ->
         f"next      echelon theatre hitl {waiting.theatre_id}: people score, by its rubric",
         f"then      echelon theatre run {waiting.theatre_id}",
     ]
-    show = echelon("theatre", "show", waiting.theatre_id, "--json", home=waiting.home)
+    show = forked("theatre", "show", waiting.theatre_id, "--json", home=waiting.home)
     assert (show.code, show.document) == (0, document)
 
 
@@ -212,7 +213,7 @@ def test_two_people_score_and_the_run_goes_on_to_its_certificate(waiting: Waitin
     assert [(line["scorer"], line["score"], line["comment"]) for line in lines] == [
         *(("Grace", 8, "fine"), ("grace", 10, None), ("Edsger", 3, None), ("Edsger", 3, None))
     ]
-    show = echelon("theatre", "show", waiting.theatre_id, home=waiting.home)
+    show = forked("theatre", "show", waiting.theatre_id, home=waiting.home)
     told = [line for line in show.stdout.splitlines() if line.startswith("people")]
     assert told == [PEOPLE]
 
@@ -317,5 +318,5 @@ def test_where_nobody_is_asked_it_says_so(waiting: Waiting) -> None:
     assert error_of(waiting.hitl("--json")) == (6, "invalid-transition")
     late = waiting.hitl("--scorer", "Niklaus", "--item", "e1", "--score", "1", "--json")
     assert error_of(late) == (6, "invalid-transition")
-    nowhere = echelon("theatre", "hitl", "nonsense", "--json", home=waiting.home)
+    nowhere = forked("theatre", "hitl", "nonsense", "--json", home=waiting.home)
     assert error_of(nowhere) == (3, "not-found")

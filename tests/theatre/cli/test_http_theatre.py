@@ -17,6 +17,7 @@ from tests.theatre.cli.doubler import (
     write_theatre,
 )
 from tests.theatre.echelon_process import Answer, echelon, processes_that_mention
+from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, Respond, serving
 
 
@@ -28,7 +29,7 @@ def calls(answer: Answer) -> list[dict[str, object]]:
 
 
 def is_valid(answer: Answer, home: Path) -> bool:
-    check = echelon("check", answer.document["bundle_path"], "--json", home=home)
+    check = forked("check", answer.document["bundle_path"], "--json", home=home)
     return bool(check.document["valid"])
 
 

@@ -13,6 +13,7 @@ import pytest
 
 from tests.theatre.cli.doubler import double, run, write_theatre
 from tests.theatre.echelon_process import CARTOGRAPH, Answer, echelon, environment
+from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import serving
 
 OBSERVER = CARTOGRAPH.with_name("product_observer_v1.json")
@@ -31,12 +32,17 @@ except SystemExit as ending:
 
 
 class Place:
-    """A store with two certified theatres: one whose construct states probabilities, one not."""
+    """A store with two certified theatres: one whose construct states probabilities, one not.
+
+    The pictures of the former are drawn once.
+    """
 
     def __init__(self, home: Path) -> None:
         self.home = home
         self.observer = self._run(OBSERVER)
         self.cartograph = self._run(CARTOGRAPH)
+        self.pictures = home.with_name("not there yet") / "pictures"
+        self.drawn = self.show(self.observer, "--plot", self.pictures)
 
     def _run(self, template: Path) -> str:
         run = echelon("theatre", "run", template, "--json", home=self.home)
@@ -44,7 +50,7 @@ class Place:
         return str(run.document["theatre_id"])
 
     def show(self, *arguments: str | Path, more: Mapping[str, str] | None = None) -> Answer:
-        return echelon("theatre", "show", *arguments, home=self.home, more=more)
+        return forked("theatre", "show", *arguments, home=self.home, more=more)
 
     def aggregate(self, theatre_id: str) -> dict[str, object]:
         (path,) = (self.home / "theatres" / theatre_id).glob("*/scores/aggregate.json")
@@ -64,14 +70,12 @@ def texts(picture: Path) -> list[str]:
     return ["".join(text.itertext()).strip() for text in root.iter(f"{SVG}text")]
 
 
-def test_show_says_which_pictures_were_written(place: Place, tmp_path: Path) -> None:
-    folder = tmp_path / "not there yet" / "pictures"
-    answer = place.show(place.observer, "--plot", folder)
-    assert (answer.code, answer.stderr) == (0, "")
-    written = [folder / "criteria.svg", folder / "reliability.svg"]
-    assert sorted(folder.iterdir()) == written
+def test_show_says_which_pictures_were_written(place: Place) -> None:
+    assert (place.drawn.code, place.drawn.stderr) == (0, "")
+    written = [place.pictures / "criteria.svg", place.pictures / "reliability.svg"]
+    assert sorted(place.pictures.iterdir()) == written
     without = place.show(place.observer).stdout
-    assert answer.stdout == without + "".join(f"plot         {path}\n" for path in written)
+    assert place.drawn.stdout == without + "".join(f"plot         {path}\n" for path in written)
 
 
 def test_show_as_a_document_lists_the_pictures(place: Place, tmp_path: Path) -> None:
@@ -82,10 +86,9 @@ def test_show_as_a_document_lists_the_pictures(place: Place, tmp_path: Path) -> 
 
 
 def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_text(
-    place: Place, tmp_path: Path
+    place: Place,
 ) -> None:
-    place.show(place.observer, "--plot", tmp_path)
-    written = texts(tmp_path / "criteria.svg")
+    written = texts(place.pictures / "criteria.svg")
     assert {
         *("source_fidelity", "signal_classification", "canvas_enrichment_freshness"),
         "composite_score",
@@ -99,10 +102,9 @@ def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_tex
 
 
 def test_the_picture_of_reliability_holds_brier_and_ece_beside_what_chance_would_show(
-    place: Place, tmp_path: Path
+    place: Place,
 ) -> None:
-    place.show(place.observer, "--plot", tmp_path)
-    written = texts(tmp_path / "reliability.svg")
+    written = texts(place.pictures / "reliability.svg")
     assert {
         *("n = 148", "Brier 0.215", "ECE 0.122"),
         "if calibrated: 0.076, 95 % below 0.115",
@@ -132,7 +134,7 @@ def test_a_labelled_construct_that_states_no_probability_has_no_picture_of_relia
         )
         theatre_id = run(template, allow="127.0.0.1").document["theatre_id"]
     folder = tmp_path / "pictures"
-    answer = echelon("theatre", "show", theatre_id, "--plot", folder, home=tmp_path / "home")
+    answer = forked("theatre", "show", theatre_id, "--plot", folder, home=tmp_path / "home")
     assert "calibration" not in answer.stdout
     (aggregate,) = tmp_path.glob("home/theatres/*/*/scores/aggregate.json")
     assert json.loads(aggregate.read_bytes())["calibration"]["probabilities"] == 0
@@ -142,16 +144,17 @@ def test_a_labelled_construct_that_states_no_probability_has_no_picture_of_relia
 def test_pictures_are_the_same_bytes_again_whatever_the_users_own_style_is(
     place: Place, tmp_path: Path
 ) -> None:
-    place.show(place.observer, "--plot", tmp_path / "one")
     own = tmp_path / "own"
     own.mkdir()
     (own / "matplotlibrc").write_text("axes.facecolor: red\nsvg.fonttype: path\nfont.size: 20\n")
-    again = place.show(
-        place.observer, "--plot", tmp_path / "two", more={"MATPLOTLIBRC": str(own / "matplotlibrc")}
+    again = echelon(
+        *("theatre", "show", place.observer, "--plot", tmp_path / "again"),
+        home=place.home,
+        more={"MATPLOTLIBRC": str(own / "matplotlibrc")},
     )
     assert again.code == 0, again.stderr
     for name in ("criteria.svg", "reliability.svg"):
-        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+        assert (tmp_path / "again" / name).read_bytes() == (place.pictures / name).read_bytes()
 
 
 def test_nothing_is_written_outside_the_store_and_the_folder(place: Place, tmp_path: Path) -> None:
@@ -170,9 +173,9 @@ def test_nothing_is_written_outside_the_store_and_the_folder(place: Place, tmp_p
 
 def test_a_theatre_without_a_certificate_has_no_picture(tmp_path: Path) -> None:
     home, folder = tmp_path / "home", tmp_path / "pictures"
-    commit = echelon("theatre", "commit", CARTOGRAPH, "--json", home=home)
+    commit = forked("theatre", "commit", CARTOGRAPH, "--json", home=home)
     theatre_id = commit.document["theatre_id"]
-    answer = echelon("theatre", "show", theatre_id, "--plot", folder, "--json", home=home)
+    answer = forked("theatre", "show", theatre_id, "--plot", folder, "--json", home=home)
     assert (answer.code, answer.document) == (
         3,
         {

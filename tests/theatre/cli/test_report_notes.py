@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.theatre.cli.doubler import EPISODES, double, run, write_theatre
-from tests.theatre.echelon_process import echelon
+from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, Respond, envelope, response, serving
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.commitment import CommitmentProtocol
@@ -69,7 +69,7 @@ def shown_of(folder: Path, *, fails_on_the_holdout: bool) -> str:
         wrong_on |= unseen if fails_on_the_holdout else set()
         answer = run(template, allow="127.0.0.1")
     assert answer.code == 0, answer.stdout
-    return echelon("theatre", "show", answer.document["theatre_id"], home=folder / "home").stdout
+    return forked("theatre", "show", answer.document["theatre_id"], home=folder / "home").stdout
 
 
 def test_a_construct_that_fails_on_the_holdout_alone_gets_a_note_on_each_score(

@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 import rfc8785
 
-from tests.theatre.echelon_process import REPOSITORY, echelon
+from tests.theatre.echelon_process import REPOSITORY
+from tests.theatre.forked_echelon import forked
 from theatre.engine.canonical_json import parse_object
 from theatre.files.theatre_store import FileTheatreStore
 
@@ -47,17 +48,17 @@ def by_name(path: Path) -> str:
 def test_a_template_of_any_version_is_valid_and_hashed_as_it_was_written(
     template: Path, tmp_path: Path
 ) -> None:
-    report = echelon("theatre", "validate", template, "--json", home=tmp_path).document
+    report = forked("theatre", "validate", template, "--json", home=tmp_path).document
     warned = ["scorers-not-committed"] if template == NUMERALS else []
     assert (report["valid"], report["errors"]) == (True, [])
     assert [warning["rule"] for warning in report["warnings"]] == warned
-    answer = echelon("theatre", "hash", template, "--json", home=tmp_path)
+    answer = forked("theatre", "hash", template, "--json", home=tmp_path)
     assert (answer.code, answer.document) == (0, {"commitment_hash": recomputed(template)})
 
 
 @pytest.mark.parametrize("template", NOT_RUN, ids=by_name)
 def test_what_cannot_be_run_can_be_committed_and_shown(template: Path, tmp_path: Path) -> None:
-    committed = echelon("theatre", "commit", template, "--json", home=tmp_path).document
+    committed = forked("theatre", "commit", template, "--json", home=tmp_path).document
     assert (committed["state"], committed["commitment_hash"]) == (
         "COMMITTED",
         recomputed(template),
@@ -69,7 +70,7 @@ def test_what_cannot_be_run_can_be_committed_and_shown(template: Path, tmp_path:
     assert receipt["template_snapshot"] == json.loads(template.read_bytes())
     assert (receipt["dataset_hashes"], receipt["scorer_pins"]) == ({}, {})
     assert (receipt["escrowed_capital"] is None) is (template == GRIDWORLD)
-    shown = echelon("theatre", "show", committed["theatre_id"], "--json", home=tmp_path).document
+    shown = forked("theatre", "show", committed["theatre_id"], "--json", home=tmp_path).document
     assert (shown["state"], shown["outcome"]) == ("COMMITTED", None)
 
 
@@ -78,7 +79,7 @@ def test_a_run_of_what_cannot_be_run_is_refused_before_anything_is_stored(
     template: Path, tmp_path: Path
 ) -> None:
     for more in ((), ("--new",)):
-        answer = echelon("theatre", "run", template, *more, "--json", home=tmp_path)
+        answer = forked("theatre", "run", template, *more, "--json", home=tmp_path)
         assert (answer.code, answer.document["error"]["code"]) == (5, "execution-path-unavailable")
         assert template.stem in answer.document["error"]["message"]
     assert FileTheatreStore(tmp_path).theatre_ids() == []
@@ -88,10 +89,10 @@ def test_a_run_of_what_cannot_be_run_is_refused_before_anything_is_stored(
 def test_a_committed_theatre_that_cannot_be_run_stays_committed(
     template: Path, tmp_path: Path
 ) -> None:
-    theatre_id = echelon("theatre", "commit", template, "--json", home=tmp_path).document[
+    theatre_id = forked("theatre", "commit", template, "--json", home=tmp_path).document[
         "theatre_id"
     ]
-    answer = echelon("theatre", "run", theatre_id, "--json", home=tmp_path)
+    answer = forked("theatre", "run", theatre_id, "--json", home=tmp_path)
     assert (answer.code, answer.document["error"]["code"]) == (5, "execution-path-unavailable")
     assert FileTheatreStore(tmp_path).view(theatre_id).state == "COMMITTED"
 
@@ -99,7 +100,7 @@ def test_a_committed_theatre_that_cannot_be_run_stays_committed(
 def test_a_version_that_there_is_not_is_named_with_those_that_there_are(tmp_path: Path) -> None:
     template = tmp_path / "template.json"
     template.write_bytes(NUMERALS.read_bytes().replace(b'"2.0.1"', b'"2.9.0"', 1))
-    answer = echelon("theatre", "validate", template, home=tmp_path / "home")
+    answer = forked("theatre", "validate", template, home=tmp_path / "home")
     assert (answer.code, answer.stdout.splitlines()) == (
         5,
         [
@@ -111,13 +112,13 @@ def test_a_version_that_there_is_not_is_named_with_those_that_there_are(tmp_path
         ],
     )
     for command in ("hash", "commit", "run"):
-        refused = echelon("theatre", command, template, "--json", home=tmp_path / "home")
+        refused = forked("theatre", command, template, "--json", home=tmp_path / "home")
         assert (refused.code, refused.document["error"]["code"]) == (5, "template-invalid")
         assert "2.1.0; got '2.9.0'" in refused.document["error"]["message"]
 
 
 def test_a_2_0_1_template_runs_by_the_defaults_and_the_evidence_names_them(tmp_path: Path) -> None:
-    report = echelon("theatre", "run", NUMERALS, "--json", home=tmp_path).document
+    report = forked("theatre", "run", NUMERALS, "--json", home=tmp_path).document
     assert (report["outcome"], report["verification_tier"]) == ("certified", "UNVERIFIED")
     assert report["scores"] == {"roman_numeral": 1, "digit_sum": 1}
     # Sixty right answers: the tier is held down by this alone.
@@ -131,7 +132,7 @@ def test_a_2_0_1_template_runs_by_the_defaults_and_the_evidence_names_them(tmp_p
     trail = (Path(report["bundle_path"]) / "audit_trail.jsonl").read_bytes().splitlines()
     (activated,) = (e for e in map(json.loads, trail) if e["event_type"] == "activated")
     assert activated["detail"]["scorers"] == {"exact_match": "1"}
-    assert echelon("check", report["bundle_path"], home=tmp_path).code == 0
+    assert forked("check", report["bundle_path"], home=tmp_path).code == 0
 
 
 @pytest.fixture
@@ -149,18 +150,18 @@ def test_gold_labels_without_a_hash_cap_the_tier_and_are_no_evidence(
     own_copy: Path, tmp_path: Path
 ) -> None:
     changed(own_copy, gold_label_set="never_there.jsonl")
-    validated = echelon("theatre", "validate", own_copy, "--json", home=tmp_path / "home").document
+    validated = forked("theatre", "validate", own_copy, "--json", home=tmp_path / "home").document
     assert validated["valid"]
     assert [warning["rule"] for warning in validated["warnings"]] == [
         "gold-unpinned",
         "scorers-not-committed",
     ]
-    report = echelon("theatre", "run", own_copy, "--json", home=tmp_path / "home").document
+    report = forked("theatre", "run", own_copy, "--json", home=tmp_path / "home").document
     assert report["caps"] == ["scorers-not-committed", "gold-unpinned"]
     assert report["scores"] == {"roman_numeral": 1, "digit_sum": 1}
     ground_truth = Path(report["bundle_path"]) / "ground_truth"
     assert [path.name for path in ground_truth.iterdir()] == ["dataset.jsonl"]
-    assert echelon("check", report["bundle_path"], home=tmp_path / "home").code == 0
+    assert forked("check", report["bundle_path"], home=tmp_path / "home").code == 0
 
 
 def test_gold_labels_with_a_hash_are_opened_and_kept(own_copy: Path, tmp_path: Path) -> None:
@@ -170,7 +171,7 @@ def test_gold_labels_with_a_hash_are_opened_and_kept(own_copy: Path, tmp_path: P
     document = json.loads(own_copy.read_bytes())
     document["dataset_hashes"]["gold_labels"] = hashlib.sha256(raw).hexdigest()
     own_copy.write_text(json.dumps(document), encoding="utf-8")
-    report = echelon("theatre", "run", own_copy, "--json", home=tmp_path / "home").document
+    report = forked("theatre", "run", own_copy, "--json", home=tmp_path / "home").document
     assert report["caps"] == ["scorers-not-committed"]
     kept = Path(report["bundle_path"]) / "ground_truth" / "gold_labels.jsonl"
     assert kept.read_bytes() == raw

@@ -140,7 +140,9 @@ def check_adapters(
         if certificate_run:
             refuse_rehearsal(adapter)
         _check_pin(f"adapter of {construct_id}", template.version_pins.adapter_version, adapter.pin)
-        _check_pin(f"construct {construct_id}", hop.construct_version, adapter.computed_version)
+        place = f" (hop {hop.number})" if len(template.hops) > 1 else ""
+        what = f"construct {construct_id}{place}"
+        _check_pin(what, hop.construct_version, adapter.computed_version)
 
 
 def refuse_rehearsal(adapter: OracleAdapter) -> None:

@@ -1,0 +1,131 @@
+"""`echelon` as a process that is forked where its modules are loaded already.
+
+A start loads for half a second, which hundreds of commands need not repeat. Each is a process of
+its own all the same, with its own arguments, folder, environment, streams and exit code. What it
+shares with the others is how the interpreter began (hash seed, locale, PYTHON… variables): where
+that is the question, and for whole runs that are to agree, take `echelon_process.echelon`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import NamedTuple
+
+from tests.theatre.echelon_process import ECHELON, PATIENCE_SECONDS, Answer, environment
+
+LOADED = """
+import asyncio.subprocess
+import gc
+import json
+import os
+import socket
+import sys
+
+import aiohttp
+
+import theatre.cli
+import theatre.cli.check_command
+import theatre.cli.gate_command
+import theatre.cli.http_adapters
+import theatre.cli.theatre_group
+import theatre.scorers
+import theatre.scorers.computations
+
+
+def next_command(server):
+    raw, streams, _, _ = socket.recv_fds(server, 1 << 20, 3)
+    while raw:
+        child = os.fork()
+        if child == 0:
+            server.close()
+            return json.loads(raw), streams
+        for stream in streams:
+            os.close(stream)
+        server.send(str(child).encode())
+        _, status = os.waitpid(child, 0)
+        server.send(str(os.waitstatus_to_exitcode(status)).encode())
+        raw, streams, _, _ = socket.recv_fds(server, 1 << 20, 3)
+    os._exit(0)
+
+
+gc.freeze()
+command, streams = next_command(socket.socket(fileno=int(sys.argv[1])))
+for number, stream in enumerate(streams):
+    os.dup2(stream, number)
+    os.close(stream)
+os.chdir(command["folder"])
+os.environ.clear()
+os.environ.update(command["environment"])
+sys.argv = command["argv"]
+theatre.cli.main()
+"""
+"""The process that is forked; it ends with the test runner."""
+
+AT_THE_START = ("PYTHON", "LANG", "LC_")
+
+
+class _Forking(NamedTuple):
+    process: subprocess.Popen[bytes]
+    requests: socket.socket
+
+    def end(self) -> None:
+        self.requests.close()
+        self.process.wait()
+
+
+@cache
+def _forking() -> _Forking:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE")}
+    with theirs:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", LOADED, str(theirs.fileno())],
+            # A library that starts threads of its own cannot be forked safely.
+            env={**kept, "OPENBLAS_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+        )
+    forking = _Forking(process, ours)
+    atexit.register(forking.end)
+    ours.settimeout(PATIENCE_SECONDS)
+    return forking
+
+
+def forked(
+    *arguments: str | Path,
+    home: Path,
+    cwd: Path | None = None,
+    more: Mapping[str, str] | None = None,
+) -> Answer:
+    """Run `echelon` to its end, as `echelon_process.echelon` does. One at a time."""
+    assert not any(name.startswith(AT_THE_START) for name in more or {}), "needs a start"
+    request = {
+        "argv": [str(ECHELON), *map(str, arguments)],
+        "folder": str(cwd or Path.cwd()),
+        "environment": environment(home, more=more),
+    }
+    requests = _forking().requests
+    with TemporaryFile() as stdin, TemporaryFile() as stdout, TemporaryFile() as stderr:
+        streams = [stream.fileno() for stream in (stdin, stdout, stderr)]
+        socket.send_fds(requests, [json.dumps(request).encode()], streams)
+        started = requests.recv(64)
+        assert started, "expected a fork of echelon, got none: its modules do not load, see stderr"
+        try:
+            code = int(requests.recv(64))
+        except TimeoutError:
+            os.kill(int(started), signal.SIGKILL)
+            requests.recv(64)
+            raise
+        stdout.seek(0)
+        stderr.seek(0)
+        return Answer(code=code, stdout=stdout.read().decode(), stderr=stderr.read().decode())
