@@ -2,46 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import time
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
-from tests.theatre.runs import Finished, Stage, ticking_clock
-from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
-from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
-
-FIXTURES = Path(__file__).parents[2] / "fixtures"
-TEMPLATE = parse_object((FIXTURES / "templates" / "product_cartograph_v1.json").read_bytes())
-EXPECTED: dict[str, Any] = json.loads(
-    (FIXTURES / "templates" / "product_cartograph_v1.expected.json").read_bytes()
-)
-
-
-def run_cartograph(folder: Path) -> Finished:
-    registry = ConstructRegistry.load(FIXTURES / "constructs" / "constructs.toml")
-    adapter = local_adapter_for(
-        registry.find("cartograph"), clock=ticking_clock(), monotonic=time.monotonic
-    )
-    return Stage(folder, TEMPLATE, data=FIXTURES).run(adapter)
-
-
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
-@pytest.mark.reproducibility
-def test_two_runs_give_the_published_results_byte_for_byte(tmp_path: Path) -> None:
-    lines = []
-    for name in ("one", "two"):
-        finished = run_cartograph(tmp_path / name)
-        lines.append((finished.bundle / "scores" / "per_episode.jsonl").read_bytes())
-        certificate = finished.document("certificate.json")
-        assert {
-            "results_hash": certificate["results_hash"],
-            "per_episode_sha256": sha256_hex(lines[-1]),
-            "scores": certificate["scores"],
-        } == EXPECTED
-    assert lines[0] == lines[1]
+from tests.theatre.cartograph_runs import FIXTURES, run_cartograph
+from theatre.engine.canonical_json import JsonObject, parse_object
 
 
 def test_the_result_shows_one_real_skill_and_three_stubs(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from tests.theatre.observer_runs import (
     BASELINES,
     CONSTRUCTS,
-    FIXTURES,
     GROUND_TRUTH,
     TEMPLATE,
     run_observer,
@@ -19,14 +18,8 @@ from tests.theatre.observer_runs import (
 from tests.theatre.runs import Finished, checked, with_changes
 from theatre.cli.baselines import with_construct
 from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
-from theatre.engine.commitment import CommitmentProtocol
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
-TEMPLATES = FIXTURES / "templates"
-EXPECTED: dict[str, Any] = json.loads(
-    (TEMPLATES / "product_observer_v1.expected.json").read_bytes()
-)
-COMMITMENT = (TEMPLATES / "product_observer_v1.commitment.txt").read_bytes()
 SOURCE, SIGNAL, FRESHNESS = (
     "source_fidelity",
     "signal_classification",
@@ -44,27 +37,6 @@ def provenance_step(finished: Finished) -> JsonObject:
     (step,) = [one for one in finished.steps() if one["step_id"] == "verify_provenance"]
     assert step["status"] == "completed"
     return cast("JsonObject", cast("JsonObject", step["result"])["output"])
-
-
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
-@pytest.mark.reproducibility
-def test_two_runs_give_the_published_results_byte_for_byte(tmp_path: Path) -> None:
-    lines = []
-    for name in ("one", "two"):
-        finished = run_observer(tmp_path / name)
-        lines.append((finished.bundle / "scores" / "per_episode.jsonl").read_bytes())
-        certificate = finished.document("certificate.json")
-        assert {
-            "results_hash": certificate["results_hash"],
-            "per_episode_sha256": sha256_hex(lines[-1]),
-            "scores": certificate["scores"],
-        } == EXPECTED
-        assert f"{certificate['commitment_hash']}\n".encode() == COMMITMENT
-    assert lines[0] == lines[1]
-
-
-def test_the_shipped_template_has_the_published_commitment() -> None:
-    assert f"{CommitmentProtocol.hash_template(TEMPLATE)}\n".encode() == COMMITMENT
 
 
 def test_the_certificate_says_backtested_and_what_proven_still_needs(honest: Finished) -> None:

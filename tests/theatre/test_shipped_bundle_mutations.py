@@ -7,7 +7,6 @@ every place that any bundle has; here are those that it has not, unless all muta
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import cast
@@ -15,6 +14,8 @@ from typing import cast
 import pytest
 
 from tests.theatre.bundle_mutants import Mutant, group_of, mutants
+from tests.theatre.cartograph_runs import TEMPLATE as CARTOGRAPH
+from tests.theatre.cartograph_runs import run_cartograph
 from tests.theatre.conftest import run_small_theatre
 from tests.theatre.easel_runs import TEMPLATE as EASEL
 from tests.theatre.easel_runs import run_easel
@@ -27,14 +28,12 @@ from tests.theatre.mutation_survivors import (
     setting,
     survivors_of,
 )
-from tests.theatre.observer_runs import CONSTRUCTS, FIXTURES, run_observer
 from tests.theatre.observer_runs import TEMPLATE as OBSERVER
-from tests.theatre.runs import Finished, Stage, ticking_clock, with_changes
+from tests.theatre.observer_runs import run_observer
+from tests.theatre.runs import with_changes
 from tests.theatre.thinned import thinned
-from theatre.engine.canonical_json import JsonObject, parse_object
-from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
+from theatre.engine.canonical_json import JsonObject
 
-CARTOGRAPH = parse_object((FIXTURES / "templates" / "product_cartograph_v1.json").read_bytes())
 LOG = "ground_truth/observer_provenance.jsonl"
 OPEN = {"input_data": 1, "output_data": 2, "output_spec": 1, "params": 1}
 """Members that hold whatever a construct or a template puts there → how deep to tell it apart."""
@@ -44,12 +43,6 @@ FRAME = {"seq", "prev_entry_hash", "theatre_id", "from_state", "to_state", "at",
 ECE = "scores/aggregate.json/calibration/ece"
 
 
-def run_cartograph(folder: Path, template: JsonObject, data: Path) -> Finished:
-    construct = ConstructRegistry.load(CONSTRUCTS).find("cartograph")
-    adapter = local_adapter_for(construct, clock=ticking_clock(), monotonic=time.monotonic)
-    return Stage(folder, template, data=data).run(adapter)
-
-
 @pytest.fixture(scope="module", params=["cartograph", "observer", "easel"])
 def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Files:
     """The bundle of a dozen episodes, or a few more; of a chain, of three."""
@@ -57,7 +50,7 @@ def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     data = folder / "data"
     if request.param == "cartograph":
         template = thinned(CARTOGRAPH, data, step=20)
-        return load(run_cartograph(folder / "run", template, data).bundle)
+        return load(run_cartograph(folder / "run", template=template, data=data).bundle)
     if request.param == "easel":
         once = {"/execution_policy/deterministic_sample": 1}
         template = with_changes(thinned(EASEL, data, step=30), once)
