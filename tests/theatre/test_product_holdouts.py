@@ -13,7 +13,12 @@ from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.scoring import COMPOSITE
 
 TEMPLATES = FIXTURES / "templates"
-PRODUCTS = ("product_cartograph_v1", "product_observer_v1", "product_easel_v1")
+PRODUCTS = (
+    "product_cartograph_v1",
+    "product_observer_v1",
+    "product_easel_v1",
+    "product_easel_requests_v1",
+)
 
 
 def document(name: str) -> dict[str, Any]:
