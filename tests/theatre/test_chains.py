@@ -298,20 +298,19 @@ def test_each_hop_is_retried_by_the_policy(tmp_path: Path, retries: int) -> None
 
 
 @pytest.mark.parametrize(
-    ("wrong", "version", "pinned"),
-    [(EASEL, "deadbeef" * 8, EASEL_VERSION), (PILOT, "deadbeef" * 8, VERSION)],
+    ("wrong", "hop", "pinned"), [(EASEL, 0, EASEL_VERSION), (PILOT, 2, VERSION)]
 )
 def test_a_construct_of_the_chain_in_another_version_is_refused_before_any_call(
-    tmp_path: Path, wrong: str, version: str, pinned: str
+    tmp_path: Path, wrong: str, hop: int, pinned: str
 ) -> None:
-    stage = pilot_stage(tmp_path, episodes(1), changes=THREE)
+    stage, version = pilot_stage(tmp_path, episodes(1), changes=THREE), "deadbeef" * 8
     called = constructs()
     called[wrong] = ScriptedAdapter(version=version)
     with pytest.raises(PinMismatchError) as caught:
         stage.run(called)
     assert str(caught.value) == (
-        f"expected construct {wrong} in version {pinned} (committed), got {version}: commit a "
-        "new theatre for the new version, or bring the old one back"
+        f"expected construct {wrong} (hop {hop}) in version {pinned} (committed), got {version}: "
+        "commit a new theatre for the new version, or bring the old one back"
     )
     assert stage.state == "COMMITTED"
     assert [one.asked for one in called.values()] == [[], [], []]
