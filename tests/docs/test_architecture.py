@@ -55,7 +55,10 @@ def test_the_table_of_states_has_every_state_in_order() -> None:
     assert rows_under("| state | what holds |") == [state.value for state in VALID_TRANSITIONS]
 
 
-@pytest.mark.parametrize("contract", ["Rooms of the package", "Pipeline order of the engine"])
+@pytest.mark.parametrize(
+    "contract",
+    ["Rooms of the package", "Floors of the service", "Pipeline order of the engine"],
+)
 def test_the_import_directions_are_those_that_the_build_enforces(contract: str) -> None:
     assert import_layers(contract) in blocks("text")
 

@@ -1,0 +1,31 @@
+"""Copies for queries of what is kept as exact bytes beside them.
+
+PostgreSQL's texts and JSONB cannot hold the character U+0000, which JSON can. In a copy it becomes
+U+FFFD; the bytes keep it.
+"""
+
+from __future__ import annotations
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+
+_REPLACEMENT = "\ufffd"
+
+
+def queryable_text(text: str) -> str:
+    """Return `text` as a column can hold it."""
+    return text.replace("\0", _REPLACEMENT)
+
+
+def queryable(document: JsonObject) -> JsonObject:
+    """Return `document` as a JSONB column can hold it."""
+    return {queryable_text(key): _value(value) for key, value in document.items()}
+
+
+def _value(value: JsonValue) -> JsonValue:
+    if isinstance(value, str):
+        return queryable_text(value)
+    if isinstance(value, dict):
+        return queryable(value)
+    if isinstance(value, list):
+        return [_value(item) for item in value]
+    return value
