@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import tracemalloc
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -11,6 +12,7 @@ from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from backend.database.roles import APPLICATION
 from backend.repositories.run_journal import PostgresRunJournal
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database
 from tests.theatre.files.journal_conformance import (
@@ -269,5 +271,35 @@ def test_a_theatre_that_is_not_there_has_no_journal(theatres: Database) -> None:
     async def scene(engine: AsyncEngine) -> None:
         with pytest.raises(NotFoundError, match=f"^expected theatre {stranger}, got none$"):
             await PostgresRunJournal(engine, stranger).append([result(1)], [])
+
+    with_engine(theatres, scene)
+
+
+def test_a_long_journal_is_read_without_holding_it_in_memory(theatres: Database) -> None:
+    episodes, padding = 6_000, 5_000
+    with theatres.connected(APPLICATION) as connection:
+        connection.execute(
+            """
+            INSERT INTO theatre_episode_scores
+                (theatre_id, seq, episode_id, invocation_status, outcome, scores_json, line)
+            SELECT %s, n, n, 'success', 'scored', '{}', convert_to(format(
+                '{"episode_id":"%%s","invocation":{"pad":"%%s"},"outcome":"scored","scores":{},'
+                '"seq":%%s,"status":"success"}' || chr(10), n, repeat('x', %s), n), 'UTF8')
+            FROM generate_series(1, %s) AS n
+            """,
+            [THEATRE_ID, padding, episodes],
+        )
+
+    async def scene(engine: AsyncEngine) -> None:
+        journal = PostgresRunJournal(engine, THEATRE_ID)
+        assert len(await journal.recorded()) == episodes
+        tracemalloc.start()
+        try:
+            numbers = [one.seq async for one in journal.results()]
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert numbers == list(range(1, episodes + 1))
+        assert peak < episodes * padding / 2
 
     with_engine(theatres, scene)
