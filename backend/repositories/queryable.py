@@ -6,7 +6,10 @@ U+FFFD; the bytes keep it.
 
 from __future__ import annotations
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from collections.abc import Mapping
+from typing import Any
+
+from theatre.engine.canonical_json import JsonObject
 
 _REPLACEMENT = "\ufffd"
 
@@ -21,7 +24,12 @@ def queryable(document: JsonObject) -> JsonObject:
     return {queryable_text(key): _value(value) for key, value in document.items()}
 
 
-def _value(value: JsonValue) -> JsonValue:
+def queryable_columns(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose texts and JSON documents a table can hold; other values as they are."""
+    return {column: _value(value) for column, value in row.items()}
+
+
+def _value(value: Any) -> Any:  # noqa: ANN401 - JSON, or what a column holds
     if isinstance(value, str):
         return queryable_text(value)
     if isinstance(value, dict):

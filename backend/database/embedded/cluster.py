@@ -40,13 +40,23 @@ class Cluster:
 
     @classmethod
     def below(cls, state: Path, account: Account) -> Cluster:
-        """Return the cluster that belongs to the folder `state`; a new one is only named."""
-        record = state / "instance.json"
+        """Return the cluster that belongs to the folder `state`; a new one is only named.
+
+        EmbeddedServerError where its data has come out of reach of `account`.
+        """
+        record, at_home = state / "instance.json", reachable(state, account)
         if not record.exists():
-            _write(record, {"id": secrets.token_hex(8)})
-        instance = json.loads(record.read_text(encoding="utf-8"))["id"]
-        home = state if reachable(state, account) else _elsewhere(instance, account)
-        return cls(data=home / "data", sockets=_SOCKETS / f"echelon-{instance}", account=account)
+            _write(record, {"id": secrets.token_hex(8), "at_home": at_home})
+        instance = json.loads(record.read_text(encoding="utf-8"))
+        if instance["at_home"] and not at_home:
+            # Never a second, empty database because somebody closed a folder.
+            raise EmbeddedServerError(
+                f"expected {state} within reach of the user {account.name}, who runs PostgreSQL "
+                "on the data in it, got a closed folder above it: open it again"
+            )
+        name = instance["id"]
+        home = state if instance["at_home"] else _elsewhere(name, account)
+        return cls(data=home / "data", sockets=_SOCKETS / f"echelon-{name}", account=account)
 
     def prepare(self, programs: Programs) -> None:
         """Make the data folder if there is none, and the folder of the sockets.
@@ -127,7 +137,7 @@ def _elsewhere(instance: str, account: Account) -> Path:
     return folder
 
 
-def _write(path: Path, document: dict[str, str]) -> None:
+def _write(path: Path, document: dict[str, str | bool]) -> None:
     draft = path.with_name(f".{path.name}.partial")
     draft.write_text(json.dumps(document), encoding="utf-8")
     draft.replace(path)
