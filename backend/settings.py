@@ -46,8 +46,8 @@ class Settings(BaseSettings):
     )
     migration_url: SecretStr | None = Field(
         default=None,
-        description="the same database as the role that owns its tables, for migrations only; "
-        "without it, `ECHELON_DATABASE_URL`",
+        description="the same database as the role that owns its tables: the service migrates it "
+        "when it starts; without it, the database has to be at the newest revision",
     )
     evidence_url: str | None = Field(
         default=None,

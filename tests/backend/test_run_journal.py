@@ -265,6 +265,24 @@ def test_of_two_that_record_the_same_episode_one_does(theatres: Database) -> Non
     with_engine(theatres, scene)
 
 
+def test_answers_that_are_in_are_recorded_although_their_writer_is_cancelled(
+    theatres: Database,
+) -> None:
+    batch = [result(seq) for seq in range(1, 1_001)]
+
+    async def scene(engine: AsyncEngine) -> None:
+        journal = PostgresRunJournal(engine, THEATRE_ID)
+        writing = asyncio.create_task(journal.append(batch, [remark(1)]))
+        await asyncio.sleep(0)
+        writing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await writing
+        results, entries = await content(journal)
+        assert (results, len(entries)) == (batch, 1)
+
+    with_engine(theatres, scene)
+
+
 def test_a_theatre_that_is_not_there_has_no_journal(theatres: Database) -> None:
     stranger = "00000000-0000-7000-8000-000000000000"
 
