@@ -83,6 +83,12 @@ class Settings(BaseSettings):
         le=64 * MEBIBYTE,
         description="the largest request body, datasets aside",
     )
+    body_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="seconds in which a whole request body has to be there, datasets aside",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="the least serious message that is logged"
     )

@@ -31,6 +31,8 @@ def application_engine(address: str, *, pool_size: int = POOL_SIZE) -> AsyncEngi
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=_ACQUIRE_SECONDS,
+        # What was submitted is in no message of an error, and so in no log.
+        hide_parameters=True,
         connect_args={"server_settings": _SESSION},
     )
 

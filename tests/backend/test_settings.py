@@ -35,6 +35,7 @@ def test_with_nothing_set_the_service_keeps_everything_for_itself() -> None:
         "issuer": "local",
         "worker_in_api": True,
         "max_body_bytes": MEBIBYTE,
+        "body_seconds": 30.0,
         "log_level": "info",
     }
 
@@ -53,6 +54,7 @@ def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch)
         "ISSUER": "an operator",
         "WORKER_IN_API": "false",
         "MAX_BODY_BYTES": "2048",
+        "BODY_SECONDS": "2.5",
         "LOG_LEVEL": "WARNING",
     }.items():
         monkeypatch.setenv(f"ECHELON_{name}", value)
@@ -72,6 +74,7 @@ def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch)
         "issuer": "an operator",
         "worker_in_api": False,
         "max_body_bytes": 2048,
+        "body_seconds": 2.5,
         "log_level": "warning",
     }
 
