@@ -52,6 +52,7 @@ class EmbeddedHome:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.account = service_account()
 
     @contextlib.contextmanager
     def user(self, *, through: Sequence[str] = ()) -> Iterator[DatabaseUser]:
@@ -78,7 +79,7 @@ class EmbeddedHome:
 
     @property
     def cluster(self) -> Cluster:
-        return Cluster.below(self.state, service_account())
+        return Cluster.below(self.state, self.account)
 
     @property
     def postmaster(self) -> int:

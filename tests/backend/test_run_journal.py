@@ -221,12 +221,11 @@ def test_a_worker_of_an_older_epoch_writes_nothing(theatres: Database) -> None:
         async with engine.begin() as connection:
             await connection.execute(text("UPDATE theatres SET run_epoch = 1"))
         before = await content(old)
-        for attempt in (old.append([result(2)], [remark(2)]), old.note(CREATED)):
-            with pytest.raises(
-                StateConflictError,
-                match=rf"^expected to hold the run of theatre {THEATRE_ID} in epoch 0, got epoch 1",
-            ):
-                await attempt
+        fenced = rf"^expected to hold the run of theatre {THEATRE_ID} in epoch 0, got epoch 1"
+        with pytest.raises(StateConflictError, match=fenced):
+            await old.append([result(2)], [remark(2)])
+        with pytest.raises(StateConflictError, match=fenced):
+            await old.note(remark(2))
         assert await content(old) == before
         await PostgresRunJournal(engine, THEATRE_ID, epoch=1).append([result(2)], [])
 
