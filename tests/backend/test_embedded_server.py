@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -176,7 +175,7 @@ def test_after_a_kill_of_postgresql_the_same_process_starts_it_again(home: Embed
     with home.user() as user:
         user.hear()
         user.tell("kept")
-        os.kill(home.postmaster, signal.SIGKILL)
+        home.kill(home.postmaster)
         assert user.tell("start") == "ready"
         assert user.tell("all") == "kept"
         user.leave()
@@ -187,8 +186,7 @@ def test_after_a_kill_of_everything_the_next_process_goes_on(home: EmbeddedHome)
     with home.user() as user:
         user.hear()
         user.tell("kept")
-        for pid in (user.process.pid, home.keeper(), *home.processes()):
-            os.kill(pid, signal.SIGKILL)
+        home.kill(user.process.pid, home.keeper(), *home.processes())
     with home.user() as user:
         assert (user.hear(), user.tell("all")) == ("ready", "kept")
         user.leave()
@@ -199,7 +197,7 @@ def test_a_server_whose_keeper_was_killed_stops_and_is_started_again(home: Embed
     with home.user() as user:
         user.hear()
         user.tell("kept")
-        os.kill(home.keeper(), signal.SIGKILL)
+        home.kill(home.keeper())
         home.await_nothing_left()
         assert user.tell("start") == "ready"
         assert user.tell("all") == "kept"
