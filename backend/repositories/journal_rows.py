@@ -25,7 +25,7 @@ def episode_row(theatre_id: str, result: EpisodeResult) -> dict[str, Any]:
         "episode_id": queryable_text(result.episode_id),
         "invocation_status": result.status.value,
         "outcome": result.outcome.value,
-        "latency_ms": _latency(result.invocation),
+        "latency_ms": _latency(result.record.document),
         "scores_json": queryable(scores),
         "line": result.as_line(),
     }
@@ -65,9 +65,9 @@ def theatre_changes(event: AuditEvent) -> dict[str, Any]:
     return changes
 
 
-def _latency(invocation: JsonObject) -> int | None:
+def _latency(record: JsonObject) -> int | None:
     """Return the latency of the answer that counts: the last call of the first round."""
-    calls = cast("list[dict[str, Any]]", invocation["calls"])
+    calls = cast("list[dict[str, Any]]", record["calls"])
     attempts = [call["attempts"] for call in calls if call.get("repeat") == 0]
     if not attempts or not attempts[-1]:
         return None

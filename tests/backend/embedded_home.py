@@ -52,6 +52,7 @@ class EmbeddedHome:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        self.account = service_account()
 
     @contextlib.contextmanager
     def user(self, *, through: Sequence[str] = ()) -> Iterator[DatabaseUser]:
@@ -78,7 +79,7 @@ class EmbeddedHome:
 
     @property
     def cluster(self) -> Cluster:
-        return Cluster.below(self.state, service_account())
+        return Cluster.below(self.state, self.account)
 
     @property
     def postmaster(self) -> int:
@@ -96,6 +97,12 @@ class EmbeddedHome:
         (found,) = [pid for pid in self.processes() if "keeper.py" in command_of(pid)]
         return found
 
+    def kill(self, *pids: int) -> None:
+        """Kill processes of the server, or its users; one may have followed another already."""
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
     def await_nothing_left(self) -> None:
         """Fails unless every process of the server ends, and its sockets are gone."""
         with holding(self.state / "alive.lock", fcntl.LOCK_SH):
@@ -106,9 +113,7 @@ class EmbeddedHome:
         """Leave nothing of the test behind, on the machine either."""
         if not (self.state / "instance.json").exists():
             return
-        for pid in self.processes():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        self.kill(*self.processes())
         until(lambda: not self.processes(), "the end of what the test left running")
         data, sockets = self.cluster.data, self.cluster.sockets
         subprocess.run(["rm", "-rf", data, sockets], check=True)

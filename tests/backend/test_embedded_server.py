@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 import stat
 import subprocess
 import sys
@@ -16,6 +15,7 @@ import psycopg
 import pytest
 
 from backend.database.embedded import EmbeddedServer
+from backend.database.embedded.account import Account
 from backend.database.roles import APPLICATION
 from backend.errors import EmbeddedServerError
 from tests.backend.embedded_home import EmbeddedHome, pids
@@ -124,6 +124,8 @@ def test_root_has_programs_copied_that_others_cannot_reach(
     reason="needs user namespaces",
 )
 def test_an_ordinary_user_keeps_the_data_at_home(home: EmbeddedHome) -> None:
+    # Seen from outside its namespace that user is the one of the tests.
+    home.account = Account(uid=os.geteuid(), gid=os.getegid(), name="ordinary")
     with home.user(through=ORDINARY_USER) as user:
         assert user.hear() == "ready"
         assert user.tell("one") == "kept one"
@@ -173,7 +175,7 @@ def test_after_a_kill_of_postgresql_the_same_process_starts_it_again(home: Embed
     with home.user() as user:
         user.hear()
         user.tell("kept")
-        os.kill(home.postmaster, signal.SIGKILL)
+        home.kill(home.postmaster)
         assert user.tell("start") == "ready"
         assert user.tell("all") == "kept"
         user.leave()
@@ -184,8 +186,7 @@ def test_after_a_kill_of_everything_the_next_process_goes_on(home: EmbeddedHome)
     with home.user() as user:
         user.hear()
         user.tell("kept")
-        for pid in (user.process.pid, home.keeper(), *home.processes()):
-            os.kill(pid, signal.SIGKILL)
+        home.kill(user.process.pid, home.keeper(), *home.processes())
     with home.user() as user:
         assert (user.hear(), user.tell("all")) == ("ready", "kept")
         user.leave()
@@ -196,7 +197,7 @@ def test_a_server_whose_keeper_was_killed_stops_and_is_started_again(home: Embed
     with home.user() as user:
         user.hear()
         user.tell("kept")
-        os.kill(home.keeper(), signal.SIGKILL)
+        home.kill(home.keeper())
         home.await_nothing_left()
         assert user.tell("start") == "ready"
         assert user.tell("all") == "kept"
@@ -212,21 +213,27 @@ def test_a_stale_pid_file_does_not_stand_in_the_way(home: EmbeddedHome, owner: s
         ["sleep", "600"] if owner == "another program" else ["true"],
         user=home.cluster.account.uid,
     ) as process:
-        if owner == "a zombie":
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        if owner == "nobody any more":
-            process.wait()
-            assert process.pid not in pids()
-        _, _, rest = record.partition(b"\n")
-        stale = home.cluster.data / "postmaster.pid"
-        stale.write_bytes(b"%d\n" % process.pid + rest)
-        home.cluster.account.own(stale)
-        with (
-            EmbeddedServer(home.home) as server,
-            psycopg.connect(server.address()) as connection,
-        ):
-            assert connection.execute("SELECT current_user").fetchone() == (APPLICATION,)
-        process.kill()
+        try:
+            if owner == "a zombie":
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            if owner == "nobody any more":
+                process.wait()
+                assert process.pid not in pids()
+            _, _, rest = record.partition(b"\n")
+            stale = home.cluster.data / "postmaster.pid"
+            home.cluster.sockets.mkdir(mode=0o700)
+            lock = home.cluster.sockets / ".s.PGSQL.5432.lock"
+            for path in (stale, lock):
+                path.write_bytes(b"%d\n" % process.pid + rest)
+            for path in (stale, lock, lock.parent):
+                home.cluster.account.own(path)
+            with (
+                EmbeddedServer(home.home) as server,
+                psycopg.connect(server.address()) as connection,
+            ):
+                assert connection.execute("SELECT current_user").fetchone() == (APPLICATION,)
+        finally:
+            process.kill()
 
 
 def test_a_home_that_was_removed_begins_anew_while_the_old_server_still_runs(

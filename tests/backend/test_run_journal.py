@@ -29,7 +29,13 @@ from tests.theatre.files.journal_conformance import (
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.errors import JournalError, NotFoundError, StateConflictError
-from theatre.engine.models import EpisodeOutcome, EpisodeResult, InvocationStatus, Verdict
+from theatre.engine.models import (
+    EpisodeOutcome,
+    EpisodeResult,
+    InvocationRecord,
+    InvocationStatus,
+    Verdict,
+)
 
 RESOLVED = AuditEvent(
     event_type="resolved",
@@ -147,10 +153,13 @@ def refused(seq: int) -> EpisodeResult:
         status=InvocationStatus.REFUSED,
         outcome=EpisodeOutcome.EXCLUDED,
         scores={"nul \0": Verdict.EXCLUDED},
-        invocation={
-            "calls": [{"repeat": 0, "attempts": [{"response": {"latency_ms": 41}}]}],
-            "note": "\0",
-        },
+        facts={"note": "\0"},
+        record=InvocationRecord(
+            {
+                "calls": [{"repeat": 0, "attempts": [{"response": {"latency_ms": 41}}]}],
+                "note": "\0",
+            }
+        ),
     )
 
 
@@ -162,7 +171,7 @@ def test_the_bytes_keep_what_columns_cannot_hold(theatres: Database) -> None:
         await journal.append([refused(3)], [event])
         results, entries = await content(journal)
         assert results == [refused(3)]
-        assert vars(results[0])["invocation_line"] == canonical_line(refused(3).invocation)
+        assert results[0].record.line == canonical_line(refused(3).record.document)
         assert entries[0]["detail"] == {"\0": ["\0"]}
 
     with_engine(theatres, scene)
@@ -221,12 +230,11 @@ def test_a_worker_of_an_older_epoch_writes_nothing(theatres: Database) -> None:
         async with engine.begin() as connection:
             await connection.execute(text("UPDATE theatres SET run_epoch = 1"))
         before = await content(old)
-        for attempt in (old.append([result(2)], [remark(2)]), old.note(CREATED)):
-            with pytest.raises(
-                StateConflictError,
-                match=rf"^expected to hold the run of theatre {THEATRE_ID} in epoch 0, got epoch 1",
-            ):
-                await attempt
+        fenced = rf"^expected to hold the run of theatre {THEATRE_ID} in epoch 0, got epoch 1"
+        with pytest.raises(StateConflictError, match=fenced):
+            await old.append([result(2)], [remark(2)])
+        with pytest.raises(StateConflictError, match=fenced):
+            await old.note(remark(2))
         assert await content(old) == before
         await PostgresRunJournal(engine, THEATRE_ID, epoch=1).append([result(2)], [])
 
@@ -301,8 +309,9 @@ def test_a_long_journal_is_read_without_holding_it_in_memory(theatres: Database)
             INSERT INTO theatre_episode_scores
                 (theatre_id, seq, episode_id, invocation_status, outcome, scores_json, line)
             SELECT %s, n, n, 'success', 'scored', '{}', convert_to(format(
-                '{"episode_id":"%%s","invocation":{"pad":"%%s"},"outcome":"scored","scores":{},'
-                '"seq":%%s,"status":"success"}' || chr(10), n, repeat('x', %s), n), 'UTF8')
+                '{"episode_id":"%%s","facts":{},"invocation":{"pad":"%%s"},"outcome":"scored",'
+                '"scores":{},"seq":%%s,"status":"success"}' || chr(10),
+                n, repeat('x', %s), n), 'UTF8')
             FROM generate_series(1, %s) AS n
             """,
             [THEATRE_ID, padding, episodes],

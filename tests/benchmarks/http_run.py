@@ -1,4 +1,4 @@
-"""Prints what an episode over HTTP takes beside a bare loop of the same client; asserts nothing.
+"""Prints what an episode over HTTP takes beside bare loops of calls; asserts nothing.
 
 `python -m tests.benchmarks.http_run` measures processor time, then the peak of memory in
 processes of their own; with `peak EPISODES` it is such a process.
@@ -7,17 +7,28 @@ processes of their own; with `peak EPISODES` it is such a process.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 
 import aiohttp
 
-from tests.benchmarks.trivial_theatre import Mode, bodies, commit, construct, run
+from tests.benchmarks.trivial_theatre import (
+    Mode,
+    adapter_for,
+    commit,
+    construct,
+    requests_of,
+    run,
+)
+from theatre.engine.canonical_json import canonical_bytes
+from theatre.engine.oracle_contract import OracleInvocationRequest
 
 PEAK = Path("/proc/self/status")
 EPISODES = 3_000
@@ -32,23 +43,61 @@ MODES = (
 )
 
 
-async def bare_loop(url: str, requests: Sequence[tuple[str, bytes]], workers: int) -> None:
-    """Send the requests and read the answers, and nothing else."""
-    async with aiohttp.ClientSession(
-        headers={"Content-Type": "application/json"},
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None, sock_connect=None),
-        auto_decompress=False,
-    ) as session:
-        waiting = iter(requests)
+async def client_loop(url: str, requests: Sequence[OracleInvocationRequest], workers: int) -> None:
+    """Call with the client of a run, and do nothing else: encode, send, wait, read strictly."""
+    async with contextlib.aclosing(adapter_for(url)) as adapter:
 
-        async def work() -> None:
-            for key, body in waiting:
-                headers = {"Idempotency-Key": key}
-                async with session.post(url, data=body, headers=headers) as response:
-                    await response.read()
+        async def call(request: OracleInvocationRequest) -> None:
+            await adapter.invoke(request)
 
-        await asyncio.gather(*(work() for _ in range(workers)))
+        await _share(requests, workers, call)
+
+
+async def json_loop(url: str, requests: Sequence[OracleInvocationRequest], workers: int) -> None:
+    """Post and read JSON as anybody does with aiohttp: no deadline, no policy, no check."""
+    async with aiohttp.ClientSession() as session:
+
+        async def call(request: OracleInvocationRequest) -> None:
+            headers = {"Idempotency-Key": request.invocation_id}
+            body = request.as_document()
+            async with session.post(url, json=body, headers=headers) as response:
+                await response.json()
+
+        await _share(requests, workers, call)
+
+
+async def bytes_loop(url: str, requests: Sequence[OracleInvocationRequest], workers: int) -> None:
+    """Send bytes and read bytes with aiohttp: the least that a call can cost."""
+    async with aiohttp.ClientSession() as session:
+
+        async def call(request: OracleInvocationRequest) -> None:
+            headers = {"Idempotency-Key": request.invocation_id}
+            async with session.post(url, data=bodies[request.invocation_id], headers=headers) as it:
+                await it.read()
+
+        bodies = {one.invocation_id: canonical_bytes(one.as_document()) for one in requests}
+        await _share(requests, workers, call)
+
+
+async def _share(
+    requests: Sequence[OracleInvocationRequest],
+    workers: int,
+    call: Callable[[OracleInvocationRequest], Awaitable[None]],
+) -> None:
+    waiting = iter(requests)
+
+    async def work() -> None:
+        for request in waiting:
+            await call(request)
+
+    await asyncio.gather(*(work() for _ in range(workers)))
+
+
+LOOPS = {
+    "a call of the run's client alone": client_loop,
+    "a bare call, JSON out and in": json_loop,
+    "a bare call, bytes out and in": bytes_loop,
+}
 
 
 def cpu_of(work: Callable[[], Coroutine[None, None, None]]) -> float:
@@ -58,25 +107,25 @@ def cpu_of(work: Callable[[], Coroutine[None, None, None]]) -> float:
     return time.process_time() - began
 
 
-def one_round(mode: Mode, url: str, home: Path) -> tuple[float, float]:
-    """Return the processor time of a bare call and of an episode, one measured after the other."""
+def one_round(mode: Mode, url: str, home: Path) -> list[float]:
+    """Return the processor time of an episode, and that of a call in each loop, in turns."""
     store, theatre_id = commit(home, EPISODES, mode)
-    requests = bodies(theatre_id, EPISODES)
-    bare = cpu_of(lambda: bare_loop(url, requests, mode.concurrency))
-    whole = cpu_of(lambda: run(store, theatre_id, url))
-    return bare / EPISODES, whole / EPISODES
+    sent = requests_of(theatre_id, EPISODES)
+    calls = [cpu_of(partial(loop, url, sent, mode.concurrency)) for loop in LOOPS.values()]
+    episode = cpu_of(lambda: run(store, theatre_id, url))
+    return [seconds / EPISODES for seconds in (episode, *calls)]
 
 
 def show_processor_time(mode: Mode, url: str, home: Path) -> None:
-    """Print what an episode of a whole run takes, and a call of the bare loop beside it."""
+    """Print what an episode of a whole run takes, and calls of bare loops beside it."""
     rounds = [one_round(mode, url, home / f"{mode.name} {number}") for number in range(ROUNDS)]
-    calls, episodes = zip(*rounds, strict=True)
-    ratios = [episode / call for call, episode in rounds]
+    episodes, *loops = zip(*rounds, strict=True)
     show(f"episode, {mode.name}", episodes)
-    show("  a bare call beside it", calls)
-    sys.stdout.write(
-        f"{'  the ratio':44} min {min(ratios):9.2f}      median {statistics.median(ratios):9.2f}\n"
-    )
+    for name, calls in zip(LOOPS, loops, strict=True):
+        show(f"  {name}", calls)
+        ratios = [episode / call for episode, call in zip(episodes, calls, strict=True)]
+        low, middle = min(ratios), statistics.median(ratios)
+        sys.stdout.write(f"{'    the ratio':44} min {low:9.2f}      median {middle:9.2f}\n")
 
 
 def show(name: str, seconds: Sequence[float]) -> None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID, uuid5
 
-from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line, sha256_hex
+from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.oracle_contract import (
     OracleInvocationMetadata,
@@ -134,14 +134,19 @@ def commit(home: Path, total: int, mode: Mode) -> tuple[FileTheatreStore, str]:
     return store, theatre_id
 
 
-async def run(store: FileTheatreStore, theatre_id: str, url: str) -> None:
-    """Run a committed theatre to its sealed bundle."""
-    adapter = HTTPOracleAdapter(
+def adapter_for(url: str) -> HTTPOracleAdapter:
+    """Return the client of a run, as the command line makes it."""
+    return HTTPOracleAdapter(
         url,
         policy=OutboundPolicy(allow=("127.0.0.1",)),
         clock=utc_now,
         monotonic=time.monotonic,
     )
+
+
+async def run(store: FileTheatreStore, theatre_id: str, url: str) -> None:
+    """Run a committed theatre to its sealed bundle."""
+    adapter = adapter_for(url)
     with store.hold(theatre_id) as held:
         surroundings = Surroundings(
             adapters={"trivial": adapter},
@@ -161,11 +166,10 @@ async def run(store: FileTheatreStore, theatre_id: str, url: str) -> None:
         raise RuntimeError(f"expected one sealed bundle, got {sealed}")
 
 
-def bodies(theatre_id: str, total: int) -> list[tuple[str, bytes]]:
-    """Return the key and the bytes of every request that a run makes."""
-    made = []
-    for seq in range(1, total + 1):
-        request = OracleInvocationRequest(
+def requests_of(theatre_id: str, total: int) -> list[OracleInvocationRequest]:
+    """Return every request that a run makes."""
+    return [
+        OracleInvocationRequest(
             invocation_id=invocation_id(theatre_id, seq=seq),
             theatre_id=theatre_id,
             episode_id=f"trivial-{seq}",
@@ -174,5 +178,5 @@ def bodies(theatre_id: str, total: int) -> list[tuple[str, bytes]]:
             input_data={"question": "Is it?", "seq": seq},
             metadata=OracleInvocationMetadata(invoked_at="2026-11-21T12:00:00.000000Z"),
         )
-        made.append((request.invocation_id, canonical_bytes(request.as_document())))
-    return made
+        for seq in range(1, total + 1)
+    ]

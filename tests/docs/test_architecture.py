@@ -88,6 +88,18 @@ def test_every_module_of_the_engine_is_in_its_table() -> None:
     assert (set(named), len(named)) == (modules, len(modules))
 
 
+def test_every_module_of_the_service_is_in_its_table() -> None:
+    service = CHECKOUT / "backend"
+    named = rows_under("| module of the service | what it does |")
+    packages = [service / name for name in named if (service / name).is_dir()]
+    modules = {
+        str(path.relative_to(service).with_suffix(""))
+        for path in service.rglob("*.py")
+        if not path.stem.startswith("_") and not set(path.parents) & set(packages)
+    }
+    assert modules | {str(path.relative_to(service)) for path in packages} == set(named)
+
+
 def test_every_module_of_the_replay_loop_is_in_its_table() -> None:
     folder = CHECKOUT / "theatre" / "engine" / "replay"
     modules = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")}

@@ -10,7 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theatre.engine.models import EpisodeOutcome, EpisodeResult, InvocationStatus
+from theatre.engine.models import (
+    EpisodeOutcome,
+    EpisodeResult,
+    InvocationRecord,
+    InvocationStatus,
+)
 from theatre.engine.replay.batching import BatchWriter
 
 NEVER = 3600.0
@@ -23,7 +28,8 @@ def result(seq: int) -> EpisodeResult:
         status=InvocationStatus.SUCCESS,
         outcome=EpisodeOutcome.SCORED,
         scores={},
-        invocation={},
+        facts={},
+        record=InvocationRecord({}),
     )
 
 

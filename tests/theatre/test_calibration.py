@@ -22,8 +22,8 @@ from theatre.engine.scoring import (
     Probability,
     ScoredEpisode,
     TheatreScoringProvider,
-    probability_of_output,
     read_probability,
+    stated_probability,
 )
 from theatre.engine.scoring.calibration import (
     BINS,
@@ -301,7 +301,7 @@ def test_accuracy_alone_gives_no_calibration() -> None:
 def test_a_probability_is_a_number_from_0_to_1_at_confidence(
     stated: JsonValue, nano: int | None
 ) -> None:
-    found = probability_of_output({"label": "LOW", "confidence": stated})
+    found = stated_probability(stated)
     assert (None if found is None else found.nano) == nano
 
 
@@ -311,12 +311,10 @@ def test_the_probability_of_an_answer_is_that_of_its_last_construct() -> None:
 
     sure: JsonObject = {"confidence": 1}
     last = read_probability(answer(first={"confidence": 0}, last=sure))
-    assert last == probability_of_output(sure)
-    assert last is not None
+    assert last == Probability(NANO)
     assert read_probability(answer(first=sure, last={})) is None
     assert read_probability(answer()) is None
     assert read_probability(None) is None
-    assert probability_of_output(None) is None
 
 
 def provider(scorers: dict[str, str], committed: str | None = None) -> TheatreScoringProvider:

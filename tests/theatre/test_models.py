@@ -16,7 +16,6 @@ from theatre.engine.canonical_json import (
     JsonValue,
     canonical_bytes,
     canonical_line,
-    parse_object,
 )
 from theatre.engine.errors import ParseError
 from theatre.engine.models import (
@@ -24,6 +23,7 @@ from theatre.engine.models import (
     EpisodeResult,
     FrozenArray,
     FrozenObject,
+    InvocationRecord,
     InvocationStatus,
     Scored,
     Scorer,
@@ -153,6 +153,13 @@ def test_ranges_name_every_number_once_and_never_touch(numbers: set[int]) -> Non
     assert all(earlier[1] + 1 < later[0] for earlier, later in itertools.pairwise(ranges))
 
 
+DOCUMENTS: st.SearchStrategy[JsonObject] = st.sampled_from(
+    [
+        {"attempts": [{"raw": None}], "share": 0.5},
+        {"calls": [], "invocation": {}, "outcome": "scored"},
+        {"a": {}, "outcome": 'x"},"outcome":"', "text": ',"invocation":{'},
+    ]
+)
 RESULTS = st.builds(
     EpisodeResult,
     seq=st.integers(1, 99),
@@ -160,10 +167,11 @@ RESULTS = st.builds(
     status=st.sampled_from(InvocationStatus),
     outcome=st.sampled_from(EpisodeOutcome),
     scores=st.dictionaries(
-        st.sampled_from(["accuracy", "recall"]),
+        st.sampled_from(["accuracy", "invocation", "outcome"]),
         st.builds(Scored, st.integers(0, 10**9)) | st.sampled_from(Verdict),
     ),
-    invocation=st.just({"attempts": [{"raw": None}], "share": 0.5}),
+    facts=st.just({"adapters": {"invocation": "http@1"}, "confidence": 0.25}),
+    record=st.builds(InvocationRecord, DOCUMENTS),
 )
 
 
@@ -173,7 +181,8 @@ RESULT = EpisodeResult(
     status=InvocationStatus.SUCCESS,
     outcome=EpisodeOutcome.SCORED,
     scores={"accuracy": Scored(500_000_000), "recall": Verdict.DECLINED},
-    invocation={"episode_id": "e3"},
+    facts={"confidence": None},
+    record=InvocationRecord({"episode_id": "e3"}),
 )
 
 
@@ -181,10 +190,10 @@ RESULT = EpisodeResult(
 def test_a_result_survives_the_journal(result: EpisodeResult) -> None:
     line = result.as_line()
     assert line == canonical_line(result.as_document())
-    assert EpisodeResult.from_document(parse_object(line)) == result
     again = EpisodeResult.from_line(line)
     assert again == result
-    assert again.invocation_line == result.invocation_line == canonical_line(result.invocation)
+    assert again.record.line == result.record.line == canonical_line(result.record.document)
+    assert again.record.document == result.record.document
 
 
 @pytest.mark.parametrize(
@@ -209,6 +218,7 @@ def test_the_journal_spells_scores_as_billionths_and_gaps_by_name() -> None:
         "status": "success",
         "outcome": "scored",
         "scores": {"accuracy": 500_000_000, "recall": "declined"},
+        "facts": {"confidence": None},
         "invocation": {"episode_id": "e3"},
     }
 

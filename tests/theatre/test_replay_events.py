@@ -10,14 +10,19 @@ import rfc8785
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import EpisodeOutcome, EpisodeResult, InvocationStatus
+from theatre.engine.models import (
+    EpisodeOutcome,
+    EpisodeResult,
+    InvocationRecord,
+    InvocationStatus,
+)
 from theatre.engine.replay.events import (
     batch_events,
     covered_sequences,
-    last_latency,
     trouble_events,
     troubled_sequence,
 )
+from theatre.engine.replay.records import last_latency
 
 AT = "2026-11-21T12:00:00.000000Z"
 OUTCOMES = {
@@ -50,10 +55,8 @@ def result(seq: int, status: InvocationStatus = InvocationStatus.SUCCESS) -> Epi
         status=status,
         outcome=OUTCOMES[status],
         scores={},
-        invocation={
-            "seq": seq,
-            "calls": [call(0, "pilot", *attempts)],
-        },
+        facts={},
+        record=InvocationRecord({"seq": seq, "calls": [call(0, "pilot", *attempts)]}),
     )
 
 
@@ -83,7 +86,7 @@ MIXED = [
 
 
 def test_a_batch_is_one_event_with_ranges_counts_and_digest_then_its_troubles_in_order() -> None:
-    records = [one.invocation for one in sorted(MIXED, key=lambda one: one.seq)]
+    records = [one.record.document for one in sorted(MIXED, key=lambda one: one.seq)]
     lines = b"".join(rfc8785.dumps(record) + b"\n" for record in records)
     assert batch_events(MIXED, at=AT) == [
         AuditEvent(
@@ -119,11 +122,11 @@ def test_the_chain_says_which_episodes_it_covers_and_which_it_reports() -> None:
 
 @pytest.mark.parametrize("seq", [1, 40])
 def test_the_latency_of_an_episode_is_that_of_the_answer_that_counts(seq: int) -> None:
-    assert last_latency(result(seq)) == seq
+    assert last_latency(result(seq).record.document) == seq
 
 
 def ended(status: InvocationStatus, *calls: JsonObject) -> EpisodeResult:
-    return replace(result(4, status), invocation={"seq": 4, "calls": [*calls]})
+    return replace(result(4, status), record=InvocationRecord({"seq": 4, "calls": [*calls]}))
 
 
 def test_a_failure_names_the_hop_and_the_construct_that_ended_the_round() -> None:
@@ -142,7 +145,7 @@ def test_a_failure_names_the_hop_and_the_construct_that_ended_the_round() -> Non
         "reason": "timeout",
         "error_detail": "took too long",
     }
-    assert last_latency(failed) == 80
+    assert last_latency(failed.record.document) == 80
 
 
 def test_a_second_round_is_no_answer_and_its_failure_no_trouble() -> None:
@@ -153,4 +156,4 @@ def test_a_second_round_is_no_answer_and_its_failure_no_trouble() -> None:
         call(0, "easel", attempt("crashed", "gone", 70), repeat=1),
     )
     assert list(trouble_events([repeated], at=AT)) == []
-    assert last_latency(repeated) == 6
+    assert last_latency(repeated.record.document) == 6

@@ -12,6 +12,7 @@ import pytest
 from tests.theatre.runs import PILOT, TEMPLATE, VERSION, with_changes
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
+from theatre.engine.replay.records import facts_of
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
 from theatre.engine.tier_assigner import (
     CriterionCounts,
@@ -81,7 +82,7 @@ def record(*calls: JsonObject) -> JsonObject:
 def noted(*records: JsonObject) -> CallFacts:
     facts = CallFacts(PILOT)
     for one in records:
-        facts.note(one)
+        facts.note(facts_of(one))
     return facts
 
 

@@ -103,6 +103,10 @@ class Cluster:
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while time.monotonic() < deadline and any(map(self._works_here, _processes())):
             time.sleep(0.01)
+        if self._owns_sockets():
+            # Their lock names a process too, which may be a zombie as well.
+            for name in (".s.PGSQL.5432", ".s.PGSQL.5432.lock"):
+                (self.sockets / name).unlink(missing_ok=True)
 
     def _works_here(self, pid: int) -> bool:
         """Tell whether a process has the data folder as its own: PostgreSQL's processes do."""
@@ -116,13 +120,19 @@ class Cluster:
         with contextlib.suppress(FileExistsError):
             self.sockets.mkdir(mode=0o700)
             self.account.own(self.sockets)
-        seen = self.sockets.lstat()
-        is_own = stat.S_ISDIR(seen.st_mode) and seen.st_uid == self.account.uid
-        if not is_own or stat.S_IMODE(seen.st_mode) != stat.S_IRWXU:
+        if not self._owns_sockets():
             raise EmbeddedServerError(
                 f"expected {self.sockets} to be a folder of mode 0700 of the user "
                 f"{self.account.name}, got another: remove it"
             )
+
+    def _owns_sockets(self) -> bool:
+        try:
+            seen = self.sockets.lstat()
+        except FileNotFoundError:
+            return False
+        is_own = stat.S_ISDIR(seen.st_mode) and seen.st_uid == self.account.uid
+        return is_own and stat.S_IMODE(seen.st_mode) == stat.S_IRWXU
 
 
 def _processes() -> list[int]:

@@ -18,6 +18,7 @@ from theatre.engine.errors import JournalError, StateConflictError
 from theatre.engine.models import (
     EpisodeOutcome,
     EpisodeResult,
+    InvocationRecord,
     InvocationStatus,
     Scored,
     Verdict,
@@ -62,11 +63,14 @@ def result(seq: int) -> EpisodeResult:
         status=InvocationStatus.ERROR if failed else InvocationStatus.SUCCESS,
         outcome=EpisodeOutcome.MISSING if failed else EpisodeOutcome.SCORED,
         scores={"a": Verdict.MISSING if failed else Scored(seq), "b": Verdict.NOT_APPLICABLE},
-        invocation={
-            "seq": seq,
-            "calls": [{"text": 'line\nfeed, \U0001f600, "quotes"', "none": None, "yes": True}],
-            "numbers": [0, -1, 0.1, 1e-7, 1e21],
-        },
+        facts={"adapters": {"a": "http@1"}, "confidence": 0.25, "differs": False},
+        record=InvocationRecord(
+            {
+                "seq": seq,
+                "calls": [{"text": 'line\nfeed, \U0001f600, "quotes"', "none": None, "yes": True}],
+                "numbers": [0, -1, 0.1, 1e-7, 1e21],
+            }
+        ),
     )
 
 

@@ -105,7 +105,7 @@ def test_a_torn_last_line_is_cut_and_reported_wherever_the_crash_came(
 
     whole_episodes, whole_trail = whole_lines(kept_episodes), whole_lines(kept_trail)
     assert results == sorted(
-        (EpisodeResult.from_document(json.loads(line)) for line in whole_episodes),
+        (EpisodeResult.from_line(line) for line in whole_episodes),
         key=lambda one: one.seq,
     )
     assert entries == [json.loads(line) for line in whole_trail]
@@ -136,8 +136,9 @@ def test_a_line_that_somebody_spelt_otherwise_is_refused(
 def test_the_bytes_of_a_recorded_invocation_are_given_back(tmp_path: Path) -> None:
     written(tmp_path)
     results, _ = asyncio.run(content(FileRunJournal(tmp_path, THEATRE_ID)))
-    given_back = [vars(one)["invocation_line"] for one in results]
-    assert given_back == [canonical_line(result(seq).invocation) for seq in sorted(RECORDED)]
+    assert [one.record.line for one in results] == [
+        canonical_line(result(seq).record.document) for seq in sorted(RECORDED)
+    ]
 
 
 def test_an_episode_whose_line_was_torn_is_recorded_again(tmp_path: Path) -> None:
@@ -264,9 +265,7 @@ FULL_DISK = textwrap.dedent(
     from tests.theatre.files.journal_conformance import THEATRE_ID, content, remark, result
     from theatre.files.run_journal import EPISODES, TRAIL, FileRunJournal
 
-    folder, full_file, room = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-
-    async def main():
+    async def seen(folder, full_file, room):
         journal = FileRunJournal(folder, THEATRE_ID)
         await journal.append([result(1)], [remark(1)])
         before = await content(journal)
@@ -290,27 +289,33 @@ FULL_DISK = textwrap.dedent(
         reopened = FileRunJournal(folder, THEATRE_ID)
         same = await content(reopened) == await content(journal)
         seqs = [one.seq async for one in reopened.results()]
-        print(json.dumps([failure, sizes == after, unchanged, same, seqs, reopened.torn]))
+        return [failure, sizes == after, unchanged, same, seqs, reopened.torn]
 
-    asyncio.run(main())
+    for place in json.load(sys.stdin):
+        print(json.dumps(asyncio.run(seen(Path(place[0]), *place[1:]))))
     """
 )
 
 
-@pytest.mark.parametrize("room", [0, 1, 100, 400])
-@pytest.mark.parametrize("name", [EPISODES, TRAIL])
 def test_a_full_disk_is_an_error_and_the_journal_goes_on_once_there_is_room(
-    tmp_path: Path, name: str, room: int
+    tmp_path: Path,
 ) -> None:
+    cases = [(name, room) for name in (EPISODES, TRAIL) for room in (0, 1, 100, 400)]
+    places = [(str(tmp_path / str(n)), *case) for n, case in enumerate(cases)]
+    for folder, *_ in places:
+        Path(folder).mkdir()
     child = subprocess.run(
-        [sys.executable, "-c", FULL_DISK, tmp_path, name, str(room)],
+        [sys.executable, "-c", FULL_DISK],
+        input=json.dumps(places).encode(),
         capture_output=True,
         check=False,
         timeout=60,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
     )
     assert child.stderr == b""
-    assert json.loads(child.stdout) == ["File too large", True, True, True, [1, 2, 3], []]
+    expected = ["File too large", True, True, True, [1, 2, 3], []]
+    ended = [json.loads(line) for line in child.stdout.splitlines()]
+    assert dict(zip(cases, ended, strict=True)) == dict.fromkeys(cases, expected)
 
 
 def test_episodes_that_are_durable_without_their_events_stay_recorded(tmp_path: Path) -> None:

@@ -320,7 +320,8 @@ def test_a_name_that_changes_its_answer_gains_nothing(
 def test_an_address_that_goes_round_the_resolver_is_judged_when_it_is_connected() -> None:
     async def fetch(server: LoopbackServer) -> None:
         connector = guarded_connector(PUBLIC_ONLY, URL("http://construct.example/"))
-        async with aiohttp.ClientSession(connector=connector) as session:
+        patience = aiohttp.ClientTimeout(total=20)
+        async with aiohttp.ClientSession(connector=connector, timeout=patience) as session:
             await session.post(server.url, data=b"{}")
 
     with serving(honest) as server:

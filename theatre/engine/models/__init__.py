@@ -27,6 +27,7 @@ from theatre.engine.models.outcomes import (
 )
 from theatre.engine.models.results import (
     EpisodeResult,
+    InvocationRecord,
     sequence_ranges,
 )
 from theatre.engine.models.scorers import (
@@ -45,6 +46,7 @@ __all__ = [
     "FrozenArray",
     "FrozenObject",
     "GroundTruthEpisode",
+    "InvocationRecord",
     "InvocationStatus",
     "Scored",
     "Scorer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import cast
+from typing import Self, cast
 
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -22,14 +22,52 @@ from theatre.engine.models.outcomes import (
     Verdict,
 )
 
-_BEHIND_INVOCATION = ("outcome", "scores", "seq", "status")
+_MEMBERS = {"episode_id", "facts", "outcome", "scores", "seq", "status"}
+# Within a string a quote is escaped, and no other member of these names is an object or stands
+# behind one: the first of the one and the last of the other frame the record.
+_OPENS, _CLOSES = b',"invocation":{', b'},"outcome":"'
 
 
-@dataclass(frozen=True, kw_only=True)
+class InvocationRecord:
+    """The document that becomes `invocations/episode_NNNNNN.json`: as values, and as its line.
+
+    Each is made from the other when it is first asked for: what only streams past is not parsed.
+    """
+
+    def __init__(self, document: JsonObject) -> None:
+        self.document = document
+
+    @classmethod
+    def of_line(cls, line: bytes) -> Self:
+        """Return the record of a canonical line, its line feed included."""
+        record = cls.__new__(cls)
+        record.line = line
+        return record
+
+    @cached_property
+    def document(self) -> JsonObject:
+        """Return the record as values."""
+        return parse_object(self.line)
+
+    @cached_property
+    def line(self) -> bytes:
+        """Return the canonical line: hashed, journalled and bundled as it is."""
+        return canonical_line(self.document)
+
+    def __eq__(self, other: object) -> bool:
+        """Tell whether the other is a record of the same bytes."""
+        return isinstance(other, InvocationRecord) and self.line == other.line
+
+    def __hash__(self) -> int:
+        """Return a hash of the bytes."""
+        return hash(self.line)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeResult:
     """One recorded episode: its evidence document, what it counts as, and its scores.
 
-    `invocation` is the document that becomes `invocations/episode_NNNNNN.json`.
+    `facts` is what settling has to know of the record without parsing it.
     """
 
     seq: int
@@ -37,28 +75,29 @@ class EpisodeResult:
     status: InvocationStatus
     outcome: EpisodeOutcome
     scores: Mapping[str, CriterionResult]
-    invocation: JsonObject
-
-    @cached_property
-    def invocation_line(self) -> bytes:
-        """Return the canonical line of `invocation`: hashed, journalled and bundled as it is."""
-        return canonical_line(self.invocation)
+    facts: JsonObject
+    record: InvocationRecord
 
     def as_document(self) -> JsonObject:
         """Return the journal's form: scores as billionths, gaps by name."""
         return {
-            "episode_id": self.episode_id,
-            "invocation": self.invocation,
-            **self._behind_invocation(),
+            **self._before_record(),
+            "invocation": self.record.document,
+            **self._behind_record(),
         }
 
     def as_line(self) -> bytes:
         """Return the canonical line of the journal's form."""
-        head, tail = _round_invocation(self.episode_id, self._behind_invocation())
-        return head + self.invocation_line[:-1] + tail
+        before = canonical_bytes(self._before_record())
+        behind = canonical_line(self._behind_record())
+        return b"".join(
+            (before[:-1], _OPENS[:-1], self.record.line[:-1], b",", behind[1:]),
+        )
 
-    def _behind_invocation(self) -> JsonObject:
-        """Return the members of the journal's form whose names sort behind `invocation`."""
+    def _before_record(self) -> JsonObject:
+        return {"episode_id": self.episode_id, "facts": self.facts}
+
+    def _behind_record(self) -> JsonObject:
         return {
             "outcome": self.outcome.value,
             "scores": {
@@ -70,35 +109,31 @@ class EpisodeResult:
         }
 
     @classmethod
-    def from_document(cls, document: JsonObject) -> EpisodeResult:
-        """Read the journal's form back. The journal wrote it: no other shape is expected."""
-        scores = cast("dict[str, int | str]", document["scores"])
+    def from_line(cls, line: bytes) -> EpisodeResult:
+        """Read a line of the journal back; its record stays bytes until somebody asks for more.
+
+        Raises ParseError for what `as_line` never wrote, as far as it shows outside the record.
+        """
+        opens, closes = line.find(_OPENS), line.rfind(_CLOSES)
+        if not (line.startswith(b'{"episode_id":') and 0 < opens < closes and line[-1:] == b"\n"):
+            raise _other_spelling()
+        record = line[opens + len(_OPENS) - 1 : closes + 1] + b"\n"
+        document = parse_object(line[:opens] + line[closes + 1 :])
+        seq, scores = document.get("seq"), document.get("scores")
+        if document.keys() != _MEMBERS or type(seq) is not int or not isinstance(scores, dict):
+            raise _other_spelling()
         return cls(
-            seq=cast("int", document["seq"]),
+            seq=seq,
             episode_id=cast("str", document["episode_id"]),
             status=InvocationStatus(cast("str", document["status"])),
             outcome=EpisodeOutcome(cast("str", document["outcome"])),
             scores={
-                criterion: Scored(value) if isinstance(value, int) else Verdict(value)
+                criterion: Scored(value) if isinstance(value, int) else Verdict(cast("str", value))
                 for criterion, value in scores.items()
             },
-            invocation=cast("JsonObject", document["invocation"]),
+            facts=cast("JsonObject", document["facts"]),
+            record=InvocationRecord.of_line(record),
         )
-
-    @classmethod
-    def from_line(cls, line: bytes) -> EpisodeResult:
-        """Read a line of the journal back, and keep the bytes of its invocation.
-
-        Raises ParseError for what `as_line` never wrote.
-        """
-        document = parse_object(line)
-        result = cls.from_document(document)
-        behind = {key: document[key] for key in _BEHIND_INVOCATION}
-        head, tail = _round_invocation(result.episode_id, behind)
-        if not (line.startswith(head) and line.endswith(tail)):
-            raise ParseError("expected the canonical line of a result, got another spelling")
-        vars(result)["invocation_line"] = line[len(head) : -len(tail)] + b"\n"
-        return result
 
 
 def sequence_ranges(sequences: Iterable[int]) -> list[tuple[int, int]]:
@@ -112,7 +147,5 @@ def sequence_ranges(sequences: Iterable[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def _round_invocation(episode_id: str, behind: JsonObject) -> tuple[bytes, bytes]:
-    """Return what the journal's line holds before the invocation and behind it."""
-    head = b'{"episode_id":' + canonical_bytes(episode_id) + b',"invocation":'
-    return head, b"," + canonical_line(behind)[1:]
+def _other_spelling() -> ParseError:
+    return ParseError("expected the canonical line of a result, got another spelling")

@@ -5,28 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Generic, Self, TypeVar
 
 from theatre.engine.clock import Sleep
-from theatre.engine.models import EpisodeResult
 
-Flush = Callable[[Sequence[EpisodeResult]], Awaitable[None]]
+_T = TypeVar("_T")
 
 
-class BatchWriter:
-    """Collects results and flushes them; on leaving, also after an error, flushes the rest.
+class BatchWriter(Generic[_T]):
+    """Collects items and flushes them; on leaving, also after an error, flushes the rest.
 
     A flush that began ends, however often its caller is cancelled. After one that failed
     nothing more is written. Whoever puts while a batch is being written waits for that: with
-    n callers, no more than `size` + n - 1 results are ever in memory only.
+    n callers, no more than `size` + n - 1 items are ever in memory only.
     """
 
-    def __init__(self, flush: Flush, *, size: int, max_age: float, sleep: Sleep) -> None:
+    def __init__(
+        self,
+        flush: Callable[[Sequence[_T]], Awaitable[None]],
+        *,
+        size: int,
+        max_age: float,
+        sleep: Sleep,
+    ) -> None:
         self._flush = flush
         self._size = size
         self._max_age = max_age
         self._sleep = sleep
-        self._pending: list[EpisodeResult] = []
+        self._pending: list[_T] = []
         self._writing = asyncio.Lock()
         self._broken = False
         self._timer: asyncio.Task[None] | None = None
@@ -44,9 +50,9 @@ class BatchWriter:
         """Write what is left; raises what this write, or one in the background, raised."""
         await _finish(asyncio.ensure_future(self._close()))
 
-    async def put(self, result: EpisodeResult) -> None:
-        """Add `result`; raises what an earlier write in the background raised."""
-        self._pending.append(result)
+    async def put(self, item: _T) -> None:
+        """Add `item`; raises what an earlier write in the background raised."""
+        self._pending.append(item)
         if self._timer is not None and self._timer.done():
             timer, self._timer = self._timer, None
             timer.result()

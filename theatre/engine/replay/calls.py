@@ -1,4 +1,4 @@
-"""One episode: its input, the call of each hop, perhaps all of them again, and the scores."""
+"""One episode: its input, the call of each hop, and perhaps all of them again."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import Clock, format_rfc3339
-from theatre.engine.models import EpisodeResult, GroundTruthEpisode, InvocationStatus
+from theatre.engine.models import GroundTruthEpisode, InvocationStatus
 from theatre.engine.oracle_contract import (
     Attempt,
     InputSanitiser,
@@ -20,7 +20,7 @@ from theatre.engine.oracle_contract import (
     invocation_id,
 )
 from theatre.engine.replay.records import FIRST, SECOND
-from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
+from theatre.engine.scoring import EpisodeAnswer
 from theatre.engine.templates import Hop, ProductTheatreTemplate
 
 UNSENDABLE = "unsendable-input"
@@ -40,6 +40,20 @@ class _Round:
         if hop.number == 0:
             return episode_input
         return {"episode": episode_input, "upstream": dict(self.outputs)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalledEpisode:
+    """What came of the calls of one episode; `record` is its invocation record."""
+
+    episode: GroundTruthEpisode
+    answer: EpisodeAnswer
+    record: JsonObject
+
+    @property
+    def failed(self) -> bool:
+        """Tell whether it counts as a failure, whatever its scores will be."""
+        return self.answer.status in {InvocationStatus.TIMEOUT, InvocationStatus.ERROR}
 
 
 class EpisodeCaller:
@@ -70,13 +84,8 @@ class EpisodeCaller:
         self._sanitiser = sanitiser
         self._repeated = repeated
 
-    async def call(
-        self,
-        episode: GroundTruthEpisode,
-        provider: TheatreScoringProvider,
-        gold: Mapping[str, JsonObject],
-    ) -> EpisodeResult:
-        """Return the recorded result of `episode`, whatever the constructs did."""
+    async def call(self, episode: GroundTruthEpisode) -> CalledEpisode:
+        """Return what came of calling for `episode`, whatever the constructs did."""
         sanitised = self._sanitised(episode.input_data)
         value = episode.input_data if sanitised is None else sanitised.value
         if sanitised is not None and sanitised.wrong_keys:
@@ -85,23 +94,14 @@ class EpisodeCaller:
             rounds = [await self._round(episode, value, FIRST)]
             if rounds[0].status is InvocationStatus.SUCCESS and self._is_repeated(episode):
                 rounds.append(await self._round(episode, value, SECOND))
-        # Before anybody scores: a scorer that changes what it is shown changes no evidence.
+        # Shares nothing with the answer: a scorer that changes what it is shown changes no record.
         record: JsonObject = {
             "seq": episode.seq,
             "episode_id": episode.episode_id,
             "sanitised": None if sanitised is None else sanitised.record,
             "calls": [call for made in rounds for call in made.calls],
         }
-        answer = _answer(rounds[0])
-        scores = provider.score_episode(episode, answer, gold.get(episode.episode_id))
-        return EpisodeResult(
-            seq=episode.seq,
-            episode_id=episode.episode_id,
-            status=answer.status,
-            outcome=scores.outcome,
-            scores=scores.by_criterion,
-            invocation=record,
-        )
+        return CalledEpisode(episode=episode, answer=_answer(rounds[0]), record=record)
 
     def _sanitised(self, value: JsonObject) -> SanitisedInput | None:
         if self._sanitiser is None:

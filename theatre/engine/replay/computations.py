@@ -126,7 +126,7 @@ class EpisodeLines:
             "expected_output": episode.expected_output,
             "label": self._gold.get(episode.episode_id),
             "outcome": result.outcome.value,
-            "hops": cast("JsonObject", outputs_of(result.invocation)),
+            "hops": cast("JsonObject", outputs_of(result.record.document)),
         }
         self._spool.write(canonical_line(line))
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from theatre.engine.errors import JournalError
 from theatre.engine.models import EpisodeOutcome, EpisodeResult, GroundTruthEpisode
+from theatre.engine.replay.calls import CalledEpisode
 from theatre.engine.scoring import FailureStop
 
 _Pairs = AsyncIterator[tuple[GroundTruthEpisode, EpisodeResult | None]]
@@ -28,8 +29,8 @@ class Dispatcher:
         *,
         limit: int,
         stop: FailureStop,
-        call: Callable[[GroundTruthEpisode], Awaitable[EpisodeResult]],
-        record: Callable[[EpisodeResult], Awaitable[None]],
+        call: Callable[[GroundTruthEpisode], Awaitable[CalledEpisode]],
+        record: Callable[[CalledEpisode], Awaitable[None]],
     ) -> None:
         self._slots = asyncio.Semaphore(limit)
         self._stop = stop
@@ -37,7 +38,7 @@ class Dispatcher:
         self._record = record
         self._calling: set[asyncio.Task[None]] = set()
         self._next = 1
-        self._early: dict[int, EpisodeOutcome] = {}
+        self._early: dict[int, bool] = {}
 
     async def run(self, pairs: _Pairs) -> None:
         """Call for every episode without a result, until the stop.
@@ -68,7 +69,7 @@ class Dispatcher:
         recorded: EpisodeResult | None,
     ) -> None:
         if recorded is not None:
-            self._count(recorded)
+            self._count(episode.seq, failed=recorded.outcome is EpisodeOutcome.MISSING)
             return
         await self._slots.acquire()
         # The answer that freed the place may have been the one that ends the run.
@@ -79,20 +80,21 @@ class Dispatcher:
         task = asyncio.current_task()
         try:
             try:
-                result = await self._call(episode)
+                called = await self._call(episode)
             finally:
                 if task is not None:
                     self._calling.discard(task)
-            self._count(result)
-            await self._record(result)
+            self._count(episode.seq, failed=called.failed)
+            await self._record(called)
         finally:
             self._slots.release()
 
-    def _count(self, result: EpisodeResult) -> None:
-        """Give the stop every outcome that has its turn; those that came early wait."""
-        self._early[result.seq] = result.outcome
+    def _count(self, seq: int, *, failed: bool) -> None:
+        """Tell the stop of every failure that has its turn; what came early waits."""
+        self._early[seq] = failed
         while not self._stop.stopped and self._next in self._early:
-            self._stop.count(self._early.pop(self._next))
+            if self._early.pop(self._next):
+                self._stop.count(EpisodeOutcome.MISSING)
             self._next += 1
         if self._stop.stopped:
             for task in self._calling:

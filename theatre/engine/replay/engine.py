@@ -7,27 +7,27 @@ that died is run again with the same journal and does only what is not recorded 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from datetime import datetime
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import DatasetMismatchError, InvalidTransitionError
-from theatre.engine.models import EpisodeResult, read_episodes
+from theatre.engine.models import read_episodes
 from theatre.engine.oracle_contract import InputSanitiser
 from theatre.engine.replay.activation import activation_detail
 from theatre.engine.replay.batching import BatchWriter
-from theatre.engine.replay.calls import EpisodeCaller
+from theatre.engine.replay.calls import CalledEpisode, EpisodeCaller
 from theatre.engine.replay.computations import planned_computations
 from theatre.engine.replay.determinism import deterministic_sample
 from theatre.engine.replay.dispatch import Dispatcher
-from theatre.engine.replay.events import batch_events
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.output_spec import shape_checking
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
 from theatre.engine.replay.programme import ProgrammeEnding
 from theatre.engine.replay.progress import ProgressCount
+from theatre.engine.replay.recording import Recorder
 from theatre.engine.replay.recovery import events_kept_back, sealed_run
 from theatre.engine.replay.scoring_pass import failure_stop, pair_in_order
 from theatre.engine.replay.sealed_run import SealedRun
@@ -143,32 +143,32 @@ class ReplayEngine:
             done=len(await self._journal.recorded()),
             total=datasets.replay.lines_total,
         )
-        async with self._writer(limit) as writer:
+        recorder = Recorder(
+            self._journal, provider=self._provider, gold=gold, clock=self._around.clock
+        )
+        async with self._writer(recorder, limit) as writer:
 
-            async def record(result: EpisodeResult) -> None:
-                progress.count(result)
-                await writer.put(result)
+            async def record(called: CalledEpisode) -> None:
+                progress.count(called)
+                await writer.put(called)
 
             dispatcher = Dispatcher(
                 limit=limit,
                 stop=failure_stop(self._template, datasets.replay.lines_total),
-                call=lambda episode: caller.call(episode, self._provider, gold),
+                call=caller.call,
                 record=record,
             )
             episodes = read_episodes(datasets.replay.lines())
             await dispatcher.run(pair_in_order(episodes, self._journal.results()))
 
-    def _writer(self, limit: int) -> BatchWriter:
+    def _writer(self, recorder: Recorder, limit: int) -> BatchWriter[CalledEpisode]:
         """Return a writer that, with `limit` callers, never holds more than a batch back."""
         return BatchWriter(
-            self._flush,
+            recorder.record,
             size=max(1, self._settings.batch_size - limit + 1),
             max_age=self._settings.batch_seconds,
             sleep=self._around.sleep,
         )
-
-    async def _flush(self, results: Sequence[EpisodeResult]) -> None:
-        await self._journal.append(results, batch_events(results, at=self._timestamp()))
 
     async def _report_kept_back(self) -> None:
         events = await events_kept_back(self._journal, at=self._timestamp())

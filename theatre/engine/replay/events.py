@@ -51,16 +51,10 @@ def troubled_sequence(entry: JsonObject) -> int | None:
     return None
 
 
-def last_latency(result: EpisodeResult) -> int:
-    """Return the latency of the answer that counts, in milliseconds."""
-    response = cast("JsonObject", answering_attempt(result.invocation)["response"])
-    return cast("int", response["latency_ms"])
-
-
 def _batch_detail(ordered: Sequence[EpisodeResult]) -> JsonObject:
     hasher = hashlib.sha256()
     for result in ordered:
-        hasher.update(result.invocation_line)
+        hasher.update(result.record.line)
     statuses = Counter(result.status.value for result in ordered)
     return {
         "seqs": [[first, last] for first, last in sequence_ranges(r.seq for r in ordered)],
@@ -70,8 +64,8 @@ def _batch_detail(ordered: Sequence[EpisodeResult]) -> JsonObject:
 
 
 def _trouble_detail(result: EpisodeResult) -> JsonObject:
-    call = answering_call(result.invocation)
-    attempt = answering_attempt(result.invocation)
+    call = answering_call(result.record.document)
+    attempt = answering_attempt(result.record.document)
     return {
         "seq": result.seq,
         "episode_id": result.episode_id,

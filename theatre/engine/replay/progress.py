@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from theatre.engine.models import EpisodeResult, InvocationStatus
-from theatre.engine.replay.events import last_latency
+from theatre.engine.models import InvocationStatus
+from theatre.engine.replay.calls import CalledEpisode
+from theatre.engine.replay.records import last_latency
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,14 +29,14 @@ class ProgressCount:
         self._total = total
         listener(Progress(done=done, total=total))
 
-    def count(self, result: EpisodeResult) -> None:
+    def count(self, called: CalledEpisode) -> None:
         """Take one more answer."""
         self._done += 1
         self._listener(
             Progress(
                 done=self._done,
                 total=self._total,
-                status=result.status,
-                latency_ms=last_latency(result),
+                status=called.answer.status,
+                latency_ms=last_latency(called.record),
             )
         )

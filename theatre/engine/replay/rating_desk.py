@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Self, cast
 
 from theatre.engine.audit_chain import AuditEvent
@@ -99,13 +100,15 @@ class RatingDesk:
         Raises HumanScoreRefusedError with every reason; each is in the audit chain then.
         """
         asked = self.rating.step_id if step_id is None else step_id
-        refusals = self._refusals(scorer, submitted, asked)
+        # Once: a score that was in time when it was taken is in time as it is told.
+        now = self.clock()
+        refusals = self._refusals(scorer, submitted, asked, now)
         if refusals:
             details = [refused_detail(asked, scorer, refusal) for refusal in refusals]
-            await self._note(HUMAN_SCORE_REFUSED, details)
+            await self._note(HUMAN_SCORE_REFUSED, details, now)
             raise HumanScoreRefusedError([(one.code, one.message) for one in refusals])
         details = [score_detail(asked, scorer, one) for one in submitted]
-        await self._note(HUMAN_SCORE, details)
+        await self._note(HUMAN_SCORE, details, now)
         trail = await ProgrammeTrail.read(self.journal)
         return type(self)(
             rating=self.rating,
@@ -116,9 +119,9 @@ class RatingDesk:
         )
 
     def _refusals(
-        self, scorer: str, submitted: Sequence[SubmittedScore], step_id: str
+        self, scorer: str, submitted: Sequence[SubmittedScore], step_id: str, now: datetime
     ) -> tuple[ScoreRefusal, ...]:
-        closed = self._closed(step_id)
+        closed = self._closed(step_id, now)
         if closed is not None:
             return tuple(
                 ScoreRefusal(submitted=one, code="step-not-open", message=closed)
@@ -126,19 +129,19 @@ class RatingDesk:
             )
         return Eligibility(self.rating, self.rubric, self.authors).refusals(scorer, submitted)
 
-    def _closed(self, step_id: str) -> str | None:
+    def _closed(self, step_id: str, now: datetime) -> str | None:
         own = self.rating.step_id
         if step_id != own:
             return f"expected a score for the open step {own}, got one for {step_id[:100]!a}"
-        if self.rubric.expired(self.clock()):
+        if self.rubric.expired(now):
             return (
                 f"expected a score within {canonical_json(self.rubric.timeout_seconds)} s of "
                 f"{format_rfc3339(self.rubric.opened_at)}, got one later"
             )
         return None
 
-    async def _note(self, event_type: str, details: Sequence[JsonObject]) -> None:
-        at = format_rfc3339(self.clock())
+    async def _note(self, event_type: str, details: Sequence[JsonObject], now: datetime) -> None:
+        at = format_rfc3339(now)
         events = [AuditEvent(event_type=event_type, at=at, detail=detail) for detail in details]
         await self.journal.append([], events)
 
@@ -164,11 +167,11 @@ async def rating_items(journal: RunJournal, rubric: OpenedRubric) -> tuple[Ratin
 
 
 def _item(result: EpisodeResult) -> RatingItem:
-    request = cast("JsonObject", calls_of(result.invocation)[0]["request"])
+    request = cast("JsonObject", calls_of(result.record.document)[0]["request"])
     return RatingItem(
         episode_id=result.episode_id,
         input_data=cast("JsonObject", request["input_data"]),
-        answers=outputs_of(result.invocation),
+        answers=outputs_of(result.record.document),
     )
 
 

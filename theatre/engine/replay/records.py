@@ -30,6 +30,12 @@ def answering_attempt(record: JsonObject) -> JsonObject:
     return _last_attempt(answering_call(record))
 
 
+def last_latency(record: JsonObject) -> int:
+    """Return the latency of the answer that counts, in milliseconds."""
+    response = cast("JsonObject", answering_attempt(record)["response"])
+    return cast("int", response["latency_ms"])
+
+
 def outputs_of(record: JsonObject, repeat: int = FIRST) -> dict[str, JsonObject]:
     """Return construct → `output_data` of the hops that succeeded in one round, in order."""
     outputs = {}
@@ -46,6 +52,29 @@ def differs(record: JsonObject) -> bool:
         return False
     first, second = outputs_of(record), outputs_of(record, SECOND)
     return canonical_bytes(first) != canonical_bytes(second)
+
+
+def facts_of(record: JsonObject) -> JsonObject:
+    """Return what settling has to know of a record, for the journal to keep beside it.
+
+    `adapters` are pins by construct, `version_mismatches` counts calls, `claimed` tells of a
+    version that was not computed, `confidence` is the number that the answer states, if any.
+    """
+    calls = cast("list[JsonObject]", record["calls"])
+    output = cast("JsonObject", answering_attempt(record)["response"])["output_data"]
+    stated = output.get("confidence") if isinstance(output, dict) else None
+    return {
+        "adapters": {cast("str", call["construct_id"]): call["adapter"] for call in calls},
+        "claimed": any(call["version_source"] == "claimed" for call in calls),
+        "confidence": stated if isinstance(stated, int | float) else None,
+        "differs": differs(record),
+        "version_mismatches": sum(_mismatched(call) for call in calls),
+    }
+
+
+def _mismatched(call: JsonObject) -> bool:
+    attempts = cast("list[JsonObject]", call["attempts"])
+    return any(attempt["reason"] == "version-mismatch" for attempt in attempts)
 
 
 def _last_attempt(call: JsonObject) -> JsonObject:

@@ -6,9 +6,7 @@ Memory does not grow with the number of episodes.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from typing import cast
 
-from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import JournalError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.models import (
@@ -19,16 +17,14 @@ from theatre.engine.models import (
     read_episodes,
 )
 from theatre.engine.replay.journal import DatasetReader, RunJournal
-from theatre.engine.replay.records import answering_attempt
 from theatre.engine.replay.tier_evidence import CallFacts
 from theatre.engine.scoring import (
     Aggregator,
     FailureStop,
-    Probability,
     ScoredEpisode,
     TheatreScoringProvider,
     exact,
-    probability_of_output,
+    stated_probability,
 )
 from theatre.engine.templates import ProductTheatreTemplate
 
@@ -71,13 +67,13 @@ class ScoringPass:
             stop = failure_stop(self._template, total)
             async for episode, result in paired:
                 if result is not None:
-                    records.write(result.seq, result.invocation_line)
+                    records.write(result.seq, result.record.line)
                 counted = None if stop.stopped else _present(episode, result)
                 lines.write(aggregator.add(self._scored(episode, counted)))
                 if counted is None:
                     facts.discarded += result is not None
                     continue
-                facts.note(counted.invocation)
+                facts.note(counted.facts)
                 for listen in self._listeners:
                     listen(episode, counted)
                 stop.count(counted.outcome)
@@ -91,7 +87,7 @@ class ScoringPass:
             outcome=EpisodeOutcome.NOT_RUN if result is None else result.outcome,
             scores=self._not_run if result is None else result.scores,
             cluster_key=episode.cluster_key,
-            probability=None if result is None else _probability(result),
+            probability=None if result is None else stated_probability(result.facts["confidence"]),
         )
 
 
@@ -101,11 +97,6 @@ def _present(episode: GroundTruthEpisode, result: EpisodeResult | None) -> Episo
             f"expected episode {episode.seq} in the journal before settling, got none"
         )
     return result
-
-
-def _probability(result: EpisodeResult) -> Probability | None:
-    response = cast("JsonObject", answering_attempt(result.invocation)["response"])
-    return probability_of_output(cast("JsonObject | None", response["output_data"]))
 
 
 def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:

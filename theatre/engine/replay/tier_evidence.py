@@ -8,7 +8,6 @@ from typing import Literal, cast
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
-from theatre.engine.replay.records import differs
 from theatre.engine.scoring import exact
 from theatre.engine.templates import gold_is_unpinned, product_template
 from theatre.engine.tier_assigner import (
@@ -46,19 +45,17 @@ class CallFacts:
     version_source: Literal["computed", "claimed"] = "computed"
     adapter_pin: str = ""
 
-    def note(self, record: JsonObject) -> None:
-        """Take the invocation record of the next episode."""
+    def note(self, facts: JsonObject) -> None:
+        """Take the facts of the next episode's record (`records.facts_of`)."""
         self.recorded += 1
-        self.determinism_differences += differs(record)
-        for call in cast("list[JsonObject]", record["calls"]):
-            attempts = cast("list[JsonObject]", call["attempts"])
-            self.version_mismatches += any(a["reason"] == "version-mismatch" for a in attempts)
-            pin = cast("str", call["adapter"])
+        self.determinism_differences += cast("bool", facts["differs"])
+        self.version_mismatches += cast("int", facts["version_mismatches"])
+        if facts["claimed"]:
+            self.version_source = "claimed"
+        for construct_id, pin in cast("dict[str, str]", facts["adapters"]).items():
             self.rehearsed |= pin.startswith(MOCK_PIN)
-            if call["construct_id"] == self.construct_under_test:
+            if construct_id == self.construct_under_test:
                 self.adapter_pin = pin
-            if call["version_source"] == "claimed":
-                self.version_source = "claimed"
 
 
 def tier_facts_of(

@@ -8,8 +8,8 @@ from theatre.engine.scoring.aggregate import (
 from theatre.engine.scoring.arithmetic import exact, nano_to_number, ratio, to_nano
 from theatre.engine.scoring.calibration import (
     Probability,
-    probability_of_output,
     read_probability,
+    stated_probability,
 )
 from theatre.engine.scoring.holdout import is_held_out
 from theatre.engine.scoring.human_parts import PanelScores
@@ -41,9 +41,9 @@ __all__ = [
     "is_held_out",
     "nano_to_number",
     "per_episode_line",
-    "probability_of_output",
     "ratio",
     "read_probability",
+    "stated_probability",
     "to_nano",
     "wilson_interval",
 ]

@@ -38,16 +38,16 @@ class Probability:
     nano: int
 
 
-def probability_of_output(output: JsonObject | None) -> Probability | None:
-    """Return the number in [0, 1] at `confidence`, half-even to nine places, if there is one."""
-    nano = None if output is None else to_nano(output.get(CONFIDENCE))
+def stated_probability(confidence: object) -> Probability | None:
+    """Return what an answer has at `confidence`, half-even to nine places, if it is in [0, 1]."""
+    nano = to_nano(confidence)
     return None if nano is None else Probability(nano)
 
 
 def read_probability(answer: EpisodeAnswer | None) -> Probability | None:
     """Return the probability that the last construct of `answer` stated, if it stated one."""
     hops = [] if answer is None else list(answer.hops.values())
-    return probability_of_output(hops[-1] if hops else None)
+    return stated_probability(hops[-1].get(CONFIDENCE)) if hops else None
 
 
 @dataclass(slots=True)
