@@ -25,7 +25,7 @@ from backend.auth.signing_keys import KeyFile, make_key_file
 from backend.auth.tokens import Tokens
 from backend.database.migrations import head_revision
 from backend.database.opening import opened_database
-from backend.database.roles import check_application_role
+from backend.database.role_check import check_application_role
 from backend.database.sessions import application_engine
 from backend.errors import NotReadyError
 from backend.settings import Settings

@@ -49,8 +49,9 @@ _HEADERS: Mapping[int, Mapping[str, str]] = {
     413: {"Connection": "close"},
     503: {"Retry-After": "1"},
 }
-# PostgreSQL: connections (08), resources (53), the operator's or an own limit (57).
-_UNAVAILABLE = re.compile(r"(08|53|57)[0-9A-Z]{3}")
+# PostgreSQL: connections (08), log-in (28), no such database (3D), resources (53), the operator's
+# or an own limit (57), a database that takes no connections.
+_UNAVAILABLE = re.compile(r"(08|28|3D|53|57)[0-9A-Z]{3}|55000")
 
 _NOT_A_CHARACTER = "22021"
 _NO_NUL = "expected texts without the character U+0000, got one with it"

@@ -249,3 +249,13 @@ def test_a_file_that_holds_no_key_set_is_refused_without_being_quoted(
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(SigningKeysError, match="No such file"):
         KeyFile(tmp_path / "tokens.json")
+
+
+def test_keys_that_cannot_be_used_any_more_are_the_services_fault(
+    client: Client, forge: Forge
+) -> None:
+    token = forge.token()
+    forge.file.chmod(0o644)
+    assert client.bearing(token).get(KEYS).slug == "internal-error"
+    forge.file.chmod(0o600)
+    assert client.bearing(token).get(KEYS).status == 200

@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from fastapi.routing import iter_route_contexts
 from pydantic_core import PydanticUndefined
 
+from backend.api.operation_routes import router
+from backend.auth.principals import Scope
 from backend.database.embedded.programs import OLDEST_MAJOR
 from backend.database.roles import APPLICATION, DATABASE, OWNER
+from backend.main import PREFIX
 from backend.settings import Settings, variable
 
 PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -34,3 +38,14 @@ def test_the_roles_and_the_oldest_version_are_those_of_the_code() -> None:
         assert f"CREATE ROLE {role} LOGIN" in PAGE
     assert f"CREATE DATABASE {DATABASE} OWNER {OWNER};" in PAGE
     assert PAGE.count(f"{OLDEST_MAJOR} or later") == 2
+
+
+def test_the_paths_of_operators_are_those_that_are_served() -> None:
+    listed = set(re.findall(r"^\| `(/[^`]+)` \|", PAGE, re.MULTILINE))
+    assert listed == {str(route.path) for route in iter_route_contexts(router.routes)} | {
+        f"{PREFIX}/openapi.json"
+    }
+
+
+def test_the_scopes_of_keys_are_named() -> None:
+    assert f"Scopes: {', '.join(f'`{scope}`' for scope in Scope)}." in PAGE
