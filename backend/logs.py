@@ -24,6 +24,8 @@ _SECRETS = re.compile(
     re.VERBOSE | re.IGNORECASE | re.DOTALL,
 )
 _MAX_CHARACTERS = 16_000
+_OWN = frozenset({"at", "level", "logger", "request_id", "route", "method", "user_id"})
+"""Fields whose values are the service's own, or out of a list of its own."""
 
 
 def redacted(text: str) -> str:
@@ -47,7 +49,7 @@ class JsonLines(logging.Formatter):
             line["exception"] = self.formatException(record.exc_info)[-_MAX_CHARACTERS:]
         return json.dumps(
             {
-                name: redacted(value) if isinstance(value, str) else value
+                name: redacted(value) if isinstance(value, str) and name not in _OWN else value
                 for name, value in line.items()
             },
             default=str,

@@ -138,9 +138,9 @@ class DeclaredRoute(APIRoute):
         return f"only {', '.join(sorted(self._query))}" if self._query else "no parameters"
 
     async def _admit(self, request: Request) -> Principal | None:
-        credential = _credential(request)
         if self.declared.access is Access.PUBLIC:
             return None
+        credential = _credential(request)
         if credential is None:
             if self.declared.access is Access.DISCLOSED:
                 return None
@@ -160,7 +160,8 @@ def resource_router(tag: str, declared: Mapping[str, Declared]) -> APIRouter:
     return APIRouter(tags=[tag], route_class=route_class, responses=PROBLEMS)
 
 
-def get_current_user(request: Request) -> Principal:
+# Not plain functions: FastAPI would run those in a thread each.
+async def get_current_user(request: Request) -> Principal:
     """Return who asks; only routes for users and owners may depend on it."""
     principal = cast("Principal | None", request.state.principal)
     if principal is None:
@@ -168,7 +169,7 @@ def get_current_user(request: Request) -> Principal:
     return principal
 
 
-def get_reader(request: Request) -> Principal | None:
+async def get_reader(request: Request) -> Principal | None:
     """Return who asks on a disclosed route; None for the public."""
     return cast("Principal | None", request.state.principal)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+
 from fastapi import Request
 from fastapi.routing import iter_route_contexts
 from starlette.routing import compile_path
@@ -14,7 +17,12 @@ def allowed_methods(request: Request) -> list[str]:
         {
             method
             for route in iter_route_contexts(request.app.routes)
-            if route.path is not None and compile_path(route.path)[0].match(path)
+            if route.path is not None and _pattern(route.path).match(path)
             for method in route.methods or ()
         }
     )
+
+
+@cache
+def _pattern(path: str) -> re.Pattern[str]:
+    return compile_path(path)[0]

@@ -125,12 +125,12 @@ def test_a_message_is_one_line_whoever_wrote_it() -> None:
     logger.error(
         'x\n{"level": "info"}',
         exc_info=ValueError('Bearer abc\n{"level": "info"}'),
-        extra={"fields": {"user_id": "sk-" + "a" * 20}},
+        extra={"fields": {"step": "sk-" + "a" * 20}},
     )
     (line,) = written.getvalue().splitlines()
     document = json.loads(line)
     assert document["level"] == "error"
     assert document["message"] == 'x\n{"level": "info"}'
-    assert document["user_id"] == "[vendor]"
+    assert document["step"] == "[vendor]"
     assert "Bearer [bearer]" in document["exception"]
     assert document["at"].endswith("Z")

@@ -179,3 +179,15 @@ def test_no_page_of_a_problem_can_run_anything(client: Client) -> None:
     assert reply.headers["x-content-type-options"] == "nosniff"
     assert reply.headers["content-security-policy"].startswith("default-src 'none'")
     assert reply.headers["cache-control"] == "no-store"
+
+
+def test_the_kinds_whose_messages_are_not_for_callers() -> None:
+    silent = {kind.slug for kind in BY_SLUG.values() if not kind.tells}
+    assert silent == {
+        "internal-error",
+        "not-ready",
+        "unauthenticated",
+        "not-found",
+        "validation-error",
+        "template-invalid",
+    }

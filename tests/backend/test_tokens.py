@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from collections.abc import Iterator, Mapping
@@ -179,6 +180,18 @@ def test_what_is_no_token_is_not(client: Client, credential: str) -> None:
 def test_only_bearer_credentials_are_read(client: Client, forge: Forge, kind: str) -> None:
     reply = client.get(KEYS, Authorization=f"{kind} {forge.token()}")
     assert reply.status == (200 if kind == "bearer" else 401)
+
+
+def test_where_nobody_is_asked_a_credential_does_not_matter(client: Client) -> None:
+    for credential in ("Basic YTpi", "Bearer x"):
+        assert client.get("/livez", Authorization=credential).status == 200
+
+
+@pytest.mark.parametrize("kid", [["a"], {}, 1, None, True])
+def test_a_key_id_that_is_no_text_is_not(client: Client, forge: Forge, kid: object) -> None:
+    header = json.dumps({"alg": "ES256", "typ": "at+jwt", "kid": kid}).encode()
+    encoded = base64.urlsafe_b64encode(header).rstrip(b"=").decode()
+    assert status(client, encoded + "." + forge.token().partition(".")[2]) == 401
 
 
 def test_keys_are_rotated_without_a_restart(client: Client, forge: Forge) -> None:
