@@ -54,7 +54,12 @@ async def show_version() -> VersionDocument:
     return VersionDocument(version=version("echelon-theatre"), migration=head_revision())
 
 
-@router.get("/metrics", operation_id="metrics", response_class=Response)
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
 async def metrics(request: Request) -> Response:
     """Return the measurements in Prometheus's text format."""
     return Response(service_of(request).metrics.written(), media_type=CONTENT_TYPE)

@@ -18,7 +18,7 @@ import pytest
 from tests.backend.databases import Database
 from tests.backend.embedded_home import EmbeddedHome
 from tests.backend.serving import PASSWORD, Client
-from tests.theatre.echelon_process import ECHELON, environment, until
+from tests.theatre.echelon_process import ECHELON, PATIENCE_SECONDS, environment, until
 
 LISTENING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
 PLANTED = "planted-9b1f3c"
@@ -50,7 +50,7 @@ class Serving:
 
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait()
+        return self.process.wait(PATIENCE_SECONDS)
 
 
 @contextlib.contextmanager
@@ -134,7 +134,7 @@ def test_a_request_at_work_is_finished_before_the_service_ends(
             until(lambda: refuses(address), "the service to take no more requests")
             connection.sendall(body[10:])
             assert connection.recv(65536).startswith(b"HTTP/1.1 201")
-        assert service.process.wait() == 0
+        assert service.process.wait(PATIENCE_SECONDS) == 0
 
 
 def refuses(address: tuple[str, int]) -> bool:
@@ -191,7 +191,7 @@ def test_settings_that_are_wrong_or_missing_end_the_start(
     tmp_path: Path, variables: dict[str, str], expected: str
 ) -> None:
     with serving(tmp_path / "home", **variables) as service:
-        assert service.process.wait() == 5
+        assert service.process.wait(PATIENCE_SECONDS) == 5
         assert expected in service.log.read_text(encoding="utf-8")
     assert not (tmp_path / "home").exists()
 
@@ -202,7 +202,7 @@ def test_in_production_without_its_keys_the_service_does_not_start(
     keys = tmp_path / "keys.json"
     production = {**own, "ECHELON_MODE": "production", "ECHELON_JWT_KEYS": os.fspath(keys)}
     with serving(tmp_path / "home", **production) as service:
-        assert service.process.wait() == 1
+        assert service.process.wait(PATIENCE_SECONDS) == 1
         written = service.log.read_text(encoding="utf-8")
     assert f"expected the keys that sign tokens in {keys}, got: No such file" in written
     assert not keys.exists()
