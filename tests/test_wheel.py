@@ -17,7 +17,10 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PACKAGED = ("theatre", "docs", "fixtures", "pyproject.toml", "README.md", "LICENSE")
+PACKAGED = (
+    *("theatre", "backend", "docs", "fixtures", "migrations"),
+    *("pyproject.toml", "README.md", "LICENSE"),
+)
 TEMPLATE = "fixtures/templates/product_cartograph_v1.json"
 PATIENCE_SECONDS = 300
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
@@ -78,8 +81,9 @@ def test_the_wheel_holds_package_schemas_and_fixtures_once_and_no_caches(
         names = archive.namelist()
     assert [name for name, count in Counter(names).items() if count > 1] == []
     assert [name for name in names if "__pycache__" in name or name.endswith(".pyc")] == []
-    resources = files_below(source, "docs/schemas") | files_below(source, "fixtures")
-    modules = files_below(source, "theatre")
+    folders = ("docs/schemas", "fixtures", "migrations")
+    resources = {name for folder in folders for name in files_below(source, folder)}
+    modules = files_below(source, "theatre") | files_below(source, "backend")
     packaged = {name for name in names if ".dist-info/" not in name}
     assert packaged == modules | {f"theatre/_resources/{name}" for name in resources}
 

@@ -55,7 +55,10 @@ def test_the_table_of_states_has_every_state_in_order() -> None:
     assert rows_under("| state | what holds |") == [state.value for state in VALID_TRANSITIONS]
 
 
-@pytest.mark.parametrize("contract", ["Rooms of the package", "Pipeline order of the engine"])
+@pytest.mark.parametrize(
+    "contract",
+    ["Rooms of the package", "Floors of the service", "Pipeline order of the engine"],
+)
 def test_the_import_directions_are_those_that_the_build_enforces(contract: str) -> None:
     assert import_layers(contract) in blocks("text")
 
@@ -83,6 +86,18 @@ def test_every_module_of_the_engine_is_in_its_table() -> None:
     }
     named = rows_under("| module | what it does |")
     assert (set(named), len(named)) == (modules, len(modules))
+
+
+def test_every_module_of_the_service_is_in_its_table() -> None:
+    service = CHECKOUT / "backend"
+    named = rows_under("| module of the service | what it does |")
+    packages = [service / name for name in named if (service / name).is_dir()]
+    modules = {
+        str(path.relative_to(service).with_suffix(""))
+        for path in service.rglob("*.py")
+        if not path.stem.startswith("_") and not set(path.parents) & set(packages)
+    }
+    assert modules | {str(path.relative_to(service)) for path in packages} == set(named)
 
 
 def test_every_module_of_the_replay_loop_is_in_its_table() -> None:

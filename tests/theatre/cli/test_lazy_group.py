@@ -99,7 +99,10 @@ def test_commands_of_other_distributions_are_listed_and_run(plugins: Path) -> No
     listed = echelon("--help", home=plugins, more=more)
     commands = listed.stdout.partition("Commands:\n")[2].split("\n")
     names = [line.split()[0] for line in commands if line.strip()]
-    assert (listed.code, sorted(names)) == (0, sorted({*COMMANDS, "broken", "greet"}))
+    assert (listed.code, sorted(names)) == (
+        0,
+        sorted({*COMMANDS, "broken", "greet", "key", "serve"}),
+    )
     greeted = echelon("greet", home=plugins, more=more)
     assert (greeted.code, greeted.stdout, greeted.stderr) == (0, "hello\n", "")
 

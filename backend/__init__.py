@@ -1,0 +1,1 @@
+"""The service: it lends `theatre` a database, a user and a queue."""

@@ -1,0 +1,1 @@
+"""HTTP: routers, what every request passes, and what every refusal looks like."""

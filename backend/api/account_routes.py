@@ -1,0 +1,66 @@
+"""Registration and log-in."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from backend.api.bodies import FORM, form_body, json_body, takes
+from backend.api.declared_routes import public, resource_router
+from backend.api.service import service_of
+from backend.auth.tokens import LIFETIME
+from backend.schemas.accounts import AccessToken, PasswordGrant, RegisteredUser, Registration
+from backend.services import accounts
+
+DECLARED = {
+    "register": public(idempotent=False),
+    "issue_token": public(idempotent=False),
+}
+router = resource_router("auth", DECLARED)
+
+
+@router.post(
+    "/auth/register",
+    operation_id="register",
+    status_code=201,
+    openapi_extra=takes(Registration),
+)
+async def register(
+    request: Request, body: Annotated[Registration, Depends(json_body(Registration))]
+) -> RegisteredUser:
+    """Make a user."""
+    service = service_of(request)
+    user_id = await accounts.register(
+        service.engine,
+        service.passwords,
+        username=body.username,
+        email=body.email,
+        password=body.password.get_secret_value(),
+        clock=service.clock,
+    )
+    return RegisteredUser(id=user_id, username=body.username, email=body.email)
+
+
+@router.post(
+    "/auth/token",
+    operation_id="issue_token",
+    openapi_extra=takes(PasswordGrant, FORM),
+)
+async def issue_token(
+    request: Request, form: Annotated[PasswordGrant, Depends(form_body(PasswordGrant))]
+) -> AccessToken:
+    """Log in: the form of OAuth 2.0's password grant."""
+    service = service_of(request)
+    token = await accounts.log_in(
+        service.engine,
+        service.passwords,
+        service.tokens,
+        username=form.username,
+        password=form.password.get_secret_value(),
+    )
+    return AccessToken(
+        access_token=token,
+        token_type="bearer",  # noqa: S106 - the name of a kind
+        expires_in=int(LIFETIME.total_seconds()),
+    )

@@ -1,0 +1,95 @@
+"""What every request passes first: an id, a line in the log, a measurement, and the last refuge."""
+
+from __future__ import annotations
+
+import logging
+import time
+from uuid import uuid4
+
+from fastapi import Request
+from starlette.datastructures import MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from backend.api.metrics import Metrics
+from backend.api.problem_kinds import INTERNAL
+from backend.api.problems import problem
+
+UNMATCHED = "unmatched"
+_SECURITY = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+}
+_log = logging.getLogger(__name__)
+
+
+class Edge:
+    """The outermost layer. Whatever is raised within is logged here, and answered with a 500."""
+
+    def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        # A dict of this request's own: what the lifespan made stays as it is.
+        scope["state"] = {**scope.get("state", {}), "request_id": str(uuid4())}
+        answer = _Answer(send)
+        began = time.perf_counter()
+        self._metrics.in_progress.inc()
+        try:
+            await self._app(scope, receive, answer.send)
+        except ClientDisconnect:
+            pass  # Nobody is there to be answered.
+        except Exception as error:  # noqa: BLE001 - the boundary: nothing is let out of here
+            await self._fail(error, scope, receive, answer)
+        finally:
+            self._metrics.in_progress.dec()
+            self._note(scope, answer.status, time.perf_counter() - began)
+
+    async def _fail(
+        self, error: Exception, scope: Scope, receive: Receive, answer: _Answer
+    ) -> None:
+        _log.error(
+            "request failed",
+            exc_info=error,
+            extra={"fields": {"request_id": scope["state"]["request_id"]}},
+        )
+        if answer.status is None:
+            await problem(Request(scope), INTERNAL)(scope, receive, answer.send)
+
+    def _note(self, scope: Scope, status: int | None, seconds: float) -> None:
+        route = getattr(scope.get("route"), "path", UNMATCHED)
+        # 499: who asked has gone before there was an answer.
+        self._metrics.observe(route, scope["method"], status or 499, seconds)
+        principal = scope["state"].get("principal")
+        fields = {
+            "request_id": scope["state"]["request_id"],
+            "route": route,
+            "method": scope["method"][:20],
+            "status": status or 499,
+            "seconds": round(seconds, 6),
+            "user_id": principal and principal.user_id,
+        }
+        _log.info("request", extra={"fields": fields})
+
+
+class _Answer:
+    """Passes an answer on, and knows its status once it has begun."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status: int | None = None
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            headers = MutableHeaders(scope=message)
+            for name, value in _SECURITY.items():
+                headers.setdefault(name, value)
+            headers.setdefault("Cache-Control", "no-store")
+        await self._send(message)

@@ -1,0 +1,126 @@
+"""The one table from error to kind of problem (contract/service.md, "Conventions")."""
+
+from __future__ import annotations
+
+from backend import errors as service
+from backend.api import problem_kinds as kinds
+from backend.api.problem_kinds import unacceptable
+from theatre.construct_kit import errors as kit
+from theatre.engine import errors as engine
+from theatre.engine.bundle_check.json_values import DefectError
+from theatre.oracles import errors as oracles
+from theatre.scorers import ScorerRegistrationError
+from theatre.scorers.computations import ComputationRegistrationError
+
+BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
+    engine.TheatreError: kinds.INTERNAL,
+    engine.CanonicalisationError: unacceptable("not-canonicalisable", "No canonical form"),
+    engine.ParseError: kinds.MALFORMED_JSON,
+    engine.ClockError: kinds.VALIDATION_ERROR,
+    engine.ResourceMissingError: kinds.INTERNAL,
+    engine.ChainBrokenError: kinds.INTERNAL,
+    engine.InvalidTemplateError: kinds.TEMPLATE_INVALID,
+    engine.DatasetError: unacceptable("dataset-unavailable", "The dataset cannot be used"),
+    engine.DatasetMismatchError: unacceptable(
+        "dataset-mismatch", "The dataset is not the committed one"
+    ),
+    engine.InvalidTransitionError: kinds.INVALID_TRANSITION,
+    engine.StateConflictError: kinds.STATE_CONFLICT,
+    engine.CommitmentError: unacceptable("commitment-refused", "No commitment can be made"),
+    engine.PinMismatchError: unacceptable("pin-mismatch", "Not the pinned version"),
+    engine.RehearsalAdapterError: unacceptable(
+        "mock-adapter-refused", "Canned answers are no evidence"
+    ),
+    engine.UnknownScorerError: unacceptable("scorer-unknown", "A scorer is not installed"),
+    engine.ProgrammeError: unacceptable("programme-refused", "The programme cannot be executed"),
+    engine.ExecutionPathUnavailableError: kinds.EXECUTION_PATH,
+    engine.JournalError: kinds.INTERNAL,
+    engine.BundleError: kinds.INTERNAL,
+    engine.CertificateError: kinds.INTERNAL,
+    engine.HumanScoreRefusedError: unacceptable(
+        "human-score-refused", "The scores cannot be taken"
+    ),
+    engine.RlmfExportError: kinds.EXPORT_REFUSED,
+    engine.NotFoundError: kinds.NOT_FOUND,
+    engine.TierRecordError: kinds.INTERNAL,
+    engine.ExpertiseError: kinds.INTERNAL,
+    DefectError: kinds.INTERNAL,
+    ScorerRegistrationError: kinds.INTERNAL,
+    ComputationRegistrationError: kinds.INTERNAL,
+    oracles.ConstructRegistryError: kinds.INTERNAL,
+    oracles.ConstructFilesError: kinds.INTERNAL,
+    oracles.UnknownConstructError: unacceptable("construct-unknown", "No such construct"),
+    oracles.ConstructUnreachableError: unacceptable(
+        "construct-unreachable", "The construct cannot be reached"
+    ),
+    oracles.AdapterClosedError: kinds.INTERNAL,
+    oracles.OutboundRefusedError: unacceptable(
+        "endpoint-not-allowed", "Calls may not go to this endpoint"
+    ),
+    oracles.AddressNotAllowedError: unacceptable(
+        "address-not-allowed", "Calls may not go to this address"
+    ),
+    oracles.OutboundPolicyError: kinds.INTERNAL,
+    oracles.RequestHeadersError: kinds.INTERNAL,
+    oracles.ConstructTransportError: unacceptable(
+        "construct-transport", "The construct is reached in another way"
+    ),
+    oracles.SanitisePolicyError: unacceptable(
+        "sanitise-policy-invalid", "The sanitising cannot be obeyed"
+    ),
+    kit.CallableNotFoundError: kinds.INTERNAL,
+    kit.CallableBrokenError: kinds.INTERNAL,
+    kit.ConstructVersionError: kinds.INTERNAL,
+    kit.QuestionError: kinds.INTERNAL,
+    kit.AddressError: kinds.INTERNAL,
+    service.BackendError: kinds.INTERNAL,
+    service.SettingsError: kinds.INTERNAL,
+    service.EmbeddedServerError: kinds.INTERNAL,
+    service.DatabaseRoleError: kinds.INTERNAL,
+    service.MigrationError: kinds.INTERNAL,
+    service.SigningKeysError: kinds.INTERNAL,
+    service.NotReadyError: kinds.NOT_READY,
+    service.RequestInvalidError: kinds.VALIDATION_ERROR,
+    service.MediaTypeError: kinds.UNSUPPORTED_MEDIA_TYPE,
+    service.BodyTooLargeError: kinds.CONTENT_TOO_LARGE,
+    service.BodyTimeoutError: kinds.REQUEST_TIMEOUT,
+    service.UnauthenticatedError: kinds.UNAUTHENTICATED,
+    service.OutOfScopeError: kinds.OUT_OF_SCOPE,
+    service.AlreadyRegisteredError: kinds.ALREADY_REGISTERED,
+    service.IdempotencyMismatchError: kinds.IDEMPOTENCY_MISMATCH,
+    service.IdempotencyInProgressError: kinds.IDEMPOTENCY_IN_PROGRESS,
+}
+"""Every class of error of `theatre` and `backend`: a test fails for one that is missing."""
+
+BY_STATUS = {
+    kind.status: kind
+    for kind in (
+        kinds.BAD_REQUEST,
+        kinds.UNAUTHENTICATED,
+        kinds.NOT_FOUND,
+        kinds.METHOD_NOT_ALLOWED,
+        kinds.REQUEST_TIMEOUT,
+        kinds.CONTENT_TOO_LARGE,
+        kinds.UNSUPPORTED_MEDIA_TYPE,
+        kinds.VALIDATION_ERROR,
+        kinds.RATE_LIMITED,
+        kinds.INTERNAL,
+        kinds.NOT_READY,
+    )
+}
+"""What the framework itself answers, by status."""
+
+BY_SLUG = {
+    kind.slug: kind
+    for kind in (
+        *BY_ERROR.values(),
+        *BY_STATUS.values(),
+        kinds.IDENTITY_SEPARATION,
+        kinds.DUPLICATE_SUBMISSION,
+    )
+}
+
+
+def kind_of(error: Exception) -> kinds.ProblemKind:
+    """Return the kind of an error: its class's, or that of the nearest class above."""
+    return next((BY_ERROR[one] for one in type(error).__mro__ if one in BY_ERROR), kinds.INTERNAL)

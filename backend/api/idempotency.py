@@ -1,0 +1,119 @@
+"""`Idempotency-Key`: one effect and one answer, however often a request comes (docs/adr/0094).
+
+The key is claimed when the request's transaction begins, and the answer is put beside it before
+that transaction is committed: effect and answer are kept together, or neither is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import NamedTuple
+
+from fastapi import Request
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
+from starlette.responses import Response, StreamingResponse
+
+from backend.api.service import service_of
+from backend.errors import (
+    IdempotencyInProgressError,
+    IdempotencyMismatchError,
+    RequestInvalidError,
+    RequestViolation,
+)
+from backend.repositories.idempotency import KeyedRequest, claim, keep_answer, kept_answer
+
+HEADER = "Idempotency-Key"
+REPLAYED = "Idempotent-Replayed"
+_KEY = re.compile(r'"?([!#-\[\]-~ ]{1,255})"?', re.ASCII)
+_LOCK_NOT_AVAILABLE = "55P03"
+_PREFIX = "/api/v1"
+
+
+class ReplayedAnswer(Exception):  # noqa: N818 - no error: the answer to a request that had its effect
+    """The request was answered before: this is the answer."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__()
+        self.response = response
+
+
+class _Claimed(NamedTuple):
+    connection: AsyncConnection
+    request: KeyedRequest
+
+
+async def claim_if_keyed(request: Request, connection: AsyncConnection) -> None:
+    """Claim the key of a request in its transaction, if it has one and its route keeps it.
+
+    Raises ReplayedAnswer, IdempotencyMismatchError, IdempotencyInProgressError where it was claimed
+    before.
+    """
+    keyed = await _keyed(request)
+    if keyed is None:
+        return
+    now = service_of(request).clock()
+    try:
+        is_first = await claim(connection, keyed, at=now)
+    except DBAPIError as error:
+        if getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
+            raise IdempotencyInProgressError(
+                "expected the first request with this key to have ended, got it still at work"
+            ) from None
+        raise
+    if is_first:
+        request.state.claimed = _Claimed(connection, keyed)
+        return
+    kept = await kept_answer(connection, keyed)
+    if kept is None:
+        raise IdempotencyInProgressError("expected an answer under this key, got none any more")
+    if not kept.belongs_to(keyed):
+        raise IdempotencyMismatchError(
+            "expected the request that this key was used for, got another method, path or body"
+        )
+    raise ReplayedAnswer(Response(kept.answer, kept.status, {**kept.headers, REPLAYED: "true"}))
+
+
+async def keep_if_claimed(request: Request, response: Response) -> None:
+    """Keep the answer in the transaction that claimed the request's key, if one did."""
+    claimed: _Claimed | None = getattr(request.state, "claimed", None)
+    if claimed is None:
+        return
+    if isinstance(response, StreamingResponse):
+        raise TypeError("expected an answer that can be kept, got one that is streamed")
+    headers = {name: value for name, value in response.headers.items() if name != "content-length"}
+    await keep_answer(
+        claimed.connection,
+        claimed.request,
+        status=response.status_code,
+        headers=headers,
+        answer=bytes(response.body),
+    )
+
+
+async def _keyed(request: Request) -> KeyedRequest | None:
+    given = request.headers.get(HEADER)
+    principal, declared = request.state.principal, request.state.declared
+    if given is None or request.method != "POST" or not declared.idempotent or principal is None:
+        return None
+    found = _KEY.fullmatch(given)
+    if found is None:
+        raise RequestInvalidError(
+            [
+                RequestViolation(
+                    f"header:{HEADER}",
+                    "idempotency-key",
+                    "expected 1 to 255 visible ASCII characters, with or without quotes",
+                )
+            ]
+        )
+    path = request.url.path.removeprefix(_PREFIX)
+    query = f"?{request.url.query}" if request.url.query else ""
+    return KeyedRequest(
+        user_id=principal.user_id,
+        key=found[1],
+        method=request.method,
+        path=path + query,
+        body_sha256=hashlib.sha256(await request.body()).hexdigest(),
+    )

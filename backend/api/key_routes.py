@@ -1,0 +1,65 @@
+"""Keys for tools, by their owner."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Request
+
+from backend.api.bodies import json_body, takes
+from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
+from backend.api.service import service_of
+from backend.api.transactions import Transaction
+from backend.auth.principals import Scope
+from backend.errors import OutOfScopeError
+from backend.repositories.api_keys import keys_of
+from backend.schemas.accounts import ApiKeyDocument, ApiKeys, KeyRequest, NewApiKey
+from backend.services import api_keys
+
+DECLARED = {
+    # An answer that holds a secret is not kept.
+    "create_key": for_users(Scope.KEYS, idempotent=False),
+    "list_keys": for_owner(Scope.KEYS),
+    "revoke_key": for_owner(Scope.KEYS),
+}
+router = resource_router("keys", DECLARED)
+
+
+@router.post("/keys", operation_id="create_key", status_code=201, openapi_extra=takes(KeyRequest))
+async def create_key(
+    request: Request,
+    user: CurrentUser,
+    body: Annotated[KeyRequest, Depends(json_body(KeyRequest))],
+    transaction: Transaction,
+) -> NewApiKey:
+    """Make a key. It is in this answer and nowhere else."""
+    if not user.scopes.issuperset(body.scopes):
+        raise OutOfScopeError("expected scopes that you have yourself, got more")
+    made = await api_keys.create_key(
+        transaction,
+        user_id=user.user_id,
+        name=body.name,
+        scopes=body.scopes,
+        days=body.expires_in_days,
+        clock=service_of(request).clock,
+    )
+    return NewApiKey(key=made.key, **made.stored._asdict())
+
+
+@router.get("/keys", operation_id="list_keys")
+async def list_keys(user: CurrentUser, transaction: Transaction) -> ApiKeys:
+    """List your keys, without the keys."""
+    keys = await keys_of(transaction, user.user_id)
+    return ApiKeys(keys=[ApiKeyDocument.model_validate(key) for key in keys])
+
+
+@router.delete("/keys/{key_id}", operation_id="revoke_key")
+async def revoke_key(
+    request: Request, user: CurrentUser, key_id: UUID, transaction: Transaction
+) -> ApiKeyDocument:
+    """Revoke a key of yours, from now on."""
+    stored = await api_keys.revoke(
+        transaction, key_id=str(key_id), user_id=user.user_id, clock=service_of(request).clock
+    )
+    return ApiKeyDocument.model_validate(stored)

@@ -1,0 +1,79 @@
+"""What operators and their programs ask: alive, ready, which release, how it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.metadata import version
+
+from fastapi import Request
+from starlette.responses import Response
+
+from backend.api.declared_routes import public, resource_router
+from backend.api.error_kinds import BY_SLUG
+from backend.api.metrics import CONTENT_TYPE
+from backend.api.service import service_of
+from backend.database.migrations import head_revision
+from backend.errors import NotReadyError
+from backend.schemas.operations import Alive, Ready, VersionDocument
+from backend.schemas.problems import ProblemExplanation
+from theatre.engine.errors import NotFoundError
+
+DECLARED = {
+    "alive": public(),
+    "ready": public(),
+    "version": public(),
+    "metrics": public(),
+    "explain_problem": public(),
+}
+router = resource_router("operations", DECLARED)
+_PATIENCE_SECONDS = 0.5
+
+
+@router.get("/livez", operation_id="alive")
+async def alive() -> Alive:
+    """Tell that the process answers; nothing else is asked."""
+    return Alive(status="alive")
+
+
+@router.get("/readyz", operation_id="ready")
+async def ready(request: Request) -> Ready:
+    """Tell that everything answers that requests need; 503 otherwise."""
+    checks = service_of(request).ready_checks
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            for check in checks.values():
+                await check()
+    except TimeoutError:
+        raise NotReadyError("expected every check to answer in time") from None
+    return Ready(status="ready", checks=sorted(checks))
+
+
+@router.get("/version", operation_id="version")
+async def show_version() -> VersionDocument:
+    """Return the release and the revision of its database."""
+    return VersionDocument(version=version("echelon-theatre"), migration=head_revision())
+
+
+@router.get(
+    "/metrics",
+    operation_id="metrics",
+    response_class=Response,
+    responses={200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
+)
+async def metrics(request: Request) -> Response:
+    """Return the measurements in Prometheus's text format."""
+    return Response(service_of(request).metrics.written(), media_type=CONTENT_TYPE)
+
+
+@router.get("/problems/{slug}", operation_id="explain_problem")
+async def explain_problem(slug: str) -> ProblemExplanation:
+    """Explain a kind of problem: the `type` of a problem document leads here."""
+    kind = BY_SLUG.get(slug)
+    if kind is None:
+        raise NotFoundError("expected the name of a kind of problem, got another")
+    return ProblemExplanation(
+        type=f"/problems/{kind.slug}",
+        title=kind.title,
+        status=kind.status,
+        explanation=kind.explanation,
+    )

@@ -1,0 +1,37 @@
+"""What one process of the service holds for as long as it runs. Made by the lifespan."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from fastapi import Request
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.api.metrics import Metrics
+from backend.auth.passwords import Passwords
+from backend.auth.tokens import Tokens
+from backend.settings import Settings
+from theatre.engine.clock import Clock
+
+ReadyCheck = Callable[[], Awaitable[None]]
+"""Returns where something answers; raises NotReadyError where it does not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """The long-lived parts, as routes and dependencies get them."""
+
+    settings: Settings
+    engine: AsyncEngine
+    tokens: Tokens
+    passwords: Passwords
+    clock: Clock
+    metrics: Metrics
+    ready_checks: Mapping[str, ReadyCheck]
+
+
+def service_of(request: Request) -> Service:
+    """Return the service that a request came to."""
+    return cast("Service", request.state.service)

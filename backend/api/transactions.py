@@ -1,0 +1,26 @@
+"""The transaction of a request: committed before the answer is sent, or no answer is 2xx."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from fastapi import Depends, Request
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.api.idempotency import claim_if_keyed
+from backend.api.service import service_of
+
+
+async def get_transaction(request: Request) -> AsyncIterator[AsyncConnection]:
+    """Yield a connection in a transaction. What is raised in the route rolls it back.
+
+    The idempotency key of a POST, where it has one, is claimed in it.
+    """
+    async with service_of(request).engine.begin() as connection:
+        await claim_if_keyed(request, connection)
+        yield connection
+
+
+# The scope is the point: FastAPI's default commits when the answer is on its way (docs/adr/0090).
+Transaction = Annotated[AsyncConnection, Depends(get_transaction, scope="function")]

@@ -1,0 +1,1 @@
+"""The database: models, sessions, migrations, and the embedded server."""

@@ -1,0 +1,43 @@
+"""File locks that the kernel lets go of when their process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def opened(path: Path) -> int:
+    """Return a handle on `path`, made if need be, that no child process inherits."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def try_lock(handle: int, operation: int) -> bool:
+    """Lock without waiting; tell whether that was possible."""
+    try:
+        fcntl.flock(handle, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether somebody holds the exclusive lock on `path`."""
+    handle = opened(path)
+    try:
+        return not try_lock(handle, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def holding(path: Path, operation: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Hold a lock on `path`, waited for."""
+    handle = opened(path)
+    try:
+        fcntl.flock(handle, operation)
+        yield
+    finally:
+        os.close(handle)

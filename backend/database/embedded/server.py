@@ -1,0 +1,153 @@
+"""Starts the private PostgreSQL, or joins it where another process has started it already.
+
+Every process that uses the server holds a shared lock; `keeper.py` stops the server when the last
+of them has ended. Linux and macOS.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from pathlib import Path
+from typing import Self
+from urllib.parse import quote, urlencode
+
+import psycopg
+from psycopg import sql
+
+from backend.database.embedded.account import service_account
+from backend.database.embedded.cluster import SUPERUSER, Cluster
+from backend.database.embedded.keeping import Keeping
+from backend.database.embedded.locks import holding, opened, try_lock
+from backend.database.embedded.programs import find_programs, programs_for
+from backend.database.roles import APPLICATION, DATABASE, OWNER
+from backend.errors import EmbeddedServerError
+
+PATIENCE_SECONDS = 300.0
+"""How long a start may take: after a crash the log has to be replayed."""
+
+_POLL_SECONDS = 0.01
+
+
+class EmbeddedServer:
+    """The private PostgreSQL of one home folder. `start` and `close`, or a `with` statement."""
+
+    def __init__(self, home: Path) -> None:
+        """Name the server whose state is in `home/postgres`; nothing is touched yet."""
+        self._state = home.absolute() / "postgres"
+        self._keeping = Keeping(self._state)
+        self._users: int | None = None
+        self._cluster: Cluster | None = None
+
+    def __enter__(self) -> Self:
+        """Start."""
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close."""
+        self.close()
+
+    def start(self) -> None:
+        """Have the server running, started or joined; once more after it died. Blocks.
+
+        Raises EmbeddedServerError where it cannot be started, with the end of its log.
+        """
+        self._state.mkdir(parents=True, exist_ok=True)
+        with holding(self._state / "start.lock"):
+            if self._users is None:
+                self._users = opened(self._keeping.users)
+                # Waits for a keeper that is stopping the server at this moment.
+                fcntl.flock(self._users, fcntl.LOCK_SH)
+            try:
+                self._cluster = Cluster.below(self._state, service_account())
+                if not self._joined(self._cluster):
+                    self._begin(self._cluster)
+                self._make_roles()
+            except BaseException:
+                self._leave()
+                raise
+
+    def close(self) -> None:
+        """Leave the server; the last one to leave waits until it has stopped."""
+        if self._users is None or not self._state.is_dir():
+            self._leave()
+            return
+        with holding(self._state / "start.lock"):
+            last = try_lock(self._users, fcntl.LOCK_EX)
+            # A failed try gives the lock away. Only a keeper that is stopping the server, because
+            # nobody else held one, refuses this one.
+            last = last or not try_lock(self._users, fcntl.LOCK_SH)
+            self._leave()
+            if last:
+                self._keeping.await_end()
+
+    def address(self, role: str = APPLICATION, database: str = DATABASE) -> str:
+        """Return the address of a database for a role, as `ECHELON_DATABASE_URL` has it."""
+        if self._cluster is None:
+            raise EmbeddedServerError("expected a server that was started, got one that was not")
+        host = urlencode({"host": str(self._cluster.sockets)}, safe="/")
+        return f"postgresql://{quote(role)}@/{quote(database)}?{host}"
+
+    def _joined(self, cluster: Cluster) -> bool:
+        """Tell whether a server of this cluster answers; wait for one that is still starting."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while self._keeping.is_alive():
+            if self._answers(cluster):
+                return True
+            if time.monotonic() > deadline:
+                raise self._not_started(cluster)
+            time.sleep(_POLL_SECONDS)
+        return False
+
+    def _begin(self, cluster: Cluster) -> None:
+        programs = programs_for(cluster.account, find_programs())
+        cluster.clear_predecessor()
+        cluster.prepare(programs)
+        self._keeping.begin(cluster, programs)
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not self._answers(cluster):
+            if self._keeping.has_ended() or time.monotonic() > deadline:
+                self._keeping.end()
+                raise self._not_started(cluster)
+            time.sleep(_POLL_SECONDS)
+
+    def _answers(self, cluster: Cluster) -> bool:
+        """Tell whether a real query is answered, by a server on this very data folder."""
+        own = cluster.system_identifier()
+        try:
+            with self._as_superuser() as connection:
+                query = "SELECT system_identifier FROM pg_control_system()"
+                row = connection.execute(query).fetchone()
+        except psycopg.Error:
+            return False
+        # SQL shows the 64 bits as a signed number.
+        return own is not None and row is not None and row[0] % 2**64 == own
+
+    def _make_roles(self) -> None:
+        with self._as_superuser() as connection:
+            roles = {row[0] for row in connection.execute("SELECT rolname FROM pg_roles")}
+            for role in (OWNER, APPLICATION):
+                if role not in roles:
+                    connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(role)))
+            query = "SELECT 1 FROM pg_database WHERE datname = %s"
+            if connection.execute(query, [DATABASE]).fetchone() is None:
+                create = sql.SQL("CREATE DATABASE {} OWNER {}")
+                connection.execute(create.format(sql.Identifier(DATABASE), sql.Identifier(OWNER)))
+
+    def _as_superuser(self) -> psycopg.Connection:
+        address = self.address(SUPERUSER, "postgres")
+        return psycopg.connect(address, autocommit=True, connect_timeout=5)
+
+    def _leave(self) -> None:
+        if self._users is not None:
+            os.close(self._users)
+            self._users = None
+        self._cluster = None
+
+    def _not_started(self, cluster: Cluster) -> EmbeddedServerError:
+        return EmbeddedServerError(
+            f"expected PostgreSQL to start on {cluster.data}, got in its log: "
+            f"{self._keeping.end_of_log()}"
+        )

@@ -1,0 +1,29 @@
+"""The tables of the service. `Base.metadata` is what `alembic check` compares a database with.
+
+Nothing is loaded lazily and no model has relationships: repositories send Core statements.
+"""
+
+from backend.database.models.base import Base
+from backend.database.models.evidence import (
+    HumanScore,
+    TheatreAuditEvent,
+    TheatreCertificate,
+    TheatreEpisodeScore,
+)
+from backend.database.models.people import ApiKey, IdempotencyKey, RegisteredConstruct, User
+from backend.database.models.theatres import Dataset, Theatre, TheatreTemplate
+
+__all__ = [
+    "ApiKey",
+    "Base",
+    "Dataset",
+    "HumanScore",
+    "IdempotencyKey",
+    "RegisteredConstruct",
+    "Theatre",
+    "TheatreAuditEvent",
+    "TheatreCertificate",
+    "TheatreEpisodeScore",
+    "TheatreTemplate",
+    "User",
+]

@@ -1,0 +1,61 @@
+"""What the tables share: names of constraints, column types, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Annotated, Any, ClassVar
+
+from sqlalchemy import CheckConstraint, DateTime, LargeBinary, MetaData, String, Text
+from sqlalchemy.dialects.postgresql import JSONB, UUID
+from sqlalchemy.orm import DeclarativeBase, mapped_column
+
+Identifier = Annotated[str, mapped_column(UUID(as_uuid=False))]
+"""A UUID, as text in Python."""
+
+Sha256 = Annotated[str, mapped_column(String(64))]
+"""A SHA-256, 64 lower-case hex digits."""
+
+Moment = Annotated[datetime, mapped_column(DateTime(timezone=True))]
+"""A time with its zone; naive ones are refused by the driver."""
+
+LongText = Annotated[str, mapped_column(Text)]
+
+CanonicalBytes = Annotated[bytes, mapped_column(LargeBinary)]
+"""The very bytes that were hashed. JSONB beside them is for queries, never for hashing."""
+
+JsonCopy = Annotated[dict[str, Any], mapped_column(JSONB(none_as_null=True))]
+"""A copy for queries of a document whose bytes stand beside it."""
+
+MAX_ERROR = 2000
+
+
+class Base(DeclarativeBase):
+    """The base of every table."""
+
+    metadata = MetaData(
+        naming_convention={
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s",
+            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "pk": "pk_%(table_name)s",
+        }
+    )
+    type_annotation_map: ClassVar = {str: String, datetime: DateTime(timezone=True)}
+
+
+def is_one_of(column: str, values: Iterable[str]) -> CheckConstraint:
+    """Return the condition that a column, unless it is null, holds one of `values`."""
+    listed = ", ".join(f"'{value}'" for value in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=column)
+
+
+def is_sha256(column: str) -> CheckConstraint:
+    """Return the condition that a column holds 64 lower-case hex digits, unless it is null."""
+    return CheckConstraint(f"{column} ~ '^[0-9a-f]{{64}}$'", name=column)
+
+
+def is_hash_of(column: str, document: str) -> CheckConstraint:
+    """Return the condition that a column is the SHA-256 of the bytes in `document`."""
+    return CheckConstraint(f"{column} = encode(sha256({document}), 'hex')", name=column)

@@ -1,0 +1,88 @@
+"""Users, their keys, the constructs that are theirs, and what they were answered."""
+
+from __future__ import annotations
+
+from sqlalchemy import CheckConstraint, ForeignKey, Index, LargeBinary, SmallInteger, String, text
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.orm import Mapped, mapped_column
+
+from backend.database.models.base import (
+    Base,
+    CanonicalBytes,
+    Identifier,
+    JsonCopy,
+    LongText,
+    Moment,
+    Sha256,
+    is_sha256,
+)
+
+
+class User(Base):
+    """Somebody who owns theatres. Names and addresses differ by more than case."""
+
+    __tablename__ = "users"
+    __table_args__ = (
+        Index("uq_users_username", text("lower(username)"), unique=True),
+        Index("uq_users_email", text("lower(email)"), unique=True),
+        CheckConstraint("username <> ''", name="username"),
+    )
+
+    id: Mapped[Identifier] = mapped_column(primary_key=True)
+    username: Mapped[str] = mapped_column(String(100))
+    email: Mapped[str] = mapped_column(String(254))
+    password_hash: Mapped[LongText]
+    created_at: Mapped[Moment]
+    disabled_at: Mapped[Moment | None]
+
+
+class ApiKey(Base):
+    """A key for tools. Only its hash is kept: it has 256 random bits."""
+
+    __tablename__ = "api_keys"
+    __table_args__ = (is_sha256("secret_sha256"),)
+
+    id: Mapped[Identifier] = mapped_column(primary_key=True)
+    user_id: Mapped[Identifier] = mapped_column(ForeignKey("users.id"), index=True)
+    name: Mapped[str] = mapped_column(String(100))
+    secret_sha256: Mapped[Sha256] = mapped_column(unique=True)
+    scopes: Mapped[list[str]] = mapped_column(ARRAY(String(50)))
+    created_at: Mapped[Moment]
+    expires_at: Mapped[Moment]
+    last_used_at: Mapped[Moment | None]
+    revoked_at: Mapped[Moment | None]
+
+
+class RegisteredConstruct(Base):
+    """A construct id that belongs to a user; it counts once the operator has confirmed it."""
+
+    __tablename__ = "registered_constructs"
+    __table_args__ = (CheckConstraint("construct_id <> ''", name="construct_id"),)
+
+    construct_id: Mapped[str] = mapped_column(String(255), primary_key=True)
+    user_id: Mapped[Identifier] = mapped_column(ForeignKey("users.id"), index=True)
+    author: Mapped[str | None] = mapped_column(String(200))
+    created_at: Mapped[Moment]
+    confirmed_at: Mapped[Moment | None]
+
+
+class IdempotencyKey(Base):
+    """A request that had an effect, and its answer, written in the transaction of the effect."""
+
+    __tablename__ = "idempotency_keys"
+    __table_args__ = (
+        is_sha256("body_sha256"),
+        CheckConstraint("num_nonnulls(status, headers, answer) IN (0, 3)", name="whole_answer"),
+    )
+
+    user_id: Mapped[Identifier] = mapped_column(
+        ForeignKey("users.id", ondelete="CASCADE"), primary_key=True
+    )
+    key: Mapped[str] = mapped_column(String(255), primary_key=True)
+    method: Mapped[str] = mapped_column(String(10))
+    path: Mapped[LongText]
+    body_sha256: Mapped[Sha256]
+    status: Mapped[int | None] = mapped_column(SmallInteger)
+    headers: Mapped[JsonCopy | None]
+    answer: Mapped[CanonicalBytes | None] = mapped_column(LargeBinary)
+    created_at: Mapped[Moment] = mapped_column(index=True)

@@ -1,0 +1,162 @@
+"""Templates by content, theatres with their state, datasets that were uploaded."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    String,
+    UniqueConstraint,
+)
+from sqlalchemy.orm import Mapped, mapped_column
+
+from backend.database.models.base import (
+    MAX_ERROR,
+    Base,
+    CanonicalBytes,
+    Identifier,
+    JsonCopy,
+    LongText,
+    Moment,
+    Sha256,
+    is_hash_of,
+    is_one_of,
+    is_sha256,
+)
+from theatre.engine.state_machine import TheatreState
+
+EXECUTION_PATHS = ("replay", "market")
+OUTCOMES = ("certified", "no_certificate", "failed", "void")
+RUN_STATUSES = ("queued", "running", "waiting_hitl", "succeeded", "failed", "cancelled")
+
+
+class TheatreTemplate(Base):
+    """A template by its content: whoever used an id first binds nobody. Never changed.
+
+    `execution_path` is null for simulations of schema 1.0.0, which have none.
+    """
+
+    __tablename__ = "theatre_templates"
+    __table_args__ = (
+        UniqueConstraint("template_id", "sha256"),
+        is_hash_of("sha256", "document"),
+        is_one_of("execution_path", EXECUTION_PATHS),
+        Index(None, "template_family"),
+        Index(None, "execution_path"),
+    )
+
+    sha256: Mapped[Sha256] = mapped_column(primary_key=True)
+    template_id: Mapped[LongText]
+    template_family: Mapped[str] = mapped_column(String(50))
+    execution_path: Mapped[str | None] = mapped_column(String(10))
+    display_name: Mapped[str] = mapped_column(String(100))
+    description: Mapped[LongText | None]
+    schema_version: Mapped[str] = mapped_column(String(20))
+    template_json: Mapped[JsonCopy]
+    document: Mapped[CanonicalBytes]
+    created_at: Mapped[Moment]
+
+
+class Theatre(Base):
+    """One theatre. What was committed never changes again; `version` counts every change.
+
+    `receipt` is the canonical commitment receipt; `run_epoch` is raised by whoever takes the run
+    up, and a batch of results of an older epoch is refused.
+    """
+
+    __tablename__ = "theatres"
+    __table_args__ = (
+        ForeignKeyConstraint(
+            ["template_id", "template_sha256"],
+            ["theatre_templates.template_id", "theatre_templates.sha256"],
+        ),
+        ForeignKeyConstraint(
+            ["certificate_id", "id"],
+            ["theatre_certificates.id", "theatre_certificates.theatre_id"],
+            use_alter=True,
+        ),
+        is_one_of("state", TheatreState),
+        is_one_of("run_status", RUN_STATUSES),
+        is_one_of("outcome", OUTCOMES),
+        is_sha256("commitment_hash"),
+        CheckConstraint(
+            "num_nonnulls(commitment_hash, committed_at, version_pins, dataset_hashes, receipt)"
+            " IN (0, 5)",
+            name="whole_commitment",
+        ),
+        CheckConstraint(
+            "state = 'DRAFT' OR commitment_hash IS NOT NULL", name="committed_before_it_moves"
+        ),
+        CheckConstraint(
+            "(state IN ('RESOLVED', 'ARCHIVED')) = (outcome IS NOT NULL)"
+            " AND (outcome IS NULL) = (resolved_at IS NULL)",
+            name="resolved_with_an_outcome",
+        ),
+        CheckConstraint(
+            "(certificate_id IS NOT NULL) = (outcome IS NOT DISTINCT FROM 'certified')",
+            name="certified_with_a_certificate",
+        ),
+        CheckConstraint(
+            "progress >= 0 AND total_episodes >= 0 AND failure_count >= 0 AND refused_count >= 0",
+            name="counts",
+        ),
+        Index(None, "user_id", "created_at", "id"),
+        Index(None, "state"),
+        Index(None, "construct_id"),
+        Index(None, "template_id", "template_sha256"),
+    )
+
+    id: Mapped[Identifier] = mapped_column(primary_key=True)
+    user_id: Mapped[Identifier] = mapped_column(ForeignKey("users.id"))
+    template_id: Mapped[LongText]
+    template_sha256: Mapped[Sha256]
+    construct_id: Mapped[LongText | None]
+    state: Mapped[str] = mapped_column(String(20))
+    version: Mapped[int] = mapped_column(Integer, server_default="1")
+
+    commitment_hash: Mapped[Sha256 | None]
+    committed_at: Mapped[Moment | None]
+    version_pins: Mapped[JsonCopy | None]
+    dataset_hashes: Mapped[JsonCopy | None]
+    receipt: Mapped[CanonicalBytes | None]
+
+    is_certificate_run: Mapped[bool | None]
+    run_status: Mapped[str | None] = mapped_column(String(20))
+    run_epoch: Mapped[int] = mapped_column(Integer, server_default="0")
+    progress: Mapped[int] = mapped_column(Integer, server_default="0")
+    total_episodes: Mapped[int] = mapped_column(Integer, server_default="0")
+    failure_count: Mapped[int] = mapped_column(Integer, server_default="0")
+    refused_count: Mapped[int] = mapped_column(Integer, server_default="0")
+    pending_step: Mapped[LongText | None]
+    error: Mapped[str | None] = mapped_column(String(MAX_ERROR))
+    started_at: Mapped[Moment | None]
+    heartbeat_at: Mapped[Moment | None]
+    cancel_requested_at: Mapped[Moment | None]
+
+    outcome: Mapped[str | None] = mapped_column(String(20))
+    outcome_reason: Mapped[str | None] = mapped_column(String(MAX_ERROR))
+    resolved_at: Mapped[Moment | None]
+    certificate_id: Mapped[Identifier | None]
+
+    created_at: Mapped[Moment]
+    updated_at: Mapped[Moment]
+
+
+class Dataset(Base):
+    """Ground truth that a user uploaded; the bytes lie in the evidence store under their hash."""
+
+    __tablename__ = "datasets"
+    __table_args__ = (
+        is_sha256("sha256"),
+        CheckConstraint("size_bytes > 0 AND lines_total > 0", name="not_empty"),
+    )
+
+    sha256: Mapped[Sha256] = mapped_column(primary_key=True)
+    user_id: Mapped[Identifier] = mapped_column(ForeignKey("users.id"), primary_key=True)
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    lines_total: Mapped[int] = mapped_column(Integer)
+    created_at: Mapped[Moment]

@@ -1,0 +1,46 @@
+"""Connections: one address, an asynchronous engine for the service, a plain one for migrations."""
+
+from __future__ import annotations
+
+from sqlalchemy import Engine, NullPool, create_engine, make_url
+from sqlalchemy.engine import URL
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+from backend.database.roles import APPLICATION
+
+POOL_SIZE = 10
+_ACQUIRE_SECONDS = 2.0
+_SESSION = {
+    "application_name": "echelon",
+    "timezone": "UTC",
+    # Whatever role logs in, it works as the one that owns nothing (docs/adr/0082).
+    "role": APPLICATION,
+    "statement_timeout": "5s",
+    "lock_timeout": "3s",
+    "idle_in_transaction_session_timeout": "10s",
+}
+
+
+def application_engine(address: str, *, pool_size: int = POOL_SIZE) -> AsyncEngine:
+    """Return the service's engine: every connection works as the application's role.
+
+    Waits two seconds for a free connection. The caller disposes of it.
+    """
+    return create_async_engine(
+        _url(address, "asyncpg"),
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=_ACQUIRE_SECONDS,
+        # What was submitted is in no message of an error, and so in no log.
+        hide_parameters=True,
+        connect_args={"server_settings": _SESSION},
+    )
+
+
+def owner_engine(address: str) -> Engine:
+    """Return an engine without a pool for migrations, working as whoever logs in."""
+    return create_engine(_url(address, "psycopg"), poolclass=NullPool)
+
+
+def _url(address: str, driver: str) -> URL:
+    return make_url(address).set(drivername=f"postgresql+{driver}")

@@ -1,0 +1,116 @@
+"""The errors of the service: one class for each decision that a caller can take."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple
+
+
+class BackendError(Exception):
+    """Base of every error that the service raises on purpose; `code` is stable."""
+
+    code: ClassVar[str] = "service-error"
+
+
+class SettingsError(BackendError):
+    """The environment does not configure a service that may start. Holds no values, only names."""
+
+    code = "settings-invalid"
+
+
+class EmbeddedServerError(BackendError):
+    """The private PostgreSQL cannot be started, or is not the one that belongs here."""
+
+    code = "embedded-database"
+
+
+class DatabaseRoleError(BackendError):
+    """The database role that the service works as could go round what the database enforces."""
+
+    code = "database-role"
+
+
+class MigrationError(BackendError):
+    """The database's schema is not the one that this version works with."""
+
+    code = "migration"
+
+
+class SigningKeysError(BackendError):
+    """The keys that sign tokens are missing, open to others, or not the keys of this format."""
+
+    code = "signing-keys"
+
+
+class NotReadyError(BackendError):
+    """Something that the service needs does not answer now; the same request may succeed soon."""
+
+    code = "not-ready"
+
+
+class RequestViolation(NamedTuple):
+    """One thing that is wrong with a request. Says what was expected; never holds the value."""
+
+    pointer: str
+    """Into the body a JSON pointer (RFC 6901); `query:name`, `path:name` or `header:name`."""
+    rule: str
+    detail: str
+
+
+class RequestInvalidError(BackendError):
+    """A request does not have the shape that its endpoint takes; all violations are listed."""
+
+    code = "validation-error"
+
+    def __init__(self, violations: Sequence[RequestViolation]) -> None:
+        """Say all of them."""
+        super().__init__("\n".join(f"{one.pointer}: {one.detail}" for one in violations))
+        self.violations = tuple(violations)
+
+
+class MediaTypeError(BackendError):
+    """A body is of a kind that the endpoint does not read."""
+
+    code = "unsupported-media-type"
+
+
+class BodyTooLargeError(BackendError):
+    """A body has more bytes than its endpoint takes."""
+
+    code = "content-too-large"
+
+
+class BodyTimeoutError(BackendError):
+    """A body was not there in time, however steadily it came."""
+
+    code = "request-timeout"
+
+
+class UnauthenticatedError(BackendError):
+    """Nobody is who the request says, or it does not say. The reason is for the log alone."""
+
+    code = "unauthenticated"
+
+
+class OutOfScopeError(BackendError):
+    """A key is not allowed to do this; its owner may be."""
+
+    code = "out-of-scope"
+
+
+class AlreadyRegisteredError(BackendError):
+    """A user name or an address is taken."""
+
+    code = "already-registered"
+
+
+class IdempotencyMismatchError(BackendError):
+    """An idempotency key was used for another request."""
+
+    code = "idempotency-mismatch"
+
+
+class IdempotencyInProgressError(BackendError):
+    """The first request with this idempotency key is still at work."""
+
+    code = "idempotency-in-progress"

@@ -1,0 +1,123 @@
+"""The application: what it is made of, and what lives as long as it runs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from fastapi import FastAPI
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.api import account_routes, key_routes, operation_routes
+from backend.api.body_limits import BodyLimits, limits_of
+from backend.api.edge import Edge
+from backend.api.interface import DescribedApi
+from backend.api.metrics import Metrics
+from backend.api.problems import answer_problems
+from backend.api.service import ReadyCheck, Service
+from backend.auth.passwords import Passwords
+from backend.auth.signing_keys import KeyFile, make_key_file
+from backend.auth.tokens import Tokens
+from backend.database.migrations import head_revision
+from backend.database.opening import opened_database
+from backend.database.role_check import check_application_role
+from backend.database.sessions import application_engine
+from backend.errors import NotReadyError
+from backend.settings import Settings
+from theatre.engine.clock import Clock
+
+PREFIX = "/api/v1"
+RESOURCES = (account_routes.router, key_routes.router)
+"""Served below `/api/v1` and, outside the description of the interface, without it."""
+
+_Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[dict[str, object]]]
+
+
+def now() -> datetime:
+    """Return the time, in UTC."""
+    return datetime.now(UTC)
+
+
+def create_app(settings: Settings, *, clock: Clock = now) -> FastAPI:
+    """Return the application. It opens and closes its database in its lifespan.
+
+    The lifespan raises SigningKeysError, EmbeddedServerError, MigrationError, DatabaseRoleError.
+    """
+    metrics = Metrics()
+    app = DescribedApi(
+        title="Echelon Theatre",
+        version=version("echelon-theatre"),
+        lifespan=_lifespan(settings, metrics, clock),
+        openapi_url=f"{PREFIX}/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        # FastAPI's own records would keep bodies and what was wrong with them.
+        telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
+    )
+    answer_problems(app)
+    app.add_middleware(BodyLimits, limit_of=limits_of(settings))
+    app.add_middleware(Edge, metrics=metrics)
+    app.include_router(operation_routes.router)
+    for router in RESOURCES:
+        app.include_router(router, prefix=PREFIX)
+        app.include_router(router, include_in_schema=False)
+    return app
+
+
+def _lifespan(settings: Settings, metrics: Metrics, clock: Clock) -> _Lifespan:
+    @asynccontextmanager
+    async def living(_app: FastAPI) -> AsyncIterator[dict[str, object]]:
+        async with AsyncExitStack() as stack:
+            keys = KeyFile(await asyncio.to_thread(_key_file, settings))
+            engine = await _engine(stack, settings)
+            yield {
+                "service": Service(
+                    settings=settings,
+                    engine=engine,
+                    tokens=Tokens(keys, issuer=settings.issuer, clock=clock),
+                    passwords=Passwords(),
+                    clock=clock,
+                    metrics=metrics,
+                    ready_checks={"database": _database_check(engine)},
+                )
+            }
+
+    return living
+
+
+async def _engine(stack: AsyncExitStack, settings: Settings) -> AsyncEngine:
+    opened = opened_database(settings)
+    # Both ends block: PostgreSQL starts, is migrated, and stops.
+    address = await asyncio.to_thread(opened.__enter__)
+    stack.push_async_callback(asyncio.to_thread, opened.__exit__, None, None, None)
+    engine = application_engine(address)
+    stack.push_async_callback(engine.dispose)
+    async with engine.connect() as connection:
+        await check_application_role(connection)
+    return engine
+
+
+def _key_file(settings: Settings) -> Path:
+    if settings.jwt_keys is not None:
+        return settings.jwt_keys
+    made = settings.home / "keys" / "tokens.json"
+    make_key_file(made)
+    return made
+
+
+def _database_check(engine: AsyncEngine) -> ReadyCheck:
+    expected = head_revision()
+
+    async def check() -> None:
+        async with engine.connect() as connection:
+            seen = await connection.scalar(text("SELECT version_num FROM alembic_version"))
+        if seen != expected:
+            raise NotReadyError(f"expected a database at revision {expected}, got {seen}")
+
+    return check

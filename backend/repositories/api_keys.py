@@ -1,0 +1,108 @@
+"""Keys for tools. Every statement for a user has the user in its WHERE clause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy import insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.database.models import ApiKey, User
+
+_NOTED_EVERY = timedelta(minutes=1)
+"""When a key was last used is kept to the minute: not every request has to write."""
+
+
+class StoredKey(NamedTuple):
+    """A key as its owner sees it. Nobody sees the key."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    created_at: datetime
+    expires_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class KeyOwner(NamedTuple):
+    """Whose a key is, and what it may do."""
+
+    user_id: str
+    username: str
+    scopes: list[str]
+
+
+async def insert_key(
+    connection: AsyncConnection, *, key: StoredKey, user_id: str, secret_sha256: str
+) -> None:
+    """Store a key of a user."""
+    await connection.execute(
+        insert(ApiKey), {**key._asdict(), "user_id": user_id, "secret_sha256": secret_sha256}
+    )
+
+
+async def keys_of(connection: AsyncConnection, user_id: str) -> Sequence[StoredKey]:
+    """Return a user's keys, the newest first."""
+    found = await connection.execute(
+        select(*_SHOWN).where(ApiKey.user_id == user_id).order_by(ApiKey.id.desc())
+    )
+    return [StoredKey(*row) for row in found]
+
+
+async def revoke_key(
+    connection: AsyncConnection, *, key_id: str, user_id: str, at: datetime
+) -> StoredKey | None:
+    """Revoke a user's key from `at` on, or leave it as revoked as it is; None if it is not theirs.
+
+    A revoked key keeps its first moment.
+    """
+    own = (ApiKey.id == key_id, ApiKey.user_id == user_id)
+    await connection.execute(
+        update(ApiKey).where(*own, ApiKey.revoked_at.is_(None)).values(revoked_at=at)
+    )
+    row = (await connection.execute(select(*_SHOWN).where(*own))).first()
+    return None if row is None else StoredKey(*row)
+
+
+async def owner_of_key(
+    connection: AsyncConnection, secret_sha256: str, *, at: datetime
+) -> KeyOwner | None:
+    """Return whose key it is; None unless key and user are good at `at`."""
+    found = await connection.execute(
+        select(User.id, User.username, ApiKey.scopes)
+        .join(User, User.id == ApiKey.user_id)
+        .where(
+            ApiKey.secret_sha256 == secret_sha256,
+            ApiKey.expires_at > at,
+            ApiKey.revoked_at.is_(None),
+            User.disabled_at.is_(None),
+        )
+    )
+    row = found.first()
+    return None if row is None else KeyOwner(*row)
+
+
+async def note_use(connection: AsyncConnection, secret_sha256: str, *, at: datetime) -> None:
+    """Note that a key was used, unless that was noted within the minute."""
+    await connection.execute(
+        update(ApiKey)
+        .where(
+            ApiKey.secret_sha256 == secret_sha256,
+            or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - _NOTED_EVERY),
+        )
+        .values(last_used_at=at)
+    )
+
+
+_SHOWN = (
+    ApiKey.id,
+    ApiKey.name,
+    ApiKey.scopes,
+    ApiKey.created_at,
+    ApiKey.expires_at,
+    ApiKey.last_used_at,
+    ApiKey.revoked_at,
+)

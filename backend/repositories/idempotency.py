@@ -1,0 +1,110 @@
+"""Requests that had an effect, and their answers: rows written in the transaction of the effect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import NamedTuple, cast
+
+from sqlalchemy import ColumnElement, delete, select, update
+from sqlalchemy.dialects.postgresql import insert as insert_or_leave
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.database.models import IdempotencyKey
+
+KEPT = timedelta(hours=48)
+_Kept = tuple[str, str, str, int, dict[str, str], bytes]
+"""A row whose answer is there, and therefore whole (a CHECK)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyedRequest:
+    """One request with a key of its user."""
+
+    user_id: str
+    key: str
+    method: str
+    path: str
+    body_sha256: str
+
+
+class KeptAnswer(NamedTuple):
+    """What a request was answered, and which request that was."""
+
+    method: str
+    path: str
+    body_sha256: str
+    status: int
+    headers: dict[str, str]
+    answer: bytes
+
+    def belongs_to(self, request: KeyedRequest) -> bool:
+        """Tell whether it answers this request."""
+        first = (self.method, self.path, self.body_sha256)
+        return first == (request.method, request.path, request.body_sha256)
+
+
+async def claim(connection: AsyncConnection, request: KeyedRequest, *, at: datetime) -> bool:
+    """Take a key for this transaction; False where a request before had it.
+
+    Waits for another transaction that has it, as long as `lock_timeout` allows.
+    """
+    await connection.execute(
+        delete(IdempotencyKey).where(*_of(request), IdempotencyKey.created_at <= at - KEPT)
+    )
+    statement = insert_or_leave(IdempotencyKey).values(
+        user_id=request.user_id,
+        key=request.key,
+        method=request.method,
+        path=request.path,
+        body_sha256=request.body_sha256,
+        created_at=at,
+    )
+    taken = await connection.execute(
+        statement.on_conflict_do_nothing().returning(IdempotencyKey.key)
+    )
+    return taken.first() is not None
+
+
+async def kept_answer(connection: AsyncConnection, request: KeyedRequest) -> KeptAnswer | None:
+    """Return what was answered under the key of a request; None where nothing is kept."""
+    found = await connection.execute(
+        select(
+            IdempotencyKey.method,
+            IdempotencyKey.path,
+            IdempotencyKey.body_sha256,
+            IdempotencyKey.status,
+            IdempotencyKey.headers,
+            IdempotencyKey.answer,
+        ).where(*_of(request), IdempotencyKey.status.is_not(None))
+    )
+    row = found.first()
+    return None if row is None else KeptAnswer(*cast("_Kept", row))
+
+
+async def keep_answer(
+    connection: AsyncConnection,
+    request: KeyedRequest,
+    *,
+    status: int,
+    headers: dict[str, str],
+    answer: bytes,
+) -> None:
+    """Put the answer into the row that this transaction claimed."""
+    await connection.execute(
+        update(IdempotencyKey)
+        .where(*_of(request))
+        .values(status=status, headers=headers, answer=answer)
+    )
+
+
+async def forget(connection: AsyncConnection, *, at: datetime) -> int:
+    """Delete what is older than `KEPT`; return how many rows that were."""
+    gone = await connection.execute(
+        delete(IdempotencyKey).where(IdempotencyKey.created_at <= at - KEPT)
+    )
+    return gone.rowcount
+
+
+def _of(request: KeyedRequest) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    return (IdempotencyKey.user_id == request.user_id, IdempotencyKey.key == request.key)

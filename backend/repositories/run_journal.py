@@ -1,0 +1,226 @@
+"""The PostgreSQL journal: a batch of episodes and its audit entries in one transaction.
+
+Whoever writes holds the theatre's row: one batch or one transition at a time, in one order for
+everybody. The state is a column, compared and set in the transaction of its audit entry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import ARRAY, Integer, Row, any_, func, insert, literal, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from backend.database.models import Theatre, TheatreAuditEvent, TheatreEpisodeScore
+from backend.database.models.evidence import HIGHEST_SEQUENCE
+from backend.repositories.journal_rows import episode_row, event_row, theatre_changes
+from backend.repositories.recorded import RecordedRanges
+from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.errors import JournalError, NotFoundError, StateConflictError
+from theatre.engine.models import EpisodeResult, InvocationStatus
+
+Effect = Callable[[AsyncConnection, AuditEvent], Awaitable[None]]
+"""What else is written in the transaction of an event, before the state moves."""
+
+_ROWS_AT_A_TIME = 500
+
+# A settlement reads slowly: it scores and writes between two fetches.
+_READ_AT_LEISURE = (
+    "SET LOCAL statement_timeout = 0",
+    "SET LOCAL idle_in_transaction_session_timeout = 0",
+)
+_RANGES = text("""
+    SELECT lower(r) AS first, upper(r) - 1 AS last
+    FROM (
+        SELECT unnest(range_agg(int4range(seq, seq, '[]'))) AS r
+        FROM theatre_episode_scores WHERE theatre_id = :theatre_id
+    ) AS ranges
+    ORDER BY first
+""")
+
+_T = TypeVar("_T")
+
+
+class PostgresRunJournal:
+    """Implements `theatre.engine.replay.RunJournal` for a theatre that has its row."""
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        theatre_id: str,
+        *,
+        epoch: int = 0,
+        effects: Mapping[str, Effect] | None = None,
+    ) -> None:
+        """Write as the holder of `epoch`; `effects` by the type of the event that has them."""
+        self._engine = engine
+        self._theatre_id = theatre_id
+        self._epoch = epoch
+        self._effects = dict(effects or {})
+
+    async def recorded(self) -> RecordedRanges:
+        """Return which episodes are recorded."""
+        async with self._engine.connect() as connection:
+            rows = await connection.execute(_RANGES, {"theatre_id": self._theatre_id})
+            return RecordedRanges([(row.first, row.last) for row in rows])
+
+    async def append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
+        """Make `results` and `events` durable, all or nothing.
+
+        JournalError for an episode recorded before, StateConflictError for an older epoch.
+        """
+        await _to_the_end(self._append(results, events))
+
+    async def note(self, event: AuditEvent) -> JsonObject:
+        """Append one event durably; a transition only from the state that it names."""
+        (entry,) = await _to_the_end(self._append([], [event]))
+        return entry
+
+    async def results(self) -> AsyncIterator[EpisodeResult]:
+        """Yield what was recorded when the iteration began, in dataset order."""
+        table = TheatreEpisodeScore
+        query = select(table.line).where(table.theatre_id == self._theatre_id).order_by(table.seq)
+        async with self._streaming(query) as rows:
+            async for row in rows:
+                yield EpisodeResult.from_line(row.line)
+
+    async def trail(self) -> AsyncIterator[JsonObject]:
+        """Yield the audit entries in order."""
+        table = TheatreAuditEvent
+        query = select(table.entry).where(table.theatre_id == self._theatre_id).order_by(table.seq)
+        async with self._streaming(query) as rows:
+            async for row in rows:
+                yield parse_object(row.entry)
+
+    @asynccontextmanager
+    async def _streaming(self, query: Any) -> AsyncIterator[AsyncIterator[Row[Any]]]:  # noqa: ANN401
+        """Open a cursor in the server: what it shows is what was there when it was opened."""
+        async with self._engine.connect() as connection:
+            for setting in _READ_AT_LEISURE:
+                await connection.execute(text(setting))
+            options = {"yield_per": _ROWS_AT_A_TIME}
+            async with connection.stream(query, execution_options=options) as rows:
+                yield rows
+
+    async def _append(
+        self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]
+    ) -> list[JsonObject]:
+        async with self._engine.begin() as connection:
+            state = await self._hold(connection)
+            await self._insert_results(connection, results)
+            return await self._insert_events(connection, state, events)
+
+    async def _hold(self, connection: AsyncConnection) -> str:
+        """Lock the theatre's row for this transaction; return its state."""
+        query = (
+            select(Theatre.state, Theatre.run_epoch)
+            .where(Theatre.id == self._theatre_id)
+            .with_for_update(key_share=True)
+        )
+        row = (await connection.execute(query)).one_or_none()
+        if row is None:
+            raise NotFoundError(f"expected theatre {self._theatre_id}, got none")
+        if row.run_epoch != self._epoch:
+            raise StateConflictError(
+                f"expected to hold the run of theatre {self._theatre_id} in epoch {self._epoch}, "
+                f"got epoch {row.run_epoch}: another worker has taken it up"
+            )
+        return str(row.state)
+
+    async def _insert_results(
+        self, connection: AsyncConnection, results: Sequence[EpisodeResult]
+    ) -> None:
+        if not results:
+            return
+        await self._check_new(connection, [result.seq for result in results])
+        rows = [episode_row(self._theatre_id, result) for result in results]
+        await connection.execute(insert(TheatreEpisodeScore), rows)
+        statuses = [result.status for result in results]
+        failed = (InvocationStatus.ERROR, InvocationStatus.TIMEOUT)
+        counted = (
+            update(Theatre)
+            .where(Theatre.id == self._theatre_id)
+            .values(
+                progress=Theatre.progress + len(results),
+                failure_count=Theatre.failure_count + sum(map(statuses.count, failed)),
+                refused_count=Theatre.refused_count + statuses.count(InvocationStatus.REFUSED),
+                heartbeat_at=func.now(),
+            )
+        )
+        await connection.execute(counted)
+
+    async def _check_new(self, connection: AsyncConnection, sequences: Sequence[int]) -> None:
+        """Raise JournalError unless these are sequence numbers, none recorded, none twice."""
+        for seq in sequences:
+            if not 0 < seq <= HIGHEST_SEQUENCE:
+                raise JournalError(f"expected the sequence number of an episode, got {seq!r:.40}")
+        table = TheatreEpisodeScore
+        query = select(table.seq).where(
+            table.theatre_id == self._theatre_id,
+            table.seq == any_(literal(list(sequences), ARRAY(Integer))),
+        )
+        seen = set((await connection.execute(query)).scalars())
+        for seq in sequences:
+            if seq in seen:
+                raise JournalError(f"expected episode {seq} once in the journal, got it again")
+            seen.add(seq)
+
+    async def _insert_events(
+        self, connection: AsyncConnection, state: str, events: Sequence[AuditEvent]
+    ) -> list[JsonObject]:
+        head = await self._head(connection)
+        # Before its chain begins a theatre is in no state.
+        current = state if head.length else None
+        entries: list[JsonObject] = []
+        for event in events:
+            if event.to_state is not None:
+                if event.from_state != current:
+                    raise StateConflictError(
+                        f"expected theatre {self._theatre_id} in {event.from_state}, got {current}"
+                    )
+                current = event.to_state
+            entry = next_entry(head, self._theatre_id, event)
+            head = head_after(entry)
+            await self._write(connection, event, entry)
+            entries.append(entry)
+        return entries
+
+    async def _write(
+        self, connection: AsyncConnection, event: AuditEvent, entry: JsonObject
+    ) -> None:
+        if event.event_type in self._effects:
+            await self._effects[event.event_type](connection, event)
+        await connection.execute(insert(TheatreAuditEvent), event_row(entry))
+        changes = theatre_changes(event)
+        if changes:
+            moved = update(Theatre).where(Theatre.id == self._theatre_id).values(changes)
+            await connection.execute(moved)
+
+    async def _head(self, connection: AsyncConnection) -> ChainHead:
+        table = TheatreAuditEvent
+        query = (
+            select(table.seq, table.entry_hash)
+            .where(table.theatre_id == self._theatre_id)
+            .order_by(table.seq.desc())
+            .limit(1)
+        )
+        last = (await connection.execute(query)).one_or_none()
+        return ChainHead() if last is None else ChainHead(last.seq + 1, last.entry_hash)
+
+
+async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
+    """Await a transaction; when cancelled, wait for its end and then be cancelled."""
+    task = asyncio.ensure_future(work)
+    cancellation: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError as error:
+            cancellation = error
+    if cancellation is not None:
+        raise cancellation
+    return task.result()

@@ -1,0 +1,80 @@
+"""Users, tokens, keys."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+
+from backend.auth.principals import Scope
+from backend.schemas.base import RequestDocument, ResponseDocument
+
+
+class Registration(RequestDocument):
+    """A new user."""
+
+    username: str = Field(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    email: str = Field(
+        max_length=254, pattern=r"^[^@\s\x00-\x1f]+@[^@\s\x00-\x1f]+\.[^@\s\x00-\x1f]+$"
+    )
+    password: Annotated[SecretStr, Field(min_length=8, max_length=1000)]
+
+
+class RegisteredUser(ResponseDocument):
+    """A user that there is now."""
+
+    id: str
+    username: str
+    email: str
+
+
+class PasswordGrant(RequestDocument):
+    """The form of OAuth 2.0's password grant (RFC 6749 §4.3). Scope and client are not used."""
+
+    username: str = Field(min_length=1, max_length=100)
+    password: Annotated[SecretStr, Field(min_length=1, max_length=1000)]
+    grant_type: Literal["password", ""] = "password"
+    scope: str = Field(default="", max_length=1000)
+    client_id: str = Field(default="", max_length=1000)
+    client_secret: Annotated[SecretStr, Field(max_length=1000)] = SecretStr("")
+
+
+class AccessToken(ResponseDocument):
+    """A token to send as `Authorization: Bearer`."""
+
+    access_token: str
+    token_type: Literal["bearer"]
+    expires_in: int = Field(description="seconds")
+
+
+class KeyRequest(RequestDocument):
+    """A key that is to be made."""
+
+    name: str = Field(min_length=1, max_length=100)
+    scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
+    expires_in_days: int = Field(ge=1, le=366)
+
+
+class ApiKeyDocument(ResponseDocument):
+    """A key without the key."""
+
+    id: str
+    name: str
+    scopes: list[str]
+    created_at: datetime
+    expires_at: datetime
+    last_used_at: datetime | None
+    revoked_at: datetime | None
+
+
+class NewApiKey(ApiKeyDocument):
+    """A key, this once."""
+
+    key: str
+
+
+class ApiKeys(ResponseDocument):
+    """All keys of a user, the newest first."""
+
+    keys: list[ApiKeyDocument]

@@ -1,0 +1,1 @@
+"""One function a command. The web framework is not known here."""

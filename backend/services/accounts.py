@@ -1,0 +1,86 @@
+"""Accounts: who somebody is, by registration, log-in, token or key."""
+
+from __future__ import annotations
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.auth.api_keys import hashed_key, is_api_key
+from backend.auth.passwords import Passwords
+from backend.auth.principals import EVERY_SCOPE, Principal, Scope
+from backend.auth.tokens import Tokens
+from backend.errors import AlreadyRegisteredError, UnauthenticatedError
+from backend.identifiers import new_id
+from backend.repositories import api_keys, users
+from theatre.engine.clock import Clock
+
+
+async def register(
+    engine: AsyncEngine,
+    passwords: Passwords,
+    *,
+    username: str,
+    email: str,
+    password: str,
+    clock: Clock,
+) -> str:
+    """Make a user and return its id; AlreadyRegisteredError where name or address is taken."""
+    # Before there is a transaction: nobody waits for a connection while a password is hashed.
+    password_hash = await passwords.hashed(password)
+    now = clock()
+    user_id = new_id(now)
+    async with engine.begin() as connection:
+        is_new = await users.insert_user(
+            connection,
+            user_id=user_id,
+            username=username,
+            email=email,
+            password_hash=password_hash,
+            created_at=now,
+        )
+    if not is_new:
+        raise AlreadyRegisteredError(
+            "expected a name and an address that nobody has, got one that is taken"
+        )
+    return user_id
+
+
+async def log_in(
+    engine: AsyncEngine, passwords: Passwords, tokens: Tokens, *, username: str, password: str
+) -> str:
+    """Return a token; UnauthenticatedError for a wrong name as for a wrong password."""
+    async with engine.connect() as connection:
+        user = await users.user_by_name(connection, username)
+    if not await passwords.match(password, user.password_hash if user else None) or user is None:
+        raise UnauthenticatedError("expected the password of a user")
+    return tokens.issue(user.id)
+
+
+async def principal_of(
+    engine: AsyncEngine, tokens: Tokens, credential: str, *, clock: Clock
+) -> Principal:
+    """Return who has this token or key; UnauthenticatedError where nobody has."""
+    if is_api_key(credential):
+        return await _owner_of_key(engine, credential, clock=clock)
+    user_id = tokens.user_of(credential)
+    async with engine.connect() as connection:
+        # One statement: a transaction would be two more ways to the server, at every request.
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        user = await users.user_by_id(connection, user_id)
+    if user is None:
+        raise UnauthenticatedError("expected the token of a user that there is")
+    return Principal(user_id=user.id, username=user.username, scopes=EVERY_SCOPE)
+
+
+async def _owner_of_key(engine: AsyncEngine, key: str, *, clock: Clock) -> Principal:
+    digest, now = hashed_key(key), clock()
+    async with engine.begin() as connection:
+        owner = await api_keys.owner_of_key(connection, digest, at=now)
+        if owner is not None:
+            await api_keys.note_use(connection, digest, at=now)
+    if owner is None:
+        raise UnauthenticatedError("expected a key that is in use")
+    return Principal(
+        user_id=owner.user_id,
+        username=owner.username,
+        scopes=frozenset(scope for scope in Scope if scope.value in owner.scopes),
+    )

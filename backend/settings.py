@@ -1,0 +1,163 @@
+"""The settings of the service: environment variables with the prefix `ECHELON_`, read once.
+
+Source: contract/service.md, "Settings". The table in docs/operations.md is held to this class.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from backend.errors import SettingsError
+
+MEBIBYTE = 1024 * 1024
+_POSTGRESQL = frozenset({"postgresql", "postgres"})
+_SEPARATORS = {"dataset_roots": os.pathsep, "outbound_allow": ","}
+_EVIDENCE = frozenset({"file", "s3"})
+
+
+class Settings(BaseSettings):
+    """One frozen set of settings. What a variable means stands in its description."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="ECHELON_",
+        env_ignore_empty=True,
+        frozen=True,
+        extra="ignore",
+        hide_input_in_errors=True,
+    )
+
+    home: Path = Field(
+        default=Path(".echelon"),
+        description="folder of the embedded database, the keys and the command line's store",
+    )
+    mode: Literal["embedded", "production"] = Field(
+        default="embedded",
+        description="`production` starts only with a database and signing keys that are given",
+    )
+    database_url: SecretStr | None = Field(
+        default=None,
+        description="`postgresql://user:password@host/database`; without it, the embedded database",
+    )
+    migration_url: SecretStr | None = Field(
+        default=None,
+        description="the same database as the role that owns its tables: the service migrates it "
+        "when it starts; without it, the database has to be at the newest revision",
+    )
+    evidence_url: str | None = Field(
+        default=None,
+        description="where evidence bundles are kept, `file:///…` or `s3://bucket/prefix`; "
+        "without it, a folder below `ECHELON_HOME`",
+    )
+    dataset_roots: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default=(),
+        description="folders in which templates may name ground truth, separated like `PATH`",
+    )
+    constructs: Path | None = Field(default=None, description="the operator's `constructs.toml`")
+    outbound_allow: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="hosts or networks that constructs may have beside public addresses, "
+        "separated by commas",
+    )
+    jwt_keys: Path | None = Field(
+        default=None,
+        description="file with the keys that sign tokens; the embedded mode makes its own",
+    )
+    issuer: str = Field(
+        default="local",
+        min_length=1,
+        max_length=200,
+        description="the name on certificates and in tokens",
+    )
+    worker_in_api: bool = Field(
+        default=True, description="whether the process that serves HTTP also runs theatres"
+    )
+    max_body_bytes: int = Field(
+        default=MEBIBYTE,
+        ge=1024,
+        le=64 * MEBIBYTE,
+        description="the largest request body, datasets aside",
+    )
+    body_seconds: float = Field(
+        default=30.0,
+        gt=0,
+        le=3600,
+        description="seconds in which a whole request body has to be there, datasets aside",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="the least serious message that is logged"
+    )
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Read the settings; SettingsError names every variable that is wrong, and no value."""
+        try:
+            settings = cls()
+        except ValidationError as error:
+            raise SettingsError(_wrong(error)) from None
+        if settings.mode == "production":
+            _require_given(settings)
+        return settings
+
+    @field_validator("dataset_roots", "outbound_allow", mode="before")
+    @classmethod
+    def _split(cls, value: object, info: ValidationInfo) -> object:
+        if not isinstance(value, str):
+            return value
+        parts = value.split(_SEPARATORS[info.field_name or ""])
+        return tuple(part.strip() for part in parts if part.strip())
+
+    @field_validator("log_level", mode="before")
+    @classmethod
+    def _lower(cls, value: object) -> object:
+        return value.lower() if isinstance(value, str) else value
+
+    @field_validator("database_url", "migration_url")
+    @classmethod
+    def _is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and urlsplit(value.get_secret_value()).scheme not in _POSTGRESQL:
+            raise ValueError("expected an address that begins with postgresql://")
+        return value
+
+    @field_validator("evidence_url")
+    @classmethod
+    def _is_evidence_store(cls, value: str | None) -> str | None:
+        if value is not None and urlsplit(value).scheme not in _EVIDENCE:
+            raise ValueError("expected an address that begins with file:// or s3://")
+        return value
+
+
+def variable(field: str) -> str:
+    """Return the environment variable of a setting."""
+    return f"ECHELON_{field.upper()}"
+
+
+def _wrong(error: ValidationError) -> str:
+    listed = [
+        f"{variable(str(one['loc'][0]))}: {one['msg'].removeprefix('Value error, ')}"
+        for one in error.errors(include_input=False, include_context=False)
+    ]
+    return "expected settings that a service can start with, got:\n" + "\n".join(
+        f"  {line}" for line in listed
+    )
+
+
+def _require_given(settings: Settings) -> None:
+    missing = [
+        variable(name)
+        for name, value in (
+            ("database_url", settings.database_url),
+            ("jwt_keys", settings.jwt_keys),
+        )
+        if value is None
+    ]
+    if missing:
+        raise SettingsError(
+            f"expected {' and '.join(missing)} in the mode production, got none: set them, or "
+            "leave ECHELON_MODE out to try the service with what it makes for itself"
+        )

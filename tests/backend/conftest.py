@@ -1,0 +1,56 @@
+"""One embedded server for all workers of a session, and a fresh database for each test."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.database.embedded import EmbeddedServer
+from tests.backend.databases import Database, made, migrated_template, shared_server
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def database_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.getbasetemp()
+    home = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared-database"
+    home.mkdir(exist_ok=True)
+    return home
+
+
+@pytest.fixture(scope="session")
+def database_server(database_home: Path) -> Iterator[EmbeddedServer]:
+    with shared_server(database_home) as server:
+        yield server
+
+
+@pytest.fixture
+def empty_database(database_server: EmbeddedServer) -> Iterator[Database]:
+    """A database that no migration has touched."""
+    name = f"empty_{os.getpid()}_{next(_numbers)}"
+    with made(database_server, name, template="template0") as database:
+        yield database
+
+
+def _migrated(server: EmbeddedServer, home: Path) -> Iterator[Database]:
+    template = migrated_template(server, home)
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    with made(server, name, template=template) as database:
+        yield database
+
+
+@pytest.fixture
+def database(database_server: EmbeddedServer, database_home: Path) -> Iterator[Database]:
+    """A database at the newest revision, empty."""
+    yield from _migrated(database_server, database_home)
+
+
+@pytest.fixture(scope="module")
+def module_database(database_server: EmbeddedServer, database_home: Path) -> Iterator[Database]:
+    """The same for a whole module: for tests whose every statement is refused."""
+    yield from _migrated(database_server, database_home)

@@ -1,0 +1,154 @@
+"""Databases for tests: one server a session, one database a test, copied from a migrated one."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from psycopg import sql
+from psycopg.rows import dict_row
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.database import migrations
+from backend.database.embedded import EmbeddedServer
+from backend.database.embedded.account import service_account
+from backend.database.embedded.cluster import SUPERUSER, Cluster
+from backend.database.embedded.locks import holding, is_held
+from backend.database.roles import APPLICATION, OWNER
+from backend.database.sessions import application_engine
+from theatre.engine.canonical_json import canonical_bytes, sha256_hex
+
+TEMPLATE = "migrated"
+USER_ID = "018f0000-0000-7000-8000-000000000001"
+HASH = "ab" * 32
+TEMPLATE_DOCUMENT = canonical_bytes({"theatre_id": "a_template_v1"})
+
+A_USER: Mapping[str, Any] = {
+    "id": USER_ID,
+    "username": "ada",
+    "email": "ada@example.org",
+    "password_hash": "none",
+    "created_at": "2026-11-21T12:00:00Z",
+}
+A_TEMPLATE: Mapping[str, Any] = {
+    "sha256": sha256_hex(TEMPLATE_DOCUMENT),
+    "template_id": "a_template_v1",
+    "template_family": "PRODUCT",
+    "execution_path": "replay",
+    "display_name": "A template",
+    "schema_version": "2.1.0",
+    "template_json": TEMPLATE_DOCUMENT.decode(),
+    "document": TEMPLATE_DOCUMENT,
+    "created_at": "2026-11-21T12:00:00Z",
+}
+COMMITMENT: Mapping[str, Any] = {
+    "commitment_hash": HASH,
+    "committed_at": "2026-11-21T12:00:01Z",
+    "version_pins": "{}",
+    "dataset_hashes": "{}",
+    "receipt": b"{}",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Database:
+    """One migrated database, by its addresses."""
+
+    application: str
+    owner: str
+    superuser: str
+
+    def engine(self) -> AsyncEngine:
+        """Return an engine of the service; who asks disposes of it."""
+        return application_engine(self.application, pool_size=4)
+
+    @contextlib.contextmanager
+    def connected(self, role: str) -> Iterator[psycopg.Connection[dict[str, Any]]]:
+        """Connect as the application, the owner of the tables, or the superuser."""
+        addresses = {APPLICATION: self.application, OWNER: self.owner, SUPERUSER: self.superuser}
+        with psycopg.connect(addresses[role], autocommit=True, row_factory=dict_row) as connection:
+            yield connection
+
+    def add(self, table: str, row: Mapping[str, Any]) -> None:
+        """Insert a row as the application."""
+        columns = sql.SQL(", ").join(map(sql.Identifier, row))
+        values = sql.SQL(", ").join(map(sql.Placeholder, row))
+        statement = sql.SQL("INSERT INTO {} ({}) VALUES ({})")
+        with self.connected(APPLICATION) as connection:
+            connection.execute(statement.format(sql.Identifier(table), columns, values), dict(row))
+
+    def add_theatre(self, theatre_id: str, **changes: Any) -> None:  # noqa: ANN401 - columns
+        """Insert a DRAFT of the template, once its user and its template are there."""
+        row = {
+            "id": theatre_id,
+            "user_id": USER_ID,
+            "template_id": A_TEMPLATE["template_id"],
+            "template_sha256": A_TEMPLATE["sha256"],
+            "construct_id": "a-construct",
+            "state": "DRAFT",
+            "created_at": "2026-11-21T12:00:00Z",
+            "updated_at": "2026-11-21T12:00:00Z",
+        }
+        self.add("theatres", {**row, **changes})
+
+    def rows(self, query: str, *values: object) -> list[dict[str, Any]]:
+        """Return what a query finds, asked as the owner."""
+        with self.connected(OWNER) as connection:
+            return connection.execute(query.encode(), values or None).fetchall()
+
+
+@contextlib.contextmanager
+def shared_server(home: Path) -> Iterator[EmbeddedServer]:
+    """Use the one server of a test session; the last worker to leave removes its data."""
+    server = EmbeddedServer(home)
+    try:
+        with server:
+            yield server
+    finally:
+        state = home / "postgres"
+        with holding(state / "start.lock"):
+            if not is_held(state / "alive.lock"):
+                data = Cluster.below(state, service_account()).data
+                shutil.rmtree(data, ignore_errors=True)
+                if not data.is_relative_to(home):
+                    data.parent.rmdir()
+
+
+def migrated_template(server: EmbeddedServer, home: Path) -> str:
+    """Return a database to copy from, migrated by the first worker that asks."""
+    with (
+        holding(home / "template.lock"),
+        psycopg.connect(server.address(SUPERUSER, "postgres"), autocommit=True) as connection,
+    ):
+        query = "SELECT 1 FROM pg_database WHERE datname = %s"
+        if connection.execute(query, [TEMPLATE]).fetchone() is None:
+            # Nothing here has to outlive a power cut: the server is removed with the session.
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute("SELECT pg_reload_conf()")
+            draft = f"{TEMPLATE}_draft"
+            connection.execute(f"DROP DATABASE IF EXISTS {draft}".encode())
+            connection.execute(f"CREATE DATABASE {draft} OWNER {OWNER}".encode())
+            migrations.upgrade(server.address(OWNER, draft))
+            connection.execute(f"ALTER DATABASE {draft} RENAME TO {TEMPLATE}".encode())
+    return TEMPLATE
+
+
+@contextlib.contextmanager
+def made(server: EmbeddedServer, name: str, *, template: str) -> Iterator[Database]:
+    """Make a database for one test and drop it, whoever is still connected."""
+    with psycopg.connect(server.address(SUPERUSER, "postgres"), autocommit=True) as connection:
+        created = f"CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER}"
+        connection.execute(created.encode())
+        try:
+            yield Database(
+                application=server.address(APPLICATION, name),
+                owner=server.address(OWNER, name),
+                superuser=server.address(SUPERUSER, name),
+            )
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())

@@ -1,0 +1,66 @@
+"""From settings to a database: the embedded one by itself, an operator's as it is or migrated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+
+from backend.database.migrations import head_revision
+from backend.database.opening import opened_database
+from backend.database.roles import APPLICATION
+from backend.errors import MigrationError
+from backend.settings import Settings
+from tests.backend.databases import Database
+from tests.backend.embedded_home import EmbeddedHome
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[EmbeddedHome]:
+    made = EmbeddedHome(tmp_path / "home")
+    yield made
+    made.end()
+
+
+def who_and_where(address: str) -> tuple[object, ...] | None:
+    with psycopg.connect(address) as connection:
+        query = "SELECT current_user::text, version_num FROM alembic_version"
+        return connection.execute(query).fetchone()
+
+
+def operators(database: Database, *, migrate: bool) -> Settings:
+    return Settings(
+        database_url=SecretStr(database.application),
+        migration_url=SecretStr(database.owner) if migrate else None,
+    )
+
+
+def test_without_an_address_the_embedded_database_is_migrated_and_stopped_at_the_end(
+    home: EmbeddedHome,
+) -> None:
+    for _ in range(2):
+        with opened_database(Settings(home=home.home)) as address:
+            assert who_and_where(address) == (APPLICATION, head_revision())
+        assert home.processes() == []
+
+
+def test_an_operators_database_is_migrated_by_its_owner(empty_database: Database) -> None:
+    with opened_database(operators(empty_database, migrate=True)) as address:
+        assert address == empty_database.application
+        assert who_and_where(address) == (APPLICATION, head_revision())
+
+
+def test_a_migrated_database_needs_no_owner(database: Database) -> None:
+    with opened_database(operators(database, migrate=False)) as address:
+        assert who_and_where(address) == (APPLICATION, head_revision())
+
+
+def test_a_database_at_another_revision_is_refused(empty_database: Database) -> None:
+    with (
+        pytest.raises(MigrationError, match=r"^expected a database at revision \d+, got an empty"),
+        opened_database(operators(empty_database, migrate=False)),
+    ):
+        pass

@@ -1,0 +1,77 @@
+"""Two users, every route that serves an owner, every id: what is another's is not there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from fastapi.routing import iter_route_contexts
+
+from backend.api.declared_routes import Access, DeclaredRoute
+from backend.main import RESOURCES, create_app
+from tests.backend.databases import Database
+from tests.backend.serving import Client, Reply, served, settings_for
+
+BODIES: dict[str, object] = {}
+"""Operation id → a body that its owner may send. Routes without a body have no line."""
+
+
+def owned_routes() -> Iterator[tuple[str, str, str]]:
+    """Yield operation id, method and path of each route for an owner."""
+    for router in RESOURCES:
+        for context in iter_route_contexts(router.routes):
+            route = context.original_route
+            assert isinstance(route, DeclaredRoute)
+            if route.declared.access in (Access.OWNER, Access.DISCLOSED):
+                for method in sorted(context.methods or ()):
+                    yield str(route.operation_id), method, str(context.path)
+
+
+ROUTES = [pytest.param(*one, id=one[0]) for one in owned_routes()]
+
+
+@pytest.fixture(scope="module")
+def anybody(
+    module_database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    app = create_app(settings_for(module_database, tmp_path_factory.mktemp("home")))
+    with served(app) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def ada(anybody: Client) -> Client:
+    return anybody.registered("ada")
+
+
+@pytest.fixture(scope="module")
+def bob(anybody: Client) -> Client:
+    return anybody.registered("bob")
+
+
+@pytest.fixture
+def adas(ada: Client) -> dict[str, str]:
+    """Something of Ada's for every path parameter that names an owned thing."""
+    made = ada.post("/keys", {"name": "adas", "scopes": ["read"], "expires_in_days": 1})
+    return {"key_id": str(made.document["id"])}
+
+
+def ask(client: Client, operation_id: str, method: str, path: str) -> Reply:
+    if operation_id in BODIES:
+        return client.post(path, BODIES[operation_id])
+    return client.ask(method, path)
+
+
+@pytest.mark.parametrize(("operation_id", "method", "path"), ROUTES)
+def test_what_is_anothers_is_not_there(
+    ada: Client, bob: Client, adas: dict[str, str], operation_id: str, method: str, path: str
+) -> None:
+    named = set(re.findall(r"\{(\w+)", path))
+    assert named <= set(adas), f"{operation_id} needs something of Ada's in this test"
+    filled = path.format(**adas)
+    refused = ask(bob, operation_id, method, filled)
+    if named:
+        assert (refused.status, refused.slug) == (404, "not-found")
+    assert not any(one in refused.body.decode() for one in adas.values())
+    assert ask(ada, operation_id, method, filled).status < 400

@@ -1,0 +1,126 @@
+"""The settings: what the environment says, what is refused, and that no secret is repeated."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from backend.errors import SettingsError
+from backend.settings import MEBIBYTE, Settings
+
+SECRET = "correct-horse"  # noqa: S105 - the password whose absence is the subject
+
+
+@pytest.fixture(autouse=True)
+def _nothing_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.upper().startswith("ECHELON_"):
+            monkeypatch.delenv(name)
+
+
+def test_with_nothing_set_the_service_keeps_everything_for_itself() -> None:
+    assert Settings.from_environment().model_dump() == {
+        "home": Path(".echelon"),
+        "mode": "embedded",
+        "database_url": None,
+        "migration_url": None,
+        "evidence_url": None,
+        "dataset_roots": (),
+        "constructs": None,
+        "outbound_allow": (),
+        "jwt_keys": None,
+        "issuer": "local",
+        "worker_in_api": True,
+        "max_body_bytes": MEBIBYTE,
+        "body_seconds": 30.0,
+        "log_level": "info",
+    }
+
+
+def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "HOME": "/srv/echelon",
+        "MODE": "production",
+        "DATABASE_URL": f"postgresql://app:{SECRET}@db/echelon",
+        "MIGRATION_URL": f"postgresql://owner:{SECRET}@db/echelon",
+        "EVIDENCE_URL": "s3://evidence/theatres",
+        "DATASET_ROOTS": os.pathsep.join(["/data/one", "", "/data/with space"]),
+        "CONSTRUCTS": "/etc/echelon/constructs.toml",
+        "OUTBOUND_ALLOW": "10.1.0.0/16, construct.internal,",
+        "JWT_KEYS": "/etc/echelon/keys.json",
+        "ISSUER": "an operator",
+        "WORKER_IN_API": "false",
+        "MAX_BODY_BYTES": "2048",
+        "BODY_SECONDS": "2.5",
+        "LOG_LEVEL": "WARNING",
+    }.items():
+        monkeypatch.setenv(f"ECHELON_{name}", value)
+    settings = Settings.from_environment()
+    assert settings.database_url is not None
+    assert settings.migration_url is not None
+    assert settings.database_url.get_secret_value() == f"postgresql://app:{SECRET}@db/echelon"
+    assert settings.migration_url.get_secret_value() == f"postgresql://owner:{SECRET}@db/echelon"
+    assert settings.model_dump(exclude={"database_url", "migration_url"}) == {
+        "home": Path("/srv/echelon"),
+        "mode": "production",
+        "evidence_url": "s3://evidence/theatres",
+        "dataset_roots": (Path("/data/one"), Path("/data/with space")),
+        "constructs": Path("/etc/echelon/constructs.toml"),
+        "outbound_allow": ("10.1.0.0/16", "construct.internal"),
+        "jwt_keys": Path("/etc/echelon/keys.json"),
+        "issuer": "an operator",
+        "worker_in_api": False,
+        "max_body_bytes": 2048,
+        "body_seconds": 2.5,
+        "log_level": "warning",
+    }
+
+
+def test_an_empty_variable_is_one_that_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ECHELON_DATABASE_URL", "")
+    monkeypatch.setenv("ECHELON_MAX_BODY_BYTES", "")
+    assert Settings.from_environment() == Settings()
+
+
+def test_every_wrong_variable_is_named_and_no_value_repeated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ECHELON_DATABASE_URL", f"mysql://app:{SECRET}@db/echelon")
+    monkeypatch.setenv("ECHELON_MODE", "half")
+    monkeypatch.setenv("ECHELON_MAX_BODY_BYTES", "1")
+    with pytest.raises(SettingsError) as caught:
+        Settings.from_environment()
+    assert str(caught.value) == (
+        "expected settings that a service can start with, got:\n"
+        "  ECHELON_MODE: Input should be 'embedded' or 'production'\n"
+        "  ECHELON_DATABASE_URL: expected an address that begins with postgresql://\n"
+        "  ECHELON_MAX_BODY_BYTES: Input should be greater than or equal to 1024"
+    )
+
+
+def test_production_starts_only_with_a_database_and_keys_that_are_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ECHELON_MODE", "production")
+    with pytest.raises(
+        SettingsError, match=r"^expected ECHELON_DATABASE_URL and ECHELON_JWT_KEYS in the mode"
+    ):
+        Settings.from_environment()
+    monkeypatch.setenv("ECHELON_DATABASE_URL", "postgresql://db/echelon")
+    with pytest.raises(SettingsError, match=r"^expected ECHELON_JWT_KEYS in the mode production"):
+        Settings.from_environment()
+    monkeypatch.setenv("ECHELON_JWT_KEYS", "keys.json")
+    assert Settings.from_environment().mode == "production"
+
+
+def test_settings_do_not_change_and_do_not_show_a_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ECHELON_DATABASE_URL", f"postgresql://app:{SECRET}@db/echelon")
+    settings = Settings.from_environment()
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.mode = "production"  # type: ignore[misc] # the refusal is the subject
+    assert SECRET not in repr(settings) + str(settings) + settings.model_dump_json()
