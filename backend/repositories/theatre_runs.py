@@ -123,6 +123,14 @@ async def cancel_wanted(connection: AsyncConnection, theatre_id: str) -> bool:
     return (await connection.execute(query)).scalar_one() is not None
 
 
+async def cancels_wanted(connection: AsyncConnection) -> Sequence[str]:
+    """Return the theatres whose owners want their runs to be cancelled, and that still run."""
+    query = select(Theatre.id).where(
+        Theatre.run_status == "running", Theatre.cancel_requested_at.is_not(None)
+    )
+    return list((await connection.execute(query)).scalars())
+
+
 def _whole() -> Select[*tuple[Any, ...]]:
     return select(
         Theatre.id,

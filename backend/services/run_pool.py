@@ -20,6 +20,7 @@ from backend.errors import BackendError
 from backend.repositories.theatre_runs import (
     StoredTheatre,
     cancel_wanted,
+    cancels_wanted,
     claim_run,
     end_claim,
     runs_in,
@@ -48,6 +49,7 @@ class RunPool:
         self._resources = resources
         self._news = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._begun: set[str] = set()
         self._slots = asyncio.Semaphore(MAX_RUNS)
 
     @contextlib.asynccontextmanager
@@ -67,12 +69,6 @@ class RunPool:
         """Say that there may be something new to run."""
         self._news.set()
 
-    def cancel(self, theatre_id: str) -> None:
-        """Stop a run after what it is doing; its row says that this is the end of it."""
-        task = self._tasks.get(theatre_id)
-        if task is not None:
-            task.cancel()
-
     async def _look(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
@@ -81,6 +77,7 @@ class RunPool:
             self._news.clear()
             try:
                 await self._take_up("queued")
+                await self._stop_cancelled()
             except (SQLAlchemyError, OSError) as error:
                 _log.warning("looking for runs failed", exc_info=error)
 
@@ -93,8 +90,19 @@ class RunPool:
                 self._tasks[theatre_id] = task
                 task.add_done_callback(partial(self._forget, theatre_id))
 
+    async def _stop_cancelled(self) -> None:
+        """Stop what its owner cancelled; what waits for its turn sees that when it comes."""
+        if not self._begun:
+            return
+        async with self._engine.connect() as connection:
+            wanted = await cancels_wanted(connection)
+        for theatre_id in self._begun.intersection(wanted):
+            self._begun.discard(theatre_id)
+            self._tasks[theatre_id].cancel()
+
     def _forget(self, theatre_id: str, _: asyncio.Task[None]) -> None:
         self._tasks.pop(theatre_id, None)
+        self._begun.discard(theatre_id)
         # It may have been queued anew before it was forgotten.
         self._news.set()
 
@@ -116,11 +124,13 @@ class RunPool:
         if stored is None:
             return
         try:
+            self._begun.add(theatre_id)
             if stored.cancel_requested_at is not None:
                 await self._fail(stored, _CANCELLED)
                 return
             end = await run_theatre(self._engine, stored, self._resources)
         except asyncio.CancelledError:
+            self._begun.discard(theatre_id)
             await self._stopped(stored)
             raise
         except StateConflictError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NoReturn
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
@@ -96,6 +97,18 @@ async def cancel_run(
     else:
         await change_run(connection, theatre_id, cancel_requested_at=now, updated_at=now)
     return await own_theatre(connection, theatre_id, user_id=user_id)
+
+
+async def refuse_settling(
+    connection: AsyncConnection, theatre_id: str, *, user_id: str
+) -> NoReturn:
+    """Raise ExecutionPathUnavailableError for a user's market, InvalidTransitionError otherwise."""
+    stored = await hold_theatre(connection, theatre_id, user_id=user_id)
+    # Raises for a market and a simulation.
+    product_template(stored.value().template)
+    raise InvalidTransitionError(
+        f"expected a market to settle, got a replay in {stored.state}: it settles by itself"
+    )
 
 
 def _require_idle(stored: StoredTheatre) -> None:
