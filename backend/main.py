@@ -13,7 +13,15 @@ from fastapi import FastAPI
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.api import account_routes, key_routes, operation_routes, run_routes, theatre_routes
+from backend.api import (
+    account_routes,
+    certificate_routes,
+    construct_routes,
+    key_routes,
+    operation_routes,
+    run_routes,
+    theatre_routes,
+)
 from backend.api.body_limits import BodyLimits, limits_of
 from backend.api.edge import Edge
 from backend.api.interface import DescribedApi
@@ -34,7 +42,14 @@ from backend.settings import Settings
 from theatre.engine.clock import Clock
 
 PREFIX = "/api/v1"
-RESOURCES = (account_routes.router, key_routes.router, theatre_routes.router, run_routes.router)
+RESOURCES = (
+    account_routes.router,
+    key_routes.router,
+    theatre_routes.router,
+    run_routes.router,
+    certificate_routes.router,
+    construct_routes.router,
+)
 """Served below `/api/v1` and, outside the description of the interface, without it."""
 
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[dict[str, object]]]

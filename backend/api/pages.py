@@ -15,10 +15,14 @@ from backend.errors import RequestInvalidError, RequestViolation
 from backend.repositories.theatre_views import Place
 
 MAX_OFFSET = 10_000
+NO_NUL = r"^[^\x00]*$"
+"""What PostgreSQL can compare: its texts have no U+0000."""
+
 Limit = Annotated[int, Query(ge=1, le=100, description="how many on a page")]
 Offset = Annotated[
     int, Query(ge=0, le=MAX_OFFSET, description="how many to leave out; further on, use cursor")
 ]
+FilterText = Annotated[str | None, Query(max_length=255, pattern=NO_NUL)]
 Cursor = Annotated[
     str | None, Query(max_length=200, description="`next_cursor` of the page before")
 ]

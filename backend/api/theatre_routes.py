@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
 from backend.api.conditional import unchanged
 from backend.api.declared_routes import CurrentUser, for_owner, for_users, public, resource_router
-from backend.api.pages import Cursor, Limit, Offset, cursor_of, place_of
+from backend.api.pages import Cursor, FilterText, Limit, Offset, cursor_of, place_of
 from backend.api.receipts import Format, receipt_answer
 from backend.api.service import service_of
 from backend.api.theatre_bodies import (
@@ -33,6 +33,7 @@ from backend.schemas.theatres import (
 )
 from backend.services import theatres
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.commitment import content_hash
 from theatre.engine.state_machine import TheatreState
 
 DECLARED = {
@@ -43,8 +44,6 @@ DECLARED = {
     "get_commitment": public(),
 }
 router = resource_router("theatres", DECLARED)
-ConstructId = Annotated[str | None, Query(max_length=255)]
-TemplateId = Annotated[str | None, Query(max_length=255)]
 
 
 @router.post(
@@ -83,8 +82,8 @@ async def list_theatres(
     transaction: Transaction,
     *,
     state: TheatreState | None = None,
-    construct_id: ConstructId = None,
-    template_id: TemplateId = None,
+    construct_id: FilterText = None,
+    template_id: FilterText = None,
     limit: Limit = 20,
     offset: Offset = 0,
     cursor: Cursor = None,
@@ -161,6 +160,7 @@ def _dry_run(template: theatres.ValidTemplate) -> DryRun:
     return DryRun(
         template_id=str(template.document["theatre_id"]),
         commitment_hash=template.commitment_hash,
+        content_hash=content_hash(template.document),
         warnings=[
             WarningDocument(pointer=one.pointer, rule=one.rule, detail=one.detail)
             for one in template.report.warnings

@@ -98,4 +98,5 @@ class DryRun(ResponseDocument):
 
     template_id: str
     commitment_hash: str = Field(description="what a commitment of it will come to")
+    content_hash: str = Field(description="what an operator lists in `[accepted_templates]`")
     warnings: list[WarningDocument]

@@ -19,6 +19,7 @@ from theatre.engine.errors import InvalidTemplateError
 from theatre.engine.models import Computation, Scorer
 from theatre.engine.schema_registry import SchemaRegistry, resource_root
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
+from theatre.oracles.construct_entries import read_accepted_templates
 from theatre.oracles.construct_registry import ConstructRegistry
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.scorers import load_scorers
@@ -34,6 +35,7 @@ class TheatreResources:
     schemas: SchemaRegistry
     data: GroundTruth
     constructs: ConstructAccess
+    accepted_templates: frozenset[str]
     evidence: Path
     issuer: str
     clock: Clock
@@ -59,6 +61,7 @@ class TheatreResources:
                 environment=dict(environment),
                 clock=clock,
             ),
+            accepted_templates=_accepted(settings),
             evidence=evidence,
             issuer=settings.issuer,
             clock=clock,
@@ -87,6 +90,13 @@ def _registry(settings: Settings, shipped: Path) -> ConstructRegistry:
     if settings.constructs is not None:
         return ConstructRegistry.load(settings.constructs)
     return ConstructRegistry.load(shipped) if settings.mode == "embedded" else ConstructRegistry({})
+
+
+def _accepted(settings: Settings) -> frozenset[str]:
+    """Return the content hashes of the templates whose certificates count for routing."""
+    if settings.constructs is None:
+        return frozenset()
+    return frozenset(read_accepted_templates(settings.constructs).values())
 
 
 def _folder_of(settings: Settings) -> Path:

@@ -17,6 +17,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.theatre_templates import CARTOGRAPH_HASH, cartograph, with_config
+from theatre.engine.commitment import content_hash
 
 BARE = {"Content-Type": "application/vnd.theatre.template+json"}
 NOBODYS = "018f0000-0000-7000-8000-00000000dead"
@@ -91,6 +92,7 @@ def test_a_dry_run_says_what_the_commitment_will_be_and_stores_nothing(
         {
             "template_id": "product_cartograph_v1",
             "commitment_hash": CARTOGRAPH_HASH.read_text().strip(),
+            "content_hash": content_hash(cartograph()),
             "warnings": [],
         },
     )
