@@ -17,6 +17,7 @@ from backend.api import (
     account_routes,
     certificate_routes,
     construct_routes,
+    evidence_routes,
     key_routes,
     operation_routes,
     run_routes,
@@ -49,6 +50,7 @@ RESOURCES = (
     run_routes.router,
     certificate_routes.router,
     construct_routes.router,
+    evidence_routes.router,
 )
 """Served below `/api/v1` and, outside the description of the interface, without it."""
 
