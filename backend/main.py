@@ -17,10 +17,14 @@ from backend.api import (
     account_routes,
     certificate_routes,
     construct_routes,
+    dataset_routes,
+    event_routes,
     evidence_routes,
     key_routes,
     operation_routes,
+    rating_routes,
     run_routes,
+    template_routes,
     theatre_routes,
 )
 from backend.api.body_limits import BodyLimits, limits_of
@@ -51,6 +55,10 @@ RESOURCES = (
     certificate_routes.router,
     construct_routes.router,
     evidence_routes.router,
+    event_routes.router,
+    rating_routes.router,
+    dataset_routes.router,
+    template_routes.router,
 )
 """Served below `/api/v1` and, outside the description of the interface, without it."""
 

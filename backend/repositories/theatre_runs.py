@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, select, update
+from sqlalchemy import Select, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreTemplate
@@ -95,6 +95,22 @@ async def stored_theatre(connection: AsyncConnection, theatre_id: str) -> Stored
     return StoredTheatre._make(row)
 
 
+async def stored_theatre_if_any(
+    connection: AsyncConnection, theatre_id: str
+) -> StoredTheatre | None:
+    """Return a theatre, whoever's it is: for whoever scores it; None where there is none."""
+    row = (await connection.execute(_whole().where(Theatre.id == theatre_id))).first()
+    return None if row is None else StoredTheatre._make(row)
+
+
+async def only_one_at_a_time(connection: AsyncConnection, theatre_id: str) -> None:
+    """Wait until nobody else submits scores to a theatre, for this transaction."""
+    await connection.execute(
+        text("SELECT pg_advisory_xact_lock(hashtextextended(:theatre_id, 0))"),
+        {"theatre_id": theatre_id},
+    )
+
+
 async def end_claim(
     connection: AsyncConnection,
     theatre_id: str,
@@ -115,6 +131,14 @@ async def runs_in(connection: AsyncConnection, *statuses: str) -> Sequence[str]:
     """Return the theatres whose runs are in one of `statuses`, the oldest first."""
     query = select(Theatre.id).where(Theatre.run_status.in_(statuses)).order_by(Theatre.created_at)
     return list((await connection.execute(query)).scalars())
+
+
+async def requeue_waiting(connection: AsyncConnection, theatre_id: str | None = None) -> None:
+    """Queue what waits for people, to be looked at again: one theatre, or all of them."""
+    waiting = update(Theatre).where(Theatre.run_status == "waiting_hitl")
+    if theatre_id is not None:
+        waiting = waiting.where(Theatre.id == theatre_id)
+    await connection.execute(waiting.values(run_status="queued"))
 
 
 async def cancel_wanted(connection: AsyncConnection, theatre_id: str) -> bool:

@@ -23,6 +23,7 @@ from backend.repositories.theatre_runs import (
     cancels_wanted,
     claim_run,
     end_claim,
+    requeue_waiting,
     runs_in,
     stored_theatre,
 )
@@ -50,20 +51,24 @@ class RunPool:
         self._news = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._begun: set[str] = set()
+        self._timers: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(MAX_RUNS)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[Self]:
         """Take up what is unfinished; on leaving, record what is in and let go of the rest."""
+        async with self._engine.begin() as connection:
+            # Some may have waited longer than was committed.
+            await requeue_waiting(connection)
         await self._take_up("running", "queued")
         looking = asyncio.create_task(self._look())
         try:
             yield self
         finally:
-            looking.cancel()
-            for task in self._tasks.values():
+            held = [looking, *self._tasks.values(), *self._timers]
+            for task in held:
                 task.cancel()
-            await asyncio.gather(looking, *self._tasks.values(), return_exceptions=True)
+            await asyncio.gather(*held, return_exceptions=True)
 
     def announce(self) -> None:
         """Say that there may be something new to run."""
@@ -144,6 +149,10 @@ class RunPool:
             await self._fail(stored, _failure("internal-error", type(error).__name__))
         else:
             await self._note_end(stored, run_status=end.status, pending_step=end.pending_step)
+            if end.seconds_left is not None:
+                timer = asyncio.create_task(self._requeue(theatre_id, end.seconds_left))
+                self._timers.add(timer)
+                timer.add_done_callback(self._timers.discard)
 
     async def _claimed(self, theatre_id: str) -> StoredTheatre | None:
         claim = asyncio.create_task(self._claim(theatre_id))
@@ -159,6 +168,13 @@ class RunPool:
     async def _claim(self, theatre_id: str) -> StoredTheatre | None:
         async with self._engine.begin() as connection:
             return await claim_run(connection, theatre_id, at=self._resources.clock())
+
+    async def _requeue(self, theatre_id: str, seconds: float) -> None:
+        """Take a run up again when people had as long as was committed."""
+        await asyncio.sleep(max(0.0, seconds))
+        async with self._engine.begin() as connection:
+            await requeue_waiting(connection, theatre_id)
+        self.announce()
 
     async def _stopped(self, stored: StoredTheatre) -> None:
         """End what its owner stopped for good; queue what only the service stopped."""

@@ -15,6 +15,7 @@ from backend.repositories.theatre_runs import (
 )
 from backend.repositories.theatre_views import TheatreView
 from backend.services.resources import TheatreResources
+from backend.services.theatre_bridge import WAITING
 from backend.services.theatres import own_theatre, require_state
 from theatre.engine.errors import InvalidTransitionError
 from theatre.engine.state_machine import TheatreState
@@ -22,7 +23,6 @@ from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.files.dataset_checks import verify_datasets
 
 _LOOK_SECONDS = 0.1
-WAITING = "waiting_hitl"
 
 
 async def accept_run(

@@ -34,6 +34,7 @@ from theatre.oracles.retry import retrying
 
 EXPORT = "rlmf_export.jsonl"
 CERTIFIED = "certified"
+WAITING = "waiting_hitl"
 _BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
 _STATUS_OF_OUTCOME = {"failed": "failed", "void": "cancelled"}
 
@@ -43,6 +44,8 @@ class RunEnd(NamedTuple):
 
     status: str
     pending_step: str | None = None
+    seconds_left: float | None = None
+    """Until the committed time limit of that step, if it has one."""
 
 
 async def run_theatre(
@@ -58,11 +61,18 @@ async def run_theatre(
         theatre = await _replayed(theatre, journal, stored, resources)
     if theatre.state is TheatreState.SETTLING:
         desk = await RatingDesk.of(theatre, journal, resources.clock)
-        return RunEnd("waiting_hitl", desk.rating.step_id)
+        return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
     outcome = await _outcome(journal)
     if outcome == CERTIFIED and theatre.state is TheatreState.RESOLVED:
         await _archive(theatre, journal, resources)
     return RunEnd(_STATUS_OF_OUTCOME.get(outcome, "succeeded"))
+
+
+def _seconds_left(desk: RatingDesk, resources: TheatreResources) -> float | None:
+    limit = desk.rubric.timeout_seconds
+    if limit is None:
+        return None
+    return limit - (resources.clock() - desk.rubric.opened_at).total_seconds()
 
 
 async def end_as(
