@@ -18,6 +18,7 @@ from backend.database.sessions import application_engine
 from backend.errors import BackendError
 from backend.logs import log_as_json
 from backend.main import create_app, now
+from backend.repositories.registered_constructs import confirm as confirm_construct
 from backend.repositories.users import user_by_name
 from backend.services.api_keys import MAX_DAYS, NewKey, create_key
 from backend.settings import Settings
@@ -134,3 +135,30 @@ def _end(error: BackendError) -> NoReturn:
     for line in f"error ({error.code}): {error}".split("\n"):
         echo(line, err=True)
     raise CommandEndedError(ExitCode.INVALID) from error
+
+
+@click.group()
+def registration() -> None:
+    """Confirm whose constructs are whose."""
+
+
+@registration.command()
+@click.argument("construct_id")
+@click.option("--user", "username", required=True, help="Whose construct it is.")
+def confirm(construct_id: str, username: str) -> None:
+    """Confirm that CONSTRUCT_ID belongs to a user: its certificates count for routing then."""
+    settings = _or_end(Settings.from_environment)
+    if not _or_end(lambda: asyncio.run(_confirmed(settings, construct_id, username))):
+        raise click.UsageError("expected a construct id that this user has registered, got none")
+    echo(f"{construct_id} is {username}'s")
+
+
+async def _confirmed(settings: Settings, construct_id: str, username: str) -> bool:
+    with opened_database(settings) as address:
+        engine = application_engine(address, pool_size=1)
+        try:
+            async with engine.begin() as connection:
+                user_id = await _user(connection, username)
+                return await confirm_construct(connection, construct_id, user_id=user_id, at=now())
+        finally:
+            await engine.dispose()

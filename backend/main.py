@@ -13,7 +13,20 @@ from fastapi import FastAPI
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.api import account_routes, key_routes, operation_routes
+from backend.api import (
+    account_routes,
+    certificate_routes,
+    construct_routes,
+    dataset_routes,
+    event_routes,
+    evidence_routes,
+    key_routes,
+    operation_routes,
+    rating_routes,
+    run_routes,
+    template_routes,
+    theatre_routes,
+)
 from backend.api.body_limits import BodyLimits, limits_of
 from backend.api.edge import Edge
 from backend.api.interface import DescribedApi
@@ -28,11 +41,25 @@ from backend.database.opening import opened_database
 from backend.database.role_check import check_application_role
 from backend.database.sessions import application_engine
 from backend.errors import NotReadyError
+from backend.services.resources import TheatreResources
+from backend.services.run_pool import RunPool
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
 PREFIX = "/api/v1"
-RESOURCES = (account_routes.router, key_routes.router)
+RESOURCES = (
+    account_routes.router,
+    key_routes.router,
+    theatre_routes.router,
+    run_routes.router,
+    certificate_routes.router,
+    construct_routes.router,
+    evidence_routes.router,
+    event_routes.router,
+    rating_routes.router,
+    dataset_routes.router,
+    template_routes.router,
+)
 """Served below `/api/v1` and, outside the description of the interface, without it."""
 
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[dict[str, object]]]
@@ -76,6 +103,8 @@ def _lifespan(settings: Settings, metrics: Metrics, clock: Clock) -> _Lifespan:
         async with AsyncExitStack() as stack:
             keys = KeyFile(await asyncio.to_thread(_key_file, settings))
             engine = await _engine(stack, settings)
+            resources = await asyncio.to_thread(TheatreResources.of, settings, clock=clock)
+            runs = await stack.enter_async_context(RunPool(engine, resources).running())
             yield {
                 "service": Service(
                     settings=settings,
@@ -85,6 +114,8 @@ def _lifespan(settings: Settings, metrics: Metrics, clock: Clock) -> _Lifespan:
                     clock=clock,
                     metrics=metrics,
                     ready_checks={"database": _database_check(engine)},
+                    resources=resources,
+                    runs=runs,
                 )
             }
 

@@ -12,6 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backend.api.metrics import Metrics
 from backend.auth.passwords import Passwords
 from backend.auth.tokens import Tokens
+from backend.services.resources import TheatreResources
+from backend.services.run_pool import RunPool
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
@@ -30,6 +32,8 @@ class Service:
     clock: Clock
     metrics: Metrics
     ready_checks: Mapping[str, ReadyCheck]
+    resources: TheatreResources
+    runs: RunPool
 
 
 def service_of(request: Request) -> Service:

@@ -80,6 +80,12 @@ class PostgresRunJournal:
         (entry,) = await _to_the_end(self._append([], [event]))
         return entry
 
+    async def note_within(self, connection: AsyncConnection, event: AuditEvent) -> JsonObject:
+        """Append one event in the caller's transaction; errors as `note`."""
+        state = await self._hold(connection)
+        (entry,) = await self._insert_events(connection, state, [event])
+        return entry
+
     async def results(self) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
         table = TheatreEpisodeScore

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from theatre.cli.endpoints import REGISTERED
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
+from theatre.oracles.endpoints import REGISTERED
 
 
 def with_construct(template: JsonObject, construct_id: str, *, version: str) -> JsonObject:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -13,20 +12,17 @@ from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_obj
 from theatre.engine.clock import Clock
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import DatasetError, InvalidTemplateError
-from theatre.engine.models import read_episodes, read_gold_labels
-from theatre.engine.replay.record_size import largest_episode_bytes
-from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
 from theatre.engine.templates import (
-    MarketTheatreTemplate,
     ProductTheatreTemplate,
-    TemplateView,
     product_template,
     view_template,
 )
 from theatre.engine.theatre import Theatre
+from theatre.files.dataset_checks import verify_datasets
 from theatre.files.datasets import DatasetRoots
 from theatre.scorers import load_scorers
+from theatre.scorers.pins import scorers_in_use
 
 
 def utc_now() -> datetime:
@@ -66,7 +62,7 @@ async def commit_template(
     view = view_template(document)
     if isinstance(view, ProductTheatreTemplate):
         verify_datasets(view, workspace.datasets_for(template_folder))
-    scorer_pins = scorers_in_use(document, view)
+    scorer_pins = scorers_in_use(document, view, load_scorers())
     theatre, created = Theatre.create(str(uuid4()), document, at=clock())
     receipt = CommitmentProtocol.commit(
         theatre.theatre_id, document, scorer_pins=scorer_pins, committed_at=clock()
@@ -81,40 +77,10 @@ async def commit_template(
     return committed
 
 
-def scorers_in_use(document: JsonObject, view: TemplateView) -> dict[str, str]:
-    """Return scorer → version for the receipt: what scores a replay, else what was pinned."""
-    if isinstance(view, ProductTheatreTemplate):
-        return TheatreScoringProvider(document, load_scorers()).scorer_pins
-    return dict(view.scorer_pins) if isinstance(view, MarketTheatreTemplate) else {}
-
-
 def require_runnable(document: JsonObject) -> None:
     """Raise InvalidTemplateError, or ExecutionPathUnavailableError for what nothing here runs."""
     require_valid(document)
     product_template(document)
-
-
-def verify_datasets(view: ProductTheatreTemplate, roots: DatasetRoots) -> None:
-    """Hash and parse every dataset that the template names; DatasetError for the first defect."""
-    config, hashes = view.product_theatre_config, view.dataset_hashes
-    with ExitStack() as stack:
-        opened = {}
-        for name, path in config.data_paths().items():
-            opened[name] = roots.open(path, sha256=hashes[name])
-            stack.callback(opened[name].close)
-        episodes = read_episodes(
-            opened[config.replay_dataset_id].lines(), max_bytes=largest_episode_bytes(view)
-        )
-        ids = {episode.episode_id for episode in episodes}
-        if not ids:
-            raise DatasetError(f"expected episodes in {config.replay_data_path}, got none")
-        if config.gold_label_set is not None:
-            labels = read_gold_labels(opened[config.gold_label_dataset_id].lines())
-            strangers = sorted(set(labels) - ids)
-            if strangers:
-                raise DatasetError(
-                    f"expected gold labels for episodes of the dataset, got {strangers[:5]}"
-                )
 
 
 def missing_data_warnings(document: JsonObject, roots: DatasetRoots) -> list[JsonObject]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 from theatre.cli.committing import utc_now
-from theatre.cli.endpoints import Construct
 from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
 from theatre.oracles.construct_registry import RegisteredConstruct
+from theatre.oracles.endpoints import Construct
 from theatre.oracles.errors import OutboundPolicyError
 from theatre.oracles.http import http_adapter_for
 from theatre.oracles.outbound_policy import OutboundPolicy

@@ -8,7 +8,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 
 from theatre.cli.committing import utc_now
-from theatre.cli.endpoints import (
+from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
+from theatre.engine.templates import ProductTheatreTemplate
+from theatre.oracles.construct_registry import local_adapter_for, program_of
+from theatre.oracles.endpoints import (
     Construct,
     Endpoint,
     Places,
@@ -16,9 +19,6 @@ from theatre.cli.endpoints import (
     endpoints,
     refuse_unused_headers,
 )
-from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
-from theatre.engine.templates import ProductTheatreTemplate
-from theatre.oracles.construct_registry import local_adapter_for, program_of
 from theatre.oracles.errors import AddressNotAllowedError, ConstructUnreachableError
 from theatre.oracles.python_callable import PythonOracleAdapter
 from theatre.oracles.reachable import ReachableAdapter

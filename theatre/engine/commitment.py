@@ -24,6 +24,7 @@ CANONICALISATION = "RFC8785"
 _BILLIONTH = Decimal("1e-9")
 _SPARE_DIGITS = 60
 _BASIS_POINTS = 10_000
+_PINNED = frozenset({"version_pins", "dataset_hashes"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +117,16 @@ def _exact_escrow(template: Mapping[str, Any]) -> Decimal:
         at_risk = liquidity * sum(logarithms, Decimal(0))
         escrow = at_risk * (1 + fee / _BASIS_POINTS)
         return escrow.quantize(_BILLIONTH, rounding=ROUND_HALF_EVEN)
+
+
+def content_hash(template: JsonObject) -> str:
+    """Return the SHA-256 of what a template asks: all of it but `version_pins`, `dataset_hashes`.
+
+    Two theatres with one content hash differ in nothing but the versions and the data.
+    """
+    return canonical_sha256(
+        {name: value for name, value in template.items() if name not in _PINNED}
+    )
 
 
 class CommitmentProtocol:

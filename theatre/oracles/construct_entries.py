@@ -52,8 +52,12 @@ def read_entries(path: Path) -> Mapping[str, ProgramEntry | RemoteEntry]:
     Raises ConstructRegistryError where the file is missing, is not TOML, or a table has
     unknown, missing or mistyped keys.
     """
+    return _read(path).constructs
+
+
+def _read(path: Path) -> _Document:
     try:
-        return _Document.model_validate(tomllib.loads(path.read_text(encoding="utf-8"))).constructs
+        return _Document.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise ConstructRegistryError(
             f"expected a construct registry at {path}, got: {error.strerror}"
@@ -62,6 +66,14 @@ def read_entries(path: Path) -> Mapping[str, ProgramEntry | RemoteEntry]:
         raise ConstructRegistryError(f"{path}: expected TOML, got: {error}") from error
     except ValidationError as error:
         raise ConstructRegistryError(f"{path}: {_describe(error)}") from error
+
+
+def read_accepted_templates(path: Path) -> Mapping[str, str]:
+    """Return name → content hash of the templates whose certificates count for routing.
+
+    The hash is `theatre.engine.commitment.content_hash`. Errors as `read_entries`.
+    """
+    return _read(path).accepted_templates
 
 
 def _way_to_reach(table: object) -> str:
@@ -80,6 +92,9 @@ class _Document(BaseModel):
             Discriminator(_way_to_reach),
         ],
     ]
+    accepted_templates: dict[str, Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]] = Field(
+        default_factory=dict
+    )
 
 
 def _describe(error: ValidationError) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.theatre.cli.doubler import write_module, write_theatre
-from theatre.cli.endpoints import (
+from theatre.oracles.endpoints import (
     Endpoint,
     Places,
     construct_at,

@@ -1,0 +1,193 @@
+"""Certificates and routing: public, and never worth more than they are now."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Path, Query, Request
+from pydantic_core import to_jsonable_python
+from starlette.responses import JSONResponse, Response
+
+from backend.api.bodies import JSON
+from backend.api.conditional import immutable
+from backend.api.declared_routes import public, resource_router
+from backend.api.pages import NO_NUL, Cursor, FilterText, Limit, Offset, cursor_of, place_of
+from backend.api.service import service_of
+from backend.api.transactions import Transaction
+from backend.repositories.certificate_views import CertificateFilter, CertificateView
+from backend.repositories.theatre_views import Place
+from backend.schemas.certificates import (
+    CertificateDocument,
+    CertificatePage,
+    CertificateSummary,
+    Routing,
+)
+from backend.services import certificates, routing
+from theatre.engine.tier_assigner import CertificateStatus, EffectiveTier, VerificationTier
+
+DECLARED = {
+    "get_theatre_certificate": public(),
+    "get_certificate": public(),
+    "get_certificate_document": public(),
+    "list_certificates": public(),
+    "get_routing": public(),
+}
+router = resource_router("certificates", DECLARED)
+FRESH = {"Cache-Control": "public, max-age=30"}
+_CLASSES = {
+    VerificationTier.UNVERIFIED: "baseline",
+    VerificationTier.BACKTESTED: "mid",
+    VerificationTier.PROVEN: "premium",
+}
+
+
+@router.get(
+    "/theatres/{theatre_id}/certificate",
+    operation_id="get_theatre_certificate",
+    response_model=CertificateDocument,
+)
+async def get_theatre_certificate(
+    request: Request, theatre_id: UUID, transaction: Transaction
+) -> Response:
+    """Return the certificate of a theatre, its tier as it is now."""
+    now = service_of(request).clock()
+    return _shown(
+        await certificates.read_certificate(transaction, theatre_id=str(theatre_id), now=now)
+    )
+
+
+@router.get(
+    "/certificates/{certificate_id}",
+    operation_id="get_certificate",
+    response_model=CertificateDocument,
+)
+async def get_certificate(
+    request: Request, certificate_id: UUID, transaction: Transaction
+) -> Response:
+    """Return a certificate, its tier as it is now."""
+    now = service_of(request).clock()
+    return _shown(
+        await certificates.read_certificate(
+            transaction, certificate_id=str(certificate_id), now=now
+        )
+    )
+
+
+@router.get(
+    "/certificates/{certificate_id}/document",
+    operation_id="get_certificate_document",
+    response_class=Response,
+)
+async def get_certificate_document(
+    request: Request, certificate_id: UUID, transaction: Transaction
+) -> Response:
+    """Return the exact canonical bytes that were issued."""
+    found = await certificates.certificate_document(transaction, certificate_id=str(certificate_id))
+    return immutable(request, found.document, sha256=found.document_sha256, media_type=JSON)
+
+
+@router.get("/certificates", operation_id="list_certificates", response_model=CertificatePage)
+async def list_certificates(
+    request: Request,
+    transaction: Transaction,
+    *,
+    construct_id: FilterText = None,
+    construct_version: FilterText = None,
+    tier: VerificationTier | None = None,
+    status: CertificateStatus | None = None,
+    limit: Limit = 20,
+    offset: Offset = 0,
+    cursor: Cursor = None,
+) -> Response:
+    """List certificates, the newest first; `tier` and `status` are those of now."""
+    now = service_of(request).clock()
+    wanted = CertificateFilter(
+        construct_id=construct_id,
+        construct_version=construct_version,
+        tier=tier,
+        expired=None if status is None else status is not CertificateStatus.VALID,
+    )
+    page = await certificates.list_certificates(
+        transaction, wanted, now=now, limit=limit, offset=offset, after=place_of(cursor)
+    )
+    last = page.certificates[-1][0] if len(page.certificates) == limit else None
+    shown = CertificatePage(
+        certificates=[_summary(view, worth) for view, worth in page.certificates],
+        total=page.total,
+        limit=limit,
+        offset=offset,
+        next_cursor=None if last is None else cursor_of(Place(last.issued_at, last.id)),
+    )
+    return JSONResponse(shown.model_dump(mode="json"), headers=FRESH)
+
+
+@router.get(
+    "/constructs/{construct_id}/routing", operation_id="get_routing", response_model=Routing
+)
+async def get_routing(
+    request: Request,
+    construct_id: Annotated[str, Path(max_length=255, pattern=NO_NUL)],
+    transaction: Transaction,
+    *,
+    construct_version: FilterText = None,
+    declared_review: Annotated[str | None, Query(max_length=100)] = None,
+) -> Response:
+    """Return how far a construct is trusted now; UNVERIFIED for one that nobody knows."""
+    service = service_of(request)
+    now = service.clock()
+    answer = await routing.route(
+        transaction,
+        construct_id,
+        construct_version=construct_version,
+        declared_review=declared_review,
+        accepted_templates=service.resources.accepted_templates,
+        now=now,
+    )
+    shown = Routing.model_validate(
+        {
+            "construct_id": construct_id,
+            "construct_version": answer.construct_version,
+            "effective_tier": answer.tier,
+            "routing_class": _CLASSES[answer.tier],
+            "declared_review": declared_review,
+            "effective_review": answer.review,
+            "overridden": declared_review is not None and declared_review != answer.review,
+            "reasons": list(answer.reasons),
+            "certificate_id": answer.certificate_id,
+            "as_of": now,
+            "valid_until": answer.valid_until,
+        }
+    )
+    return JSONResponse(shown.model_dump(mode="json"), headers=FRESH)
+
+
+def _shown(read: certificates.ReadCertificate) -> Response:
+    effective = read.effective
+    shown = {
+        **read.document,
+        "verification_tier": effective.tier.value,
+        "issued_verification_tier": effective.issued_tier.value,
+        "status": effective.status.value,
+        "reasons": list(effective.reasons),
+        "as_of": to_jsonable_python(effective.as_of),
+        "document_sha256": read.sha256,
+    }
+    return JSONResponse(shown, headers=FRESH)
+
+
+def _summary(view: CertificateView, worth: EffectiveTier) -> CertificateSummary:
+    return CertificateSummary(
+        certificate_id=view.id,
+        theatre_id=view.theatre_id,
+        template_id=view.template_id,
+        construct_id=view.construct_id,
+        construct_version=view.construct_version,
+        composite_score=view.composite_score,
+        verification_tier=worth.tier,
+        issued_verification_tier=worth.issued_tier,
+        status=worth.status,
+        replay_count=view.replay_count,
+        issued_at=view.issued_at,
+        expires_at=view.expires_at,
+    )

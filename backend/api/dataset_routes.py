@@ -1,0 +1,57 @@
+"""Ground truth, uploaded by users who are not on the server."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Request
+
+from backend.api.bodies import require_media_type
+from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
+from backend.api.service import service_of
+from backend.api.transactions import Transaction
+from backend.auth.principals import Scope
+from backend.repositories.datasets import StoredDataset
+from backend.schemas.datasets import DatasetDocument
+from backend.services.datasets import own_upload, take_upload
+from backend.services.ground_truth import UPLOADED
+
+DECLARED = {
+    # The same bytes again are the same dataset: a key would only make the body be read twice.
+    "upload_dataset": for_users(Scope.WRITE, idempotent=False),
+    "get_dataset": for_owner(Scope.READ),
+}
+router = resource_router("datasets", DECLARED)
+LINES = "application/x-ndjson"
+_BODY = {"content": {LINES: {"schema": {"type": "string", "format": "binary"}}}, "required": True}
+
+
+@router.post(
+    "/datasets",
+    operation_id="upload_dataset",
+    status_code=201,
+    openapi_extra={"requestBody": _BODY},
+)
+async def upload_dataset(request: Request, user: CurrentUser) -> DatasetDocument:
+    """Upload ground truth, JSON lines of at most 64 MiB; it is named by its hash."""
+    require_media_type(request, LINES, "application/jsonl")
+    service = service_of(request)
+    return _shown(
+        await take_upload(
+            service.engine, request.stream(), user_id=user.user_id, resources=service.resources
+        )
+    )
+
+
+@router.get("/datasets/{sha256}", operation_id="get_dataset")
+async def get_dataset(
+    user: CurrentUser,
+    sha256: Annotated[str, Path(pattern=r"^[0-9a-f]{64}$")],
+    transaction: Transaction,
+) -> DatasetDocument:
+    """Return what is known of an upload of yours."""
+    return _shown(await own_upload(transaction, sha256, user_id=user.user_id))
+
+
+def _shown(dataset: StoredDataset) -> DatasetDocument:
+    return DatasetDocument(name=f"{UPLOADED}{dataset.sha256}", **dataset._asdict())

@@ -1,0 +1,102 @@
+"""Human scores: any user may be asked, who may answer is committed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Path, Request
+
+from backend.api.bodies import json_body, takes
+from backend.api.declared_routes import CurrentUser, for_users, resource_router
+from backend.api.pages import NO_NUL
+from backend.api.run_announcements import Announced
+from backend.api.service import service_of
+from backend.api.transactions import Transaction
+from backend.auth.principals import Scope
+from backend.schemas.ratings import RatedItem, Rating, Scale, Scores, ScoresTaken
+from backend.services import ratings
+from theatre.engine.replay import SubmittedScore
+
+DECLARED = {
+    "get_rating": for_users(Scope.SCORE),
+    "submit_scores": for_users(Scope.SCORE),
+}
+router = resource_router("ratings", DECLARED)
+
+
+@router.get("/theatres/{theatre_id}/hitl", operation_id="get_rating")
+async def get_rating(
+    request: Request, _user: CurrentUser, theatre_id: UUID, transaction: Transaction
+) -> Rating:
+    """Return the rubric that a theatre waits at, its scale, and what is to be scored."""
+    service = service_of(request)
+    found = await ratings.open_rating(
+        transaction, service.engine, str(theatre_id), resources=service.resources
+    )
+    return _shown(str(theatre_id), found)
+
+
+@router.post(
+    "/theatres/{theatre_id}/hitl/{step_id}/scores",
+    operation_id="submit_scores",
+    openapi_extra=takes(Scores),
+)
+async def submit_scores(
+    request: Request,
+    user: CurrentUser,
+    theatre_id: UUID,
+    step_id: Annotated[str, Path(max_length=1000, pattern=NO_NUL)],
+    body: Annotated[Scores, Depends(json_body(Scores))],
+    _announced: Announced,
+    transaction: Transaction,
+) -> ScoresTaken:
+    """Score all items at once; when enough people have, the run goes on."""
+    service = service_of(request)
+    desk = await ratings.submit_scores(
+        transaction,
+        service.engine,
+        str(theatre_id),
+        step_id,
+        scorer=user,
+        scores=[
+            SubmittedScore(episode_id=one.episode_id, score=one.value, comment=one.rationale)
+            for one in body.scores
+        ],
+        rubric_sha256=body.rubric_sha256,
+        resources=service.resources,
+    )
+    return ScoresTaken(
+        theatre_id=str(theatre_id),
+        step_id=desk.rating.step_id,
+        recorded=len(body.scores),
+        complete_scorers=desk.complete_scorers,
+        minimum_scorers=desk.rating.minimum_scorers,
+        enough=desk.enough,
+    )
+
+
+def _shown(theatre_id: str, found: ratings.OpenRating) -> Rating:
+    desk, rating = found.desk, found.desk.rating
+    return Rating(
+        theatre_id=theatre_id,
+        step_id=rating.step_id,
+        rubric=rating.rubric,
+        rubric_sha256=found.rubric_sha256,
+        scoring_scale=Scale(
+            min=float(rating.low), max=float(rating.high), labels=dict(rating.labels)
+        ),
+        scorer_must_not_be_author=rating.scorer_must_not_be_author,
+        minimum_scorers=rating.minimum_scorers,
+        complete_scorers=desk.complete_scorers,
+        opened_at=desk.rubric.opened_at,
+        timeout_seconds=desk.rubric.timeout_seconds,
+        items=[
+            RatedItem(
+                episode_id=item.episode_id,
+                input_data=item.input_data,
+                answers=dict(item.answers),
+            )
+            for item in found.items
+        ],
+    )

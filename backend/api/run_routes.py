@@ -1,0 +1,116 @@
+"""Runs: asked for, waited for, cancelled."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Request
+from starlette.responses import JSONResponse, Response
+
+from backend.api.declared_routes import CurrentUser, for_owner, resource_router
+from backend.api.run_announcements import Announced
+from backend.api.service import Service, service_of
+from backend.api.theatre_bodies import may_take, optional_json_body
+from backend.api.theatre_documents import etag_of, theatre_document
+from backend.api.transactions import Transaction
+from backend.api.waiting import HeldAnswer, seconds_to_wait
+from backend.auth.principals import Scope
+from backend.repositories.theatre_runs import UNFINISHED
+from backend.repositories.theatre_views import TheatreView
+from backend.schemas.theatres import RunRequest, TheatreDocument
+from backend.services import runs
+
+DECLARED = {
+    "run_theatre": for_owner(Scope.WRITE),
+    "cancel_theatre": for_owner(Scope.WRITE),
+    "settle_theatre": for_owner(Scope.WRITE),
+}
+router = resource_router("runs", DECLARED)
+_ACCEPTED = 202
+
+
+@router.post(
+    "/theatres/{theatre_id}/run",
+    operation_id="run_theatre",
+    status_code=_ACCEPTED,
+    response_model=TheatreDocument,
+    responses={200: {"model": TheatreDocument, "description": "Over, or waiting for people"}},
+    openapi_extra=may_take(RunRequest),
+)
+async def run_theatre(
+    request: Request,
+    user: CurrentUser,
+    theatre_id: UUID,
+    body: Annotated[RunRequest, Depends(optional_json_body(RunRequest))],
+    _announced: Announced,
+    transaction: Transaction,
+) -> Response:
+    """Run a COMMITTED theatre to its end; with `Prefer: wait=N` the answer waits for that."""
+    service = service_of(request)
+    view = await runs.accept_run(
+        transaction,
+        str(theatre_id),
+        user_id=user.user_id,
+        is_certificate_run=body.is_certificate_run,
+        resources=service.resources,
+    )
+    return _accepted(request, service, view, user_id=user.user_id)
+
+
+@router.post(
+    "/theatres/{theatre_id}/cancel",
+    operation_id="cancel_theatre",
+    status_code=_ACCEPTED,
+    response_model=TheatreDocument,
+    responses={200: {"model": TheatreDocument, "description": "Cancelled"}},
+)
+async def cancel_theatre(
+    request: Request,
+    user: CurrentUser,
+    theatre_id: UUID,
+    _announced: Announced,
+    transaction: Transaction,
+) -> Response:
+    """Stop a run after what it is doing; the theatre resolves as void, without a certificate."""
+    service = service_of(request)
+    view = await runs.cancel_run(
+        transaction, str(theatre_id), user_id=user.user_id, resources=service.resources
+    )
+    return _accepted(request, service, view, user_id=user.user_id)
+
+
+@router.post(
+    "/theatres/{theatre_id}/settle",
+    operation_id="settle_theatre",
+    response_model=TheatreDocument,
+)
+async def settle_theatre(
+    user: CurrentUser, theatre_id: UUID, transaction: Transaction
+) -> TheatreDocument:
+    """Settle a market by hand: no release can do that yet."""
+    return await runs.refuse_settling(transaction, str(theatre_id), user_id=user.user_id)
+
+
+def _accepted(request: Request, service: Service, view: TheatreView, *, user_id: str) -> Response:
+    seconds = seconds_to_wait(request)
+    shown = _shown(service, view)
+    headers = {"Location": f"/api/v1/theatres/{view.id}", "ETag": etag_of(view)}
+    if not seconds:
+        return JSONResponse(shown, _ACCEPTED, headers={**headers, "Retry-After": "1"})
+
+    async def later() -> Response:
+        now = await runs.until_idle(
+            service.engine, view.id, user_id=user_id, seconds=float(seconds)
+        )
+        is_over = now.run_status not in UNFINISHED
+        applied = {"ETag": etag_of(now), "Preference-Applied": f"wait={seconds}"}
+        return JSONResponse(_shown(service, now), 200 if is_over else _ACCEPTED, headers=applied)
+
+    held = HeldAnswer(shown, later)
+    held.headers.update({"Location": headers["Location"], "Retry-After": "1"})
+    return held
+
+
+def _shown(service: Service, view: TheatreView) -> object:
+    return theatre_document(view, now=service.clock()).model_dump(mode="json")

@@ -1,0 +1,59 @@
+"""Bodies of the theatre routes: a template as raw bytes, and bodies that may be left out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import Request
+from pydantic import ValidationError
+
+from backend.api.bodies import JSON, Document, json_body, require_media_type, takes
+from backend.api.problems import violations_of
+from backend.errors import RequestInvalidError
+from backend.schemas.theatres import TheatreRequest
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
+
+BARE = "application/vnd.theatre.template+json"
+
+
+async def template_body(request: Request) -> JsonObject:
+    """Return the template of a request: bare, or as `template_json`; never parsed twice.
+
+    Raises MediaTypeError, ParseError, and RequestInvalidError with every violation.
+    """
+    media_type = require_media_type(request, JSON, BARE)
+    body = await request.body()
+    limit = max(len(body), 1)
+    if media_type == BARE:
+        return parse_object(body, max_bytes=limit, max_depth=MAX_INPUT_DEPTH)
+    document = parse_object(body, max_bytes=limit, max_depth=MAX_INPUT_DEPTH + 1)
+    try:
+        return TheatreRequest.model_validate(document).template_json
+    except ValidationError as error:
+        raise RequestInvalidError(violations_of(error)) from None
+
+
+def optional_json_body(model: type[Document]) -> Callable[[Request], Awaitable[Document]]:
+    """Return a dependency that reads a JSON object as `model`, or no body as its defaults."""
+    read_body = json_body(model)
+
+    async def read(request: Request) -> Document:
+        return await read_body(request) if await request.body() else model()
+
+    return read
+
+
+def takes_template() -> dict[str, Any]:
+    """Return the `openapi_extra` of a route that reads a template."""
+    described = takes(TheatreRequest)
+    bare = {"schema": {"type": "object", "description": "a template, as docs/templates.md has it"}}
+    described["requestBody"]["content"][BARE] = bare
+    return described
+
+
+def may_take(model: type[Document]) -> dict[str, Any]:
+    """Return the `openapi_extra` of a route whose body may be left out."""
+    described = takes(model)
+    described["requestBody"]["required"] = False
+    return described

@@ -1,0 +1,174 @@
+"""Theatres: create, list, read, commit."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Request
+from starlette.responses import JSONResponse, Response
+
+from backend.api.conditional import unchanged
+from backend.api.declared_routes import CurrentUser, for_owner, for_users, public, resource_router
+from backend.api.pages import Cursor, FilterText, Limit, Offset, cursor_of, place_of
+from backend.api.receipts import Format, receipt_answer
+from backend.api.service import service_of
+from backend.api.theatre_bodies import (
+    may_take,
+    optional_json_body,
+    takes_template,
+    template_body,
+)
+from backend.api.theatre_documents import etag_of, theatre_document
+from backend.api.transactions import Transaction
+from backend.auth.principals import Scope
+from backend.repositories.commitments import receipt_of
+from backend.repositories.theatre_views import Place, TheatreFilter
+from backend.schemas.theatres import (
+    CommitRequest,
+    DryRun,
+    TheatreDocument,
+    TheatrePage,
+    WarningDocument,
+)
+from backend.services import theatres
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.commitment import content_hash
+from theatre.engine.state_machine import TheatreState
+
+DECLARED = {
+    "create_theatre": for_users(Scope.WRITE),
+    "list_theatres": for_owner(Scope.READ),
+    "get_theatre": for_owner(Scope.READ),
+    "commit_theatre": for_owner(Scope.WRITE),
+    "get_commitment": public(),
+}
+router = resource_router("theatres", DECLARED)
+
+
+@router.post(
+    "/theatres",
+    operation_id="create_theatre",
+    status_code=201,
+    response_model=TheatreDocument,
+    responses={200: {"model": DryRun, "description": "Valid; nothing was stored"}},
+    openapi_extra=takes_template(),
+)
+async def create_theatre(
+    request: Request,
+    user: CurrentUser,
+    document: Annotated[JsonObject, Depends(template_body)],
+    transaction: Transaction,
+    *,
+    dry_run: bool = False,
+) -> Response:
+    """Make a DRAFT of a template; with `dry_run=true` only validate it."""
+    service = service_of(request)
+    template = await theatres.validated(document, service.resources)
+    if dry_run:
+        return JSONResponse(_dry_run(template).model_dump(mode="json"))
+    view = await theatres.create_theatre(
+        transaction, service.engine, template, user_id=user.user_id, resources=service.resources
+    )
+    shown = theatre_document(view, now=service.clock()).model_dump(mode="json")
+    location = {"Location": f"/api/v1/theatres/{view.id}", "ETag": etag_of(view)}
+    return JSONResponse(shown, 201, headers=location)
+
+
+@router.get("/theatres", operation_id="list_theatres")
+async def list_theatres(
+    request: Request,
+    user: CurrentUser,
+    transaction: Transaction,
+    *,
+    state: TheatreState | None = None,
+    construct_id: FilterText = None,
+    template_id: FilterText = None,
+    limit: Limit = 20,
+    offset: Offset = 0,
+    cursor: Cursor = None,
+) -> TheatrePage:
+    """List your theatres, the newest first."""
+    wanted = TheatreFilter(state=state, construct_id=construct_id, template_id=template_id)
+    page = await theatres.list_theatres(
+        transaction,
+        user_id=user.user_id,
+        wanted=wanted,
+        limit=limit,
+        offset=offset,
+        after=place_of(cursor),
+    )
+    now = service_of(request).clock()
+    return TheatrePage(
+        theatres=[theatre_document(view, now=now) for view in page.views],
+        total=page.total,
+        limit=limit,
+        offset=offset,
+        next_cursor=_next_cursor(page, limit),
+    )
+
+
+@router.get("/theatres/{theatre_id}", operation_id="get_theatre", response_model=TheatreDocument)
+async def get_theatre(
+    request: Request, user: CurrentUser, theatre_id: UUID, transaction: Transaction
+) -> Response:
+    """Return a theatre of yours and how far its run is."""
+    view = await theatres.own_theatre(transaction, str(theatre_id), user_id=user.user_id)
+    etag = etag_of(view)
+    shown = theatre_document(view, now=service_of(request).clock())
+    return unchanged(request, etag) or JSONResponse(
+        shown.model_dump(mode="json"), headers={"ETag": etag}
+    )
+
+
+@router.post(
+    "/theatres/{theatre_id}/commit",
+    operation_id="commit_theatre",
+    openapi_extra=may_take(CommitRequest),
+)
+async def commit_theatre(
+    request: Request,
+    user: CurrentUser,
+    theatre_id: UUID,
+    body: Annotated[CommitRequest, Depends(optional_json_body(CommitRequest))],
+    transaction: Transaction,
+) -> TheatreDocument:
+    """Freeze template, pins and ground truth of a DRAFT under one hash."""
+    service = service_of(request)
+    view = await theatres.commit_theatre(
+        transaction,
+        service.engine,
+        str(theatre_id),
+        user_id=user.user_id,
+        expected_hash=body.expected_commitment_hash,
+        resources=service.resources,
+    )
+    return theatre_document(view, now=service.clock())
+
+
+@router.get(
+    "/theatres/{theatre_id}/commitment", operation_id="get_commitment", response_class=Response
+)
+async def get_commitment(
+    request: Request, theatre_id: UUID, transaction: Transaction, form: Format = None
+) -> Response:
+    """Return a commitment receipt; `format=canonical`: the very bytes that were hashed."""
+    return receipt_answer(request, await receipt_of(transaction, str(theatre_id)), form)
+
+
+def _dry_run(template: theatres.ValidTemplate) -> DryRun:
+    return DryRun(
+        template_id=str(template.document["theatre_id"]),
+        commitment_hash=template.commitment_hash,
+        content_hash=content_hash(template.document),
+        warnings=[
+            WarningDocument(pointer=one.pointer, rule=one.rule, detail=one.detail)
+            for one in template.report.warnings
+        ],
+    )
+
+
+def _next_cursor(page: theatres.TheatrePages, limit: int) -> str | None:
+    if len(page.views) < limit:
+        return None
+    return cursor_of(Place(page.views[-1].created_at, page.views[-1].id))

@@ -1,0 +1,74 @@
+"""Templates that somebody committed: public, because their commitments are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, exists, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.database.models import Theatre, TheatreTemplate
+
+_SHOWN = (
+    TheatreTemplate.template_id,
+    TheatreTemplate.sha256,
+    TheatreTemplate.template_family,
+    TheatreTemplate.execution_path,
+    TheatreTemplate.display_name,
+    TheatreTemplate.description,
+    TheatreTemplate.schema_version,
+    TheatreTemplate.created_at,
+)
+
+
+class TemplateView(NamedTuple):
+    """What a list shows of a template."""
+
+    id: str
+    sha256: str
+    template_family: str
+    execution_path: str | None
+    display_name: str
+    description: str | None
+    schema_version: str
+    created_at: datetime
+
+
+class WholeTemplate(NamedTuple):
+    """A template and its bytes."""
+
+    view: TemplateView
+    document: bytes
+
+
+async def templates_page(
+    connection: AsyncConnection, *, limit: int, offset: int
+) -> tuple[Sequence[TemplateView], int]:
+    """Return a page of the committed templates, the newest first, and how many there are."""
+    newest_first = (TheatreTemplate.created_at.desc(), TheatreTemplate.sha256)
+    query = select(*_SHOWN).where(_is_committed()).order_by(*newest_first)
+    found = await connection.execute(query.limit(limit).offset(offset))
+    counted = select(func.count()).select_from(TheatreTemplate).where(_is_committed())
+    total = int((await connection.execute(counted)).scalar_one())
+    return [TemplateView._make(row) for row in found], total
+
+
+async def template_of(
+    connection: AsyncConnection, template_id: str, *, sha256: str | None
+) -> WholeTemplate | None:
+    """Return the newest committed template of an id, or the one with these bytes."""
+    conditions: list[Any] = [TheatreTemplate.template_id == template_id, _is_committed()]
+    if sha256 is not None:
+        conditions.append(TheatreTemplate.sha256 == sha256)
+    query = select(*_SHOWN, TheatreTemplate.document).where(and_(*conditions))
+    newest = query.order_by(TheatreTemplate.created_at.desc(), TheatreTemplate.sha256).limit(1)
+    row = (await connection.execute(newest)).first()
+    return None if row is None else WholeTemplate(TemplateView._make(row[:-1]), row[-1])
+
+
+def _is_committed() -> ColumnElement[bool]:
+    return exists().where(
+        Theatre.template_sha256 == TheatreTemplate.sha256, Theatre.commitment_hash.is_not(None)
+    )

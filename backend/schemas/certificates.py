@@ -1,0 +1,70 @@
+"""Certificates and what they are worth now, and the answer to whoever routes requests."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import ConfigDict, Field
+
+from backend.schemas.base import ResponseDocument
+from theatre.engine.certificate import TheatreCalibrationCertificate
+from theatre.engine.constraint_gate import Review
+from theatre.engine.tier_assigner import CertificateStatus, VerificationTier
+
+RoutingClass = Literal["baseline", "mid", "premium"]
+
+
+class CertificateDocument(TheatreCalibrationCertificate):
+    """Every field of a certificate; `verification_tier` is what it is worth at `as_of`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    issued_verification_tier: VerificationTier
+    status: CertificateStatus
+    reasons: list[str] = Field(description="why the tier is not the issued one, as stable codes")
+    as_of: datetime
+    document_sha256: str = Field(description="of `/certificates/{id}/document`")
+
+
+class CertificateSummary(ResponseDocument):
+    """A certificate in a list."""
+
+    certificate_id: str
+    theatre_id: str
+    template_id: str
+    construct_id: str
+    construct_version: str
+    composite_score: float | None
+    verification_tier: VerificationTier = Field(description="what it is worth now")
+    issued_verification_tier: VerificationTier
+    status: CertificateStatus
+    replay_count: int
+    issued_at: datetime
+    expires_at: datetime | None
+
+
+class CertificatePage(ResponseDocument):
+    """Some certificates, the newest first."""
+
+    certificates: list[CertificateSummary]
+    total: int
+    limit: int
+    offset: int
+    next_cursor: str | None
+
+
+class Routing(ResponseDocument):
+    """How far a construct is trusted now."""
+
+    construct_id: str
+    construct_version: str | None = Field(description="the version that the answer is about")
+    effective_tier: VerificationTier
+    routing_class: RoutingClass
+    declared_review: str | None
+    effective_review: Review
+    overridden: bool
+    reasons: list[str]
+    certificate_id: str | None
+    as_of: datetime
+    valid_until: datetime = Field(description="ask again before this")

@@ -1,0 +1,68 @@
+"""What people are asked about a theatre, and what they answer."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from pydantic import Field
+
+from backend.schemas.base import RequestDocument, ResponseDocument
+
+
+class Scale(ResponseDocument):
+    """The committed scale."""
+
+    min: float
+    max: float
+    labels: dict[str, str]
+
+
+class RatedItem(ResponseDocument):
+    """An episode as it was asked and answered; nothing that could lead who scores it."""
+
+    episode_id: str
+    input_data: dict[str, Any]
+    answers: dict[str, dict[str, Any]]
+
+
+class Rating(ResponseDocument):
+    """A rubric step that waits for people."""
+
+    theatre_id: str
+    step_id: str
+    rubric: str
+    rubric_sha256: str
+    scoring_scale: Scale
+    scorer_must_not_be_author: bool
+    minimum_scorers: int
+    complete_scorers: int
+    opened_at: datetime
+    timeout_seconds: float | None
+    items: list[RatedItem]
+
+
+class ItemScore(RequestDocument):
+    """What one person gives one item."""
+
+    episode_id: str = Field(min_length=1, max_length=1000)
+    value: float
+    rationale: str | None = Field(default=None, max_length=5000)
+
+
+class Scores(RequestDocument):
+    """What one person gives all items, at once."""
+
+    scores: list[ItemScore] = Field(min_length=1, max_length=10_000)
+    rubric_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class ScoresTaken(ResponseDocument):
+    """How many people have answered."""
+
+    theatre_id: str
+    step_id: str
+    recorded: int
+    complete_scorers: int
+    minimum_scorers: int
+    enough: bool

@@ -1,0 +1,102 @@
+"""Theatres: what is sent to make, commit and run one, and how one looks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from backend.schemas.base import RequestDocument, ResponseDocument
+from theatre.engine.state_machine import TheatreState
+
+RunStatus = Literal["queued", "running", "waiting_hitl", "succeeded", "failed", "cancelled"]
+Outcome = Literal["certified", "no_certificate", "failed", "void"]
+
+
+class TheatreRequest(RequestDocument):
+    """A theatre that is to be made."""
+
+    template_json: dict[str, Any] = Field(description="a template, as docs/templates.md has it")
+
+
+class CommitRequest(RequestDocument):
+    """What may be said of a commitment beforehand."""
+
+    expected_commitment_hash: (
+        Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="what it has to come to")]
+        | None
+    ) = None
+
+
+class RunRequest(RequestDocument):
+    """How a theatre is to be run."""
+
+    is_certificate_run: bool = Field(
+        default=True, description="false is a rehearsal: the same steps, no certificate"
+    )
+
+
+class RunDocument(ResponseDocument):
+    """How far a run is; apart from the state of the theatre."""
+
+    status: RunStatus
+    progress: int = Field(ge=0, description="episodes that are recorded")
+    total: int = Field(ge=0, description="episodes of the dataset; 0 before the run has begun")
+    failures: int = Field(ge=0)
+    refused: int = Field(ge=0)
+    started_at: datetime | None
+    heartbeat_at: datetime | None
+    eta_seconds: float | None = Field(description="of the calls, at the pace so far")
+
+
+class TheatreDocument(ResponseDocument):
+    """One theatre."""
+
+    id: str
+    template_id: str
+    template_sha256: str
+    state: TheatreState
+    construct_id: str | None
+    commitment_hash: str | None
+    committed_at: datetime | None
+    is_certificate_run: bool | None
+    progress: int
+    total_episodes: int
+    failure_count: int
+    error: str | None
+    outcome: Outcome | None = Field(description="null before RESOLVED")
+    outcome_reason: str | None
+    resolved_at: datetime | None
+    certificate_id: str | None
+    run: RunDocument | None = Field(description="null before it was asked to run")
+    pending_steps: list[str] = Field(description="the steps that wait for people")
+    created_at: datetime
+    updated_at: datetime
+
+
+class TheatrePage(ResponseDocument):
+    """Some of a user's theatres, the newest first."""
+
+    theatres: list[TheatreDocument]
+    total: int
+    limit: int
+    offset: int
+    next_cursor: str | None
+
+
+class WarningDocument(ResponseDocument):
+    """Something doubtful in a template that is no error."""
+
+    pointer: str
+    rule: str
+    detail: str
+
+
+class DryRun(ResponseDocument):
+    """A valid template, of which nothing was stored."""
+
+    template_id: str
+    commitment_hash: str = Field(description="what a commitment of it will come to")
+    content_hash: str = Field(description="what an operator lists in `[accepted_templates]`")
+    warnings: list[WarningDocument]

@@ -1,0 +1,100 @@
+"""The ways from the service to a construct (contract/construct.md, "Who may name what").
+
+A template may name an `http` endpoint that the outbound policy allows, or the id of a construct
+that the operator registered. Commands, modules and files are the operator's alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+from theatre.engine.clock import Clock
+from theatre.engine.errors import ProgrammeError
+from theatre.engine.templates import ProductTheatreTemplate
+from theatre.oracles.construct_registry import (
+    ConstructRegistry,
+    RegisteredConstruct,
+    local_adapter_for,
+    program_of,
+)
+from theatre.oracles.endpoints import REGISTERED, Endpoint, endpoints
+from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.http import http_adapter_for
+from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.oracles.reachable import ReachableAdapter
+from theatre.oracles.remote_construct import RemoteConstruct
+from theatre.oracles.served import served_adapter_for
+
+Construct = RegisteredConstruct | RemoteConstruct
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConstructAccess:
+    """What the operator allows: the registry, the addresses, and the values of request headers."""
+
+    registry: ConstructRegistry
+    policy: OutboundPolicy
+    environment: Mapping[str, str]
+    clock: Clock
+
+    @contextlib.asynccontextmanager
+    async def opened(
+        self, template: ProductTheatreTemplate
+    ) -> AsyncIterator[Mapping[str, ReachableAdapter]]:
+        """Open an adapter for every construct of an episode, by id; close them all.
+
+        Raises ProgrammeError, UnknownConstructError, ConstructTransportError, OutboundRefusedError
+        for what may not be called, RequestHeadersError where the operator's headers are missing.
+        """
+        adapters: dict[str, ReachableAdapter] = {}
+        async with contextlib.AsyncExitStack() as stack:
+            for endpoint in endpoints(template):
+                adapter = self._adapter(endpoint)
+                stack.push_async_callback(adapter.aclose)
+                adapters[endpoint.construct_id] = adapter
+            yield adapters
+
+    def authors(self, template: ProductTheatreTemplate) -> dict[str, str | None]:
+        """Return construct → its author in the operator's registry, None where none is named."""
+        return {one.construct_id: self._construct(one).author for one in endpoints(template)}
+
+    def _construct(self, endpoint: Endpoint) -> Construct:
+        """Return what an endpoint stands for, here of all places never a command of a template."""
+        if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
+            return self.registry.find_registered(endpoint.place.removeprefix(REGISTERED))
+        if endpoint.adapter_type == "http":
+            return RemoteConstruct(construct_id=endpoint.construct_id, url=endpoint.place)
+        raise ProgrammeError(
+            f"expected an http endpoint or construct:<id> for {endpoint.construct_id}, got the "
+            f"adapter type {endpoint.adapter_type}"
+        )
+
+    def _adapter(self, endpoint: Endpoint) -> ReachableAdapter:
+        construct = self._construct(endpoint)
+        if endpoint.adapter_type == "local":
+            return local_adapter_for(
+                program_of(construct), clock=self.clock, monotonic=time.monotonic
+            )
+        if isinstance(construct, RegisteredConstruct):
+            return served_adapter_for(construct, clock=self.clock, monotonic=time.monotonic)
+        return http_adapter_for(
+            construct,
+            policy=self.policy,
+            environment=self.environment,
+            clock=self.clock,
+            monotonic=time.monotonic,
+        )
+
+
+async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
+    """Start or connect every construct; ConstructUnreachableError names the one that fails."""
+    for construct_id, adapter in adapters.items():
+        try:
+            await adapter.check_reachable()
+        except ConstructUnreachableError as error:
+            raise ConstructUnreachableError(
+                f"construct {construct_id} cannot be reached: {error}"
+            ) from error

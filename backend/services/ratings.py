@@ -1,0 +1,128 @@
+"""Human scores: what people are asked, and what they answer (contract/service.md, `/hitl`).
+
+Whoever scores sees the episodes and the answers, and nothing that could lead them: no expectation,
+no score of a machine, none of anybody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from backend.auth.principals import Principal
+from backend.repositories.theatre_runs import (
+    StoredTheatre,
+    change_run,
+    only_one_at_a_time,
+    stored_theatre_if_any,
+)
+from backend.repositories.users import user_by_id
+from backend.services.resources import TheatreResources
+from backend.services.theatre_bridge import WAITING, journal_of
+from theatre.engine.canonical_json import JsonObject, canonical_sha256
+from theatre.engine.errors import HumanScoreRefusedError, InvalidTransitionError, NotFoundError
+from theatre.engine.replay import RatingDesk, RatingItem, SubmittedScore, rating_items
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenRating:
+    """A rubric step that waits for people."""
+
+    desk: RatingDesk
+    items: Sequence[RatingItem]
+
+    @property
+    def rubric_sha256(self) -> str:
+        """Return the hash of what is asked: whoever scores says that they have read this."""
+        return rubric_hash(self.desk)
+
+
+def rubric_hash(desk: RatingDesk) -> str:
+    """Return the SHA-256 over the canonical rubric, scale and labels of the open step."""
+    rating = desk.rating
+    asked: JsonObject = {
+        "step_id": rating.step_id,
+        "rubric": rating.rubric,
+        "min": float(rating.low),
+        "max": float(rating.high),
+        "labels": dict(rating.labels),
+    }
+    return canonical_sha256(asked)
+
+
+async def open_rating(
+    connection: AsyncConnection,
+    engine: AsyncEngine,
+    theatre_id: str,
+    *,
+    resources: TheatreResources,
+) -> OpenRating:
+    """Return what a waiting theatre asks people.
+
+    NotFoundError for no such theatre, InvalidTransitionError for one that does not wait.
+    """
+    stored = await _waiting(connection, theatre_id)
+    journal = journal_of(engine, stored, resources)
+    desk = await RatingDesk.of(stored.value(), journal, resources.clock)
+    return OpenRating(desk=desk, items=await rating_items(journal, desk.rubric))
+
+
+async def submit_scores(
+    connection: AsyncConnection,
+    engine: AsyncEngine,
+    theatre_id: str,
+    step_id: str,
+    *,
+    scorer: Principal,
+    scores: Sequence[SubmittedScore],
+    rubric_sha256: str,
+    resources: TheatreResources,
+) -> RatingDesk:
+    """Record all scores of one person and return the desk; the last one queues the run.
+
+    Raises as `open_rating`, and HumanScoreRefusedError for a rubric that is not the committed one,
+    for items left out, and for every reason of the engine. Each refusal of the engine is recorded.
+    """
+    await only_one_at_a_time(connection, theatre_id)
+    stored = await _waiting(connection, theatre_id)
+    journal = journal_of(engine, stored, resources)
+    desk = await RatingDesk.of(stored.value(), journal, resources.clock)
+    _require_whole(desk, scores, rubric_sha256)
+    owner = await user_by_id(connection, stored.user_id)
+    if owner is not None:
+        desk = replace(desk, authors=(*desk.authors, owner.username))
+    desk = await desk.submit(scorer.username, scores, step_id=step_id)
+    if desk.enough:
+        await change_run(
+            connection,
+            theatre_id,
+            run_status="queued",
+            pending_step=None,
+            updated_at=resources.clock(),
+        )
+    return desk
+
+
+async def _waiting(connection: AsyncConnection, theatre_id: str) -> StoredTheatre:
+    stored = await stored_theatre_if_any(connection, theatre_id)
+    if stored is None:
+        raise NotFoundError(f"expected theatre {theatre_id}, got none")
+    if stored.run_status != WAITING:
+        raise InvalidTransitionError(
+            f"expected a theatre that waits for human scores, got one in {stored.state} whose run "
+            f"is {stored.run_status or 'not asked for'}"
+        )
+    return stored
+
+
+def _require_whole(desk: RatingDesk, scores: Sequence[SubmittedScore], rubric_sha256: str) -> None:
+    refusals = []
+    if rubric_sha256 != rubric_hash(desk):
+        refusals.append(("rubric-mismatch", "expected the hash of the rubric as GET …/hitl has it"))
+    missing = set(desk.rubric.items) - {score.episode_id for score in scores}
+    if missing:
+        refusals.append(("items-missing", f"expected all items at once, got {len(missing)} less"))
+    if refusals:
+        raise HumanScoreRefusedError(refusals)

@@ -1,0 +1,111 @@
+"""What theatres of the service are made and run with; put together once, from the settings."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+from urllib.parse import unquote, urlsplit
+
+from backend.errors import SettingsError
+from backend.services.construct_access import ConstructAccess
+from backend.services.ground_truth import GroundTruth
+from backend.settings import Settings
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import Clock
+from theatre.engine.errors import InvalidTemplateError
+from theatre.engine.models import Computation, Scorer
+from theatre.engine.schema_registry import SchemaRegistry, resource_root
+from theatre.engine.template_validator import TemplateValidator, ValidationReport
+from theatre.oracles.construct_entries import read_accepted_templates
+from theatre.oracles.construct_registry import ConstructRegistry
+from theatre.oracles.outbound_policy import OutboundPolicy
+from theatre.scorers import load_scorers
+from theatre.scorers.computations import load_computations
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TheatreResources:
+    """Scorers, data, constructs, and the folder of the evidence."""
+
+    scorers: Mapping[str, Scorer]
+    computations: Mapping[str, Computation]
+    schemas: SchemaRegistry
+    data: GroundTruth
+    constructs: ConstructAccess
+    accepted_templates: frozenset[str]
+    evidence: Path
+    issuer: str
+    clock: Clock
+
+    @classmethod
+    def of(
+        cls, settings: Settings, *, clock: Clock, environment: Mapping[str, str] = os.environ
+    ) -> Self:
+        """Read what the settings name.
+
+        Raises SettingsError, ConstructRegistryError, ConstructFilesError, OutboundPolicyError.
+        """
+        shipped = resource_root() / "fixtures"
+        evidence = _folder_of(settings)
+        return cls(
+            scorers=load_scorers(),
+            computations=load_computations(),
+            schemas=SchemaRegistry(),
+            data=GroundTruth([*settings.dataset_roots, shipped], evidence / "datasets"),
+            constructs=ConstructAccess(
+                registry=_registry(settings, shipped / "constructs" / "constructs.toml"),
+                policy=OutboundPolicy(allow=settings.outbound_allow),
+                environment=dict(environment),
+                clock=clock,
+            ),
+            accepted_templates=_accepted(settings),
+            evidence=evidence,
+            issuer=settings.issuer,
+            clock=clock,
+        )
+
+    def validate(self, document: JsonObject) -> ValidationReport:
+        """Return what is wrong with a template of the API. Blocks for milliseconds."""
+        return TemplateValidator(self.scorers).validate(document, from_api=True)
+
+    def require_valid(self, document: JsonObject) -> ValidationReport:
+        """Return the report of a valid template; InvalidTemplateError lists every violation."""
+        report = self.validate(document)
+        if report.errors:
+            raise InvalidTemplateError(
+                f"the template breaks {len(report.errors)} rule(s)", violations=report.errors
+            )
+        return report
+
+    def folder_of(self, theatre_id: str) -> Path:
+        """Return the folder of what a theatre's run leaves."""
+        return self.evidence / "theatres" / theatre_id
+
+
+def _registry(settings: Settings, shipped: Path) -> ConstructRegistry:
+    """Return the operator's registry; the shipped one where the mode is embedded and none given."""
+    if settings.constructs is not None:
+        return ConstructRegistry.load(settings.constructs)
+    return ConstructRegistry.load(shipped) if settings.mode == "embedded" else ConstructRegistry({})
+
+
+def _accepted(settings: Settings) -> frozenset[str]:
+    """Return the content hashes of the templates whose certificates count for routing."""
+    if settings.constructs is None:
+        return frozenset()
+    return frozenset(read_accepted_templates(settings.constructs).values())
+
+
+def _folder_of(settings: Settings) -> Path:
+    if settings.evidence_url is None:
+        return settings.home.resolve() / "evidence"
+    url = urlsplit(settings.evidence_url)
+    if url.scheme != "file":
+        raise SettingsError(
+            f"expected ECHELON_EVIDENCE_URL of the scheme file, got {url.scheme}: this release "
+            "keeps evidence in a folder"
+        )
+    return Path(unquote(url.path))

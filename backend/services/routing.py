@@ -1,0 +1,109 @@
+"""How far a construct is trusted now (contract/service.md, `/constructs/{id}/routing`).
+
+What counts are runs of a construct by its confirmed owner on templates that the operator accepts.
+The newest of them decides, however it ended: neither the best one nor the last that was certified.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.repositories.certificate_views import CountedRun, newest_run, templates_of_owner
+from backend.repositories.registered_constructs import is_confirmed
+from backend.services.certificates import effective_tier
+from theatre.engine.canonical_json import parse_object
+from theatre.engine.commitment import content_hash
+from theatre.engine.constraint_gate import Review, effective_review
+from theatre.engine.tier_assigner import EffectiveTier, VerificationTier
+
+VALID_FOR = timedelta(seconds=60)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoutingAnswer:
+    """A tier, why it is that one, and until when the answer may be used."""
+
+    tier: VerificationTier
+    reasons: tuple[str, ...]
+    construct_version: str | None
+    certificate_id: str | None
+    review: Review
+    valid_until: datetime
+
+
+async def route(
+    connection: AsyncConnection,
+    construct_id: str,
+    *,
+    construct_version: str | None,
+    declared_review: str | None,
+    accepted_templates: frozenset[str],
+    now: datetime,
+) -> RoutingAnswer:
+    """Return how far a construct is trusted at `now`. Never raises for an unknown one."""
+    run = None
+    if not await is_confirmed(connection, construct_id):
+        reasons: tuple[str, ...] = ("construct-not-registered",)
+    else:
+        templates = await _accepted(connection, construct_id, accepted_templates)
+        run = await newest_run(
+            connection, construct_id, construct_version=construct_version, templates=templates
+        )
+        reasons = ("no-run",) if templates else ("template-not-accepted",)
+    if run is None:
+        return _answer(construct_version, None, None, reasons, declared_review, now)
+    return _answer(
+        run.construct_version, run, _worth(construct_id, run, now), (), declared_review, now
+    )
+
+
+async def _accepted(
+    connection: AsyncConnection, construct_id: str, accepted: frozenset[str]
+) -> list[str]:
+    if not accepted:
+        return []
+    owned = await templates_of_owner(connection, construct_id)
+    return [sha256 for sha256, raw in owned if content_hash(parse_object(raw)) in accepted]
+
+
+def _worth(construct_id: str, run: CountedRun, now: datetime) -> EffectiveTier | None:
+    """Return what the certificate of a run is worth; None for a run without one."""
+    if run.verification_tier is None or run.issued_at is None or run.theatre_resolved_at is None:
+        return None
+    return effective_tier(
+        construct_id=construct_id,
+        construct_version=run.construct_version or "",
+        tier=run.verification_tier,
+        issued_at=run.issued_at,
+        resolved_at=run.theatre_resolved_at,
+        now=now,
+    )
+
+
+def _answer(
+    construct_version: str | None,
+    run: CountedRun | None,
+    worth: EffectiveTier | None,
+    reasons: tuple[str, ...],
+    declared_review: str | None,
+    now: datetime,
+) -> RoutingAnswer:
+    tier = VerificationTier.UNVERIFIED if worth is None else worth.tier
+    if run is not None:
+        reasons = (f"newest-run-{run.outcome}".replace("_", "-"),) if worth is None else ()
+        reasons += () if worth is None else worth.reasons
+        if worth is not None and worth.issued_tier is VerificationTier.UNVERIFIED:
+            reasons += ("issued-unverified",)
+    expires_at = run.expires_at if run is not None and worth is not None else None
+    until = now + VALID_FOR
+    return RoutingAnswer(
+        tier=tier,
+        reasons=reasons,
+        construct_version=construct_version,
+        certificate_id=None if run is None else run.certificate_id,
+        review=effective_review(tier.value, declared_review),
+        valid_until=min(until, expires_at) if expires_at and expires_at > now else until,
+    )

@@ -1,0 +1,56 @@
+"""What happens to a theatre, as it happens: one event for each change that is seen."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from typing import Literal, NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.repositories.theatre_runs import UNFINISHED
+from backend.repositories.theatre_views import TheatreView
+from backend.services.theatre_bridge import WAITING
+from backend.services.theatres import own_theatre
+
+_LOOK_SECONDS = 0.25
+MAX_SECONDS = 20.0
+"""After so long a stream ends, and who listens comes back: a stopping service is not held up."""
+
+EventKind = Literal["state", "progress", "hitl", "end"]
+
+
+class TheatreEvent(NamedTuple):
+    """One change, and the theatre after it; its version is the id to resume from."""
+
+    kind: EventKind
+    view: TheatreView
+
+
+async def theatre_events(
+    engine: AsyncEngine, theatre_id: str, *, user_id: str, after: int
+) -> AsyncGenerator[TheatreEvent, None]:
+    """Yield what changes in a user's theatre behind version `after`, until its run is over.
+
+    Between two looks no connection is held. NotFoundError where it is not theirs.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + MAX_SECONDS
+    state = None
+    while loop.time() < deadline:
+        async with engine.connect() as connection:
+            view = await own_theatre(connection, theatre_id, user_id=user_id)
+        over = view.run_status is not None and view.run_status not in (*UNFINISHED, WAITING)
+        if view.version > after:
+            yield TheatreEvent(_kind(view, state), view)
+            after, state = view.version, view.state
+        if over:
+            yield TheatreEvent("end", view)
+            return
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _kind(view: TheatreView, state: str | None) -> EventKind:
+    if view.run_status == WAITING:
+        return "hitl"
+    return "progress" if view.state == state else "state"

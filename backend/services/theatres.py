@@ -1,0 +1,201 @@
+"""Theatres: made, read, listed and committed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from backend.identifiers import new_id
+from backend.repositories.datasets import uploads_of
+from backend.repositories.run_journal import PostgresRunJournal
+from backend.repositories.theatre_runs import StoredTheatre, hold_theatre
+from backend.repositories.theatre_views import (
+    Place,
+    TheatreFilter,
+    TheatreView,
+    count_of,
+    view_of,
+    views_of,
+)
+from backend.repositories.theatres import insert_draft, store_receipt
+from backend.services.resources import TheatreResources
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
+from theatre.engine.errors import CommitmentError, InvalidTransitionError, NotFoundError
+from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
+from theatre.engine.template_validator import ValidationReport
+from theatre.engine.templates import ProductTheatreTemplate, view_template
+from theatre.engine.theatre import Theatre
+from theatre.files.dataset_checks import verify_datasets
+from theatre.scorers.pins import scorers_in_use
+
+# Ground truth is read between two statements of a commitment.
+_READ_AT_LEISURE = text("SET LOCAL idle_in_transaction_session_timeout = 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ValidTemplate:
+    """A template that breaks no rule, and what is doubtful in it."""
+
+    document: JsonObject
+    report: ValidationReport
+
+    @property
+    def commitment_hash(self) -> str:
+        """Return what a commitment of it comes to."""
+        return CommitmentProtocol.hash_template(self.document)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TheatrePages:
+    """A page of theatres; `total` counts all that the filter lets through."""
+
+    views: Sequence[TheatreView]
+    total: int
+
+
+async def validated(document: JsonObject, resources: TheatreResources) -> ValidTemplate:
+    """Return a template with its warnings; InvalidTemplateError lists every violation."""
+    report = await asyncio.to_thread(resources.require_valid, document)
+    return ValidTemplate(document=document, report=report)
+
+
+async def create_theatre(
+    connection: AsyncConnection,
+    engine: AsyncEngine,
+    template: ValidTemplate,
+    *,
+    user_id: str,
+    resources: TheatreResources,
+) -> TheatreView:
+    """Make a DRAFT of a valid template and return it."""
+    now = resources.clock()
+    theatre, created = Theatre.create(new_id(now), template.document, at=now)
+    await insert_draft(
+        connection,
+        theatre_id=theatre.theatre_id,
+        user_id=user_id,
+        template=template.document,
+        construct_id=_construct_of(template.document),
+        created_at=now,
+    )
+    await PostgresRunJournal(engine, theatre.theatre_id).note_within(connection, created)
+    return await own_theatre(connection, theatre.theatre_id, user_id=user_id)
+
+
+async def own_theatre(connection: AsyncConnection, theatre_id: str, *, user_id: str) -> TheatreView:
+    """Return a user's theatre; NotFoundError where it is not theirs."""
+    view = await view_of(connection, theatre_id, user_id=user_id)
+    if view is None:
+        raise NotFoundError(f"expected theatre {theatre_id}, got none")
+    return view
+
+
+async def list_theatres(
+    connection: AsyncConnection,
+    *,
+    user_id: str,
+    wanted: TheatreFilter,
+    limit: int,
+    offset: int,
+    after: Place | None,
+) -> TheatrePages:
+    """Return a page of a user's theatres, the newest first."""
+    views = await views_of(
+        connection, user_id=user_id, wanted=wanted, limit=limit, offset=offset, after=after
+    )
+    return TheatrePages(
+        views=views, total=await count_of(connection, user_id=user_id, wanted=wanted)
+    )
+
+
+async def commit_theatre(
+    connection: AsyncConnection,
+    engine: AsyncEngine,
+    theatre_id: str,
+    *,
+    user_id: str,
+    expected_hash: str | None,
+    resources: TheatreResources,
+) -> TheatreView:
+    """Commit a user's DRAFT, its ground truth verified and copied, and return it.
+
+    Raises NotFoundError, StateConflictError, InvalidTransitionError, InvalidTemplateError for a
+    rule that a newer release has, DatasetError, and CommitmentError for another hash than
+    `expected_hash`.
+    """
+    await connection.execute(_READ_AT_LEISURE)
+    stored = await hold_theatre(connection, theatre_id, user_id=user_id)
+    require_state(stored, TheatreState.DRAFT, to="commit")
+    theatre = stored.value()
+    uploads = await uploads_of(connection, user_id)
+    await asyncio.to_thread(_check_and_keep, theatre.template, uploads, resources)
+    receipt = _receipt(theatre, resources)
+    if expected_hash not in (None, receipt.commitment_hash):
+        raise CommitmentError(
+            f"expected the commitment {expected_hash}, got {receipt.commitment_hash}: the template "
+            "is another one"
+        )
+    _, committed = theatre.commit(receipt)
+    journal = _committing(engine, receipt, epoch=stored.run_epoch)
+    await journal.note_within(connection, committed)
+    return await own_theatre(connection, theatre_id, user_id=user_id)
+
+
+def require_state(stored: StoredTheatre, *states: TheatreState, to: str) -> None:
+    """Raise InvalidTransitionError, saying what the present state allows, for another state."""
+    current = TheatreState(stored.state)
+    if current not in states:
+        allowed = ", ".join(VALID_TRANSITIONS[current]) or "nothing, it is the end"
+        raise InvalidTransitionError(
+            f"expected a theatre in {' or '.join(states)} to {to}, got one in {current}, which "
+            f"goes on to {allowed}{_ADVICE.get(current, '')}"
+        )
+
+
+_ADVICE = {TheatreState.DRAFT: ": POST …/commit comes first"}
+
+
+def _check_and_keep(
+    document: JsonObject, uploads: frozenset[str], resources: TheatreResources
+) -> None:
+    """Validate once more, copy every dataset, and verify the copies. Blocks."""
+    resources.require_valid(document)
+    view = view_template(document)
+    if not isinstance(view, ProductTheatreTemplate):
+        return
+    for name, path in view.product_theatre_config.data_paths().items():
+        resources.data.keep(path, sha256=view.dataset_hashes[name], uploads=uploads)
+    verify_datasets(view, resources.data)
+
+
+def _receipt(theatre: Theatre, resources: TheatreResources) -> CommitmentReceipt:
+    document = theatre.template
+    return CommitmentProtocol.commit(
+        theatre.theatre_id,
+        document,
+        scorer_pins=scorers_in_use(document, view_template(document), resources.scorers),
+        committed_at=resources.clock(),
+    )
+
+
+def _committing(
+    engine: AsyncEngine, receipt: CommitmentReceipt, *, epoch: int
+) -> PostgresRunJournal:
+    async def committed(connection: AsyncConnection, _: AuditEvent) -> None:
+        await store_receipt(connection, receipt)
+
+    effects = {"committed": committed}
+    return PostgresRunJournal(engine, receipt.theatre_id, epoch=epoch, effects=effects)
+
+
+def _construct_of(document: JsonObject) -> str | None:
+    view = view_template(document)
+    if isinstance(view, ProductTheatreTemplate):
+        return view.product_theatre_config.construct_under_test
+    return None

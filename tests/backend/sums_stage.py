@@ -1,0 +1,97 @@
+"""A construct of the operator that adds numbers, and a theatre about it: for runs over HTTP.
+
+An episode with `do: "gate"` is answered once somebody has written into the named pipe of the stage.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.theatre.conftest import CONSTRUCT, CONSTRUCT_ID, TEMPLATE, episode
+from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
+from theatre.oracles.construct_registry import ConstructRegistry, construct_version, program_of
+
+GATED = CONSTRUCT.replace(
+    '    if do == "garbage":',
+    '    if do == "gate":\n        open("{gate}").read()\n    if do == "garbage":',
+)
+REGISTRY = """
+[constructs.{name}]
+argv = ["{{python}}", "-B", "{{folder}}/main.py"]
+folder = "construct"
+files = ["*.py"]
+author = "Sum Author"
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumsStage:
+    """Where the service finds construct and data; the template names them."""
+
+    folder: Path
+    template: JsonObject
+
+    @property
+    def gate(self) -> Path:
+        return self.folder / "gate"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the service."""
+        return {"constructs": self.folder / "constructs.toml", "dataset_roots": (self.folder,)}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The same as environment variables."""
+        return {
+            "ECHELON_CONSTRUCTS": str(self.folder / "constructs.toml"),
+            "ECHELON_DATASET_ROOTS": str(self.folder),
+        }
+
+    def open_gate(self) -> None:
+        """Let one episode through; returns when the construct stands before the gate."""
+        with self.gate.open("w") as gate:
+            gate.write("go")
+
+
+def sums_stage(
+    folder: Path,
+    episodes: Sequence[JsonObject],
+    *,
+    template_changes: Mapping[str, Any] | None = None,
+) -> SumsStage:
+    """Write construct, registry and data of a theatre without gold labels."""
+    program = folder / "construct"
+    program.mkdir(parents=True)
+    gate = folder / "gate"
+    os.mkfifo(gate)
+    (program / "main.py").write_text(GATED.replace("{gate}", str(gate)), encoding="utf-8")
+    registry = folder / "constructs.toml"
+    registry.write_text(REGISTRY.format(name=CONSTRUCT_ID))
+    raw = b"".join(map(canonical_line, episodes))
+    (folder / "sums.jsonl").write_bytes(raw)
+    template = json.loads(json.dumps(TEMPLATE))
+    template["criteria"]["criteria_ids"] = ["addition"]
+    template["criteria"]["weights"] = {"addition": 1}
+    scorers = template["scoring"]["criteria_scorers"]
+    template["scoring"]["criteria_scorers"] = {"addition": scorers["addition"]}
+    template["scorer_pins"] = {"exact_match": "1"}
+    template["execution_policy"]["timeout_seconds"] = 60
+    del template["product_theatre_config"]["gold_label_set"]
+    template["dataset_hashes"]["sums"] = sha256_hex(raw)
+    construct = program_of(ConstructRegistry.load(registry).find_registered(CONSTRUCT_ID))
+    template["version_pins"]["constructs"][CONSTRUCT_ID] = construct_version(construct)
+    return SumsStage(folder=folder, template={**template, **(template_changes or {})})
+
+
+def sums(count: int, *, gate_at: int | None = None) -> list[JsonObject]:
+    """Return `count` episodes; the one with the number `gate_at` waits for the gate."""
+    return [
+        episode(number, [number, 1], "gate" if number == gate_at else None)
+        for number in range(1, count + 1)
+    ]

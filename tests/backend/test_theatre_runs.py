@@ -1,0 +1,218 @@
+"""Runs over HTTP: accepted once, carried to their end, taken up again, cancelled."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.main import create_app
+from tests.backend.databases import Database
+from tests.backend.serving import Client, Reply, served, settings_for
+from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.backend.test_serve import serving
+from tests.backend.theatre_templates import cartograph, with_config
+from tests.theatre.echelon_process import CARTOGRAPH, until
+from tests.theatre.runs import checked
+from theatre.engine.canonical_json import parse_object, sha256_hex
+from theatre.engine.evidence_bundle import bundle_name
+
+EXPECTED = json.loads(CARTOGRAPH.with_suffix(".expected.json").read_text())
+WAIT = {"Prefer": "wait=60"}
+MARKETS = CARTOGRAPH.parent / "market"
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> SumsStage:
+    return sums_stage(tmp_path / "stage", sums(4))
+
+
+@pytest.fixture
+def ada(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        yield client.registered("ada")
+
+
+def committed(client: Client, template: object) -> str:
+    """Create and commit a theatre; return its path."""
+    made = client.post("/api/v1/theatres", {"template_json": template})
+    assert made.status == 201, made
+    path = made.headers["location"]
+    reply = client.post(f"{path}/commit", b"")
+    assert reply.status == 200, reply
+    return path
+
+
+def run(client: Client, path: str, **body: Any) -> Reply:  # noqa: ANN401 - members of the body
+    return client.post(f"{path}/run", body, headers=WAIT)
+
+
+def bundle_of(home: Path, path: str) -> Path:
+    theatre_id = path.rpartition("/")[2]
+    return home / "evidence" / "theatres" / theatre_id / bundle_name(theatre_id)
+
+
+def test_cartograph_over_http_comes_to_what_the_command_line_comes_to(
+    database: Database, tmp_path: Path
+) -> None:
+    with served(create_app(settings_for(database, tmp_path))) as client:
+        ada = client.registered("ada")
+        path = committed(ada, cartograph())
+        accepted = ada.post(f"{path}/run", b"")
+        assert (accepted.status, accepted.headers["location"]) == (202, path)
+        assert accepted.headers["retry-after"] == "1"
+        until(lambda: ada.get(path).document["state"] == "ARCHIVED", "the end of the run")
+        theatre = ada.get(path).document
+    assert (theatre["outcome"], theatre["run"]["status"]) == ("certified", "succeeded")
+    assert (theatre["progress"], theatre["total_episodes"]) == (240, 240)
+    bundle = bundle_of(tmp_path, path)
+    assert checked(bundle).valid
+    (row,) = database.rows("SELECT id::text, results_hash, document FROM theatre_certificates")
+    certificate = parse_object((bundle / "certificate.json").read_bytes())
+    assert parse_object(row["document"]) == certificate
+    assert row["id"] == theatre["certificate_id"] == certificate["certificate_id"]
+    assert row["results_hash"] == EXPECTED["results_hash"]
+    export = (bundle.parent / "rlmf_export.jsonl").read_bytes()
+    (archived,) = database.rows(
+        "SELECT detail_json FROM theatre_audit_events WHERE event_type = 'archived'"
+    )
+    assert archived["detail_json"]["export_sha256"] == sha256_hex(export)
+
+
+def test_an_answer_that_was_preferred_to_wait_holds_the_end(ada: Client, stage: SumsStage) -> None:
+    path = committed(ada, stage.template)
+    reply = run(ada, path)
+    assert (reply.status, reply.headers["preference-applied"]) == (200, "wait=60")
+    assert reply.document == ada.get(path).document
+    assert (reply.document["state"], reply.document["outcome"]) == ("ARCHIVED", "certified")
+
+
+def test_of_twenty_runs_at_once_one_is_accepted(
+    ada: Client, stage: SumsStage, database: Database
+) -> None:
+    path = committed(ada, stage.template)
+    with ThreadPoolExecutor(20) as pool:
+        asked = [pool.submit(run, ada, path) for _ in range(20)]
+        replies = [one.result() for one in asked]
+    assert Counter(reply.status for reply in replies) == {200: 1, 409: 19}
+    assert len(database.rows("SELECT id FROM theatre_certificates")) == 1
+    again = run(ada, path)
+    assert (again.status, again.slug) == (409, "invalid-transition")
+    assert "ARCHIVED" in again.document["detail"]
+
+
+def test_a_rehearsal_takes_the_same_steps_and_leaves_no_certificate(
+    ada: Client, stage: SumsStage, database: Database
+) -> None:
+    path = committed(ada, stage.template)
+    theatre = run(ada, path, is_certificate_run=False).document
+    assert (theatre["state"], theatre["outcome"], theatre["certificate_id"]) == (
+        "RESOLVED",
+        "no_certificate",
+        None,
+    )
+    assert database.rows("SELECT id FROM theatre_certificates") == []
+
+
+def test_a_draft_is_not_run(ada: Client, stage: SumsStage) -> None:
+    path = ada.post("/theatres", {"template_json": stage.template}).headers["location"]
+    refused = run(ada, path)
+    assert (refused.status, refused.slug) == (409, "invalid-transition")
+    assert "DRAFT" in refused.document["detail"]
+    assert "commit" in refused.document["detail"]
+
+
+def test_a_market_is_committed_and_neither_run_nor_settled(ada: Client) -> None:
+    market = json.loads(next(iter(sorted(MARKETS.glob("*.json")))).read_bytes())
+    path = committed(ada, market)
+    for command in ("run", "settle"):
+        refused = ada.post(f"{path}/{command}", b"")
+        assert (refused.status, refused.slug) == (409, "execution-path-unavailable")
+    assert ada.get(path).document["state"] == "COMMITTED"
+
+
+def test_a_construct_that_may_not_be_called_leaves_the_theatre_committed(
+    ada: Client, stage: SumsStage
+) -> None:
+    inside = with_config(
+        stage.template, adapter_type="http", adapter_endpoint="http://127.0.0.1:9/"
+    )
+    inside["version_pins"] = {**inside["version_pins"], "adapter_version": "http@1"}
+    path = committed(ada, inside)
+    for _ in range(2):
+        theatre = run(ada, path).document
+        assert (theatre["state"], theatre["run"]["status"]) == ("COMMITTED", "failed")
+        assert theatre["error"].startswith("endpoint-not-allowed")
+
+
+def test_a_committed_dataset_that_was_changed_is_not_run(
+    ada: Client, stage: SumsStage, tmp_path: Path
+) -> None:
+    path = committed(ada, stage.template)
+    (stage.folder / "sums.jsonl").unlink()
+    (copy,) = (tmp_path / "home" / "evidence" / "datasets").iterdir()
+    kept = copy.read_bytes()
+    copy.write_bytes(kept + b"\n")
+    refused = run(ada, path)
+    assert (refused.status, refused.slug) == (422, "dataset-mismatch")
+    assert ada.get(path).document["state"] == "COMMITTED"
+    copy.write_bytes(kept)
+    assert run(ada, path).document["outcome"] == "certified"
+
+
+def test_a_run_that_is_cancelled_is_void_for_everybody_to_see(
+    database: Database, tmp_path: Path
+) -> None:
+    stage = sums_stage(tmp_path / "stage", sums(4, gate_at=3))
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        assert ada.post(f"{path}/cancel", b"").slug == "invalid-transition"
+        assert ada.post(f"{path}/run", b"").status == 202
+        until(lambda: ada.get(path).document["progress"] == 2, "two episodes")
+        cancelled = ada.post(f"{path}/cancel", b"", headers=WAIT).document
+        assert (cancelled["state"], cancelled["outcome"]) == ("RESOLVED", "void")
+        assert (cancelled["outcome_reason"], cancelled["run"]["status"]) == (
+            "cancelled",
+            "cancelled",
+        )
+        assert ada.post(f"{path}/cancel", b"").slug == "invalid-transition"
+    assert database.rows("SELECT id FROM theatre_certificates") == []
+
+
+@pytest.mark.parametrize("end", ["terminated", "killed"])
+def test_what_a_stopped_service_left_unfinished_is_taken_up_again(
+    database: Database, tmp_path: Path, end: str
+) -> None:
+    stage = sums_stage(tmp_path / "stage", sums(4, gate_at=3))
+    home = tmp_path / "home"
+    variables = {"ECHELON_DATABASE_URL": database.application, **stage.variables}
+    with serving(home, "first", **variables) as first:
+        ada = first.client.registered("ada")
+        path = committed(ada, stage.template)
+        assert ada.post(f"{path}/run", b"").status == 202
+        until(lambda: ada.get(path).document["progress"] == 2, "two episodes")
+        if end == "killed":
+            first.process.kill()
+            first.process.wait()
+        else:
+            assert first.end() == 0
+    (left,) = database.rows("SELECT state, run_status, run_epoch FROM theatres")
+    status = "running" if end == "killed" else "queued"
+    assert left == {"state": "ACTIVE", "run_status": status, "run_epoch": 1}
+    with serving(home, "second", **variables) as second:
+        again = Client(second.client.port, ada.headers)
+        stage.open_gate()
+        until(lambda: again.get(path).document["state"] == "ARCHIVED", "the end of the run")
+        assert second.end() == 0
+    assert checked(bundle_of(home, path)).valid
+    recorded = database.rows("SELECT seq FROM theatre_episode_scores ORDER BY seq")
+    assert [row["seq"] for row in recorded] == [1, 2, 3, 4]
+    assert len(database.rows("SELECT id FROM theatre_certificates")) == 1

@@ -1,0 +1,114 @@
+"""Ground truth that users upload, templates that were committed, and events as they happen."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.main import create_app
+from tests.backend.databases import Database
+from tests.backend.serving import Client, Reply, served, settings_for
+from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.backend.test_theatre_runs import committed, run
+from tests.backend.theatre_templates import with_config
+
+LINES = {"Content-Type": "application/x-ndjson"}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> SumsStage:
+    return sums_stage(tmp_path / "stage", sums(4))
+
+
+@pytest.fixture
+def client(database: Database, tmp_path: Path, stage: SumsStage) -> Iterator[Client]:
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        yield client
+
+
+def uploaded(client: Client, body: bytes) -> Reply:
+    return client.ask("POST", "/api/v1/datasets", body=body, headers=LINES)
+
+
+def test_a_theatre_runs_on_what_its_owner_uploaded_and_nobody_elses(
+    client: Client, stage: SumsStage
+) -> None:
+    data = (stage.folder / "sums.jsonl").read_bytes()
+    (stage.folder / "sums.jsonl").unlink()
+    ada, bob = client.registered("ada"), client.registered("bob")
+    reply = uploaded(ada, data)
+    digest = hashlib.sha256(data).hexdigest()
+    known = reply.document
+    assert reply.status == 201
+    assert {**known, "created_at": None} == {
+        "sha256": digest,
+        "name": f"dataset:{digest}",
+        "size_bytes": len(data),
+        "lines_total": 4,
+        "created_at": None,
+    }
+    assert uploaded(ada, data).document == known
+    assert ada.get(f"/datasets/{digest}").document == known
+    assert bob.get(f"/datasets/{digest}").slug == "not-found"
+    template = with_config(stage.template, replay_data_path=known["name"])
+    assert run(ada, committed(ada, template)).document["outcome"] == "certified"
+    his = bob.post("/api/v1/theatres", {"template_json": template}).headers["location"]
+    assert bob.post(f"{his}/commit", b"").slug == "dataset-unavailable"
+
+
+def test_what_is_no_upload_is_refused_and_leaves_nothing(client: Client, tmp_path: Path) -> None:
+    ada = client.registered("ada")
+    assert uploaded(ada, b"").slug == "dataset-unavailable"
+    assert ada.post("/datasets", {"not": "lines"}).slug == "unsupported-media-type"
+    assert uploaded(client, b"{}\n").slug == "unauthenticated"
+    assert ada.get("/datasets/..%2fx").slug in {"validation-error", "not-found"}
+    store = tmp_path / "home" / "evidence" / "datasets"
+    assert not store.exists() or list(store.iterdir()) == []
+
+
+def test_only_templates_that_were_committed_are_public(client: Client, stage: SumsStage) -> None:
+    ada = client.registered("ada")
+    ada.post("/theatres", {"template_json": stage.template})
+    assert client.get("/templates").document["templates"] == []
+    assert client.get("/templates/product_sums_v1").slug == "not-found"
+    committed(ada, stage.template)
+    (listed,) = client.get("/templates").document["templates"]
+    assert (listed["id"], listed["display_name"]) == ("product_sums_v1", "Sums")
+    whole = client.get(f"/templates/product_sums_v1?sha256={listed['sha256']}").document
+    assert whole["template_json"] == stage.template
+    assert whole["json_schema"]["properties"]["schema_version"]
+    assert client.get(f"/templates/product_sums_v1?sha256={'ab' * 32}").slug == "not-found"
+
+
+def events(client: Client, path: str, **headers: str) -> list[tuple[str, str, dict[str, object]]]:
+    """Listen until the stream ends; return (id, event, data) of each event."""
+    connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)
+    connection.request("GET", f"{path}/events", headers={**client.headers, **headers})
+    answer = connection.getresponse()
+    assert answer.getheader("content-type", "").startswith("text/event-stream")
+    blocks = answer.read().decode().strip().split("\n\n")
+    connection.close()
+    found = [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]
+    return [(one["id"], one["event"], json.loads(one["data"])) for one in found if "id" in one]
+
+
+def test_who_watches_is_told_until_the_end_and_resumes_where_it_was(
+    client: Client, stage: SumsStage
+) -> None:
+    ada, bob = client.registered("ada"), client.registered("bob")
+    path = committed(ada, stage.template)
+    assert ada.post(f"{path}/run", b"").status == 202
+    told = events(ada, path)
+    assert told[-1][1] == "end"
+    assert told[-1][2] == ada.get(path).document
+    assert [int(version) for version, _, _ in told] == sorted(int(one) for one, _, _ in told)
+    again = events(ada, path, **{"Last-Event-ID": told[-1][0]})
+    assert [(version, kind) for version, kind, _ in again] == [(told[-1][0], "end")]
+    assert bob.get(f"{path}/events").slug == "not-found"
+    assert client.get(f"{path}/events").slug == "unauthenticated"
