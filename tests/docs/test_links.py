@@ -89,7 +89,7 @@ def test_decisions_are_numbered_without_a_gap_and_indexed_under_their_titles() -
         title = (DOCS / "adr" / name).read_text(encoding="utf-8").splitlines()[0]
         titles[name] = title.removeprefix("# ")
     index = (DOCS / "adr" / "README.md").read_text(encoding="utf-8")
-    listed = re.findall(r"^\| \[(.+)\]\((\d{4}-[^)]+)\) \|", index, re.MULTILINE)
+    listed = re.findall(r"^\| \[(.+?)\]\((\d{4}-[^)]+)\) \|", index, re.MULTILINE)
     assert {target: title for title, target in listed} == titles
     assert len(listed) == len(titles)
 
