@@ -104,7 +104,9 @@ def _lifespan(settings: Settings, metrics: Metrics, clock: Clock) -> _Lifespan:
             keys = KeyFile(await asyncio.to_thread(_key_file, settings))
             engine = await _engine(stack, settings)
             resources = await asyncio.to_thread(TheatreResources.of, settings, clock=clock)
-            runs = await stack.enter_async_context(RunPool(engine, resources).running())
+            runs = RunPool(engine, resources)
+            if settings.worker_in_api:
+                await stack.enter_async_context(runs.running())
             yield {
                 "service": Service(
                     settings=settings,
