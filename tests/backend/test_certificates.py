@@ -163,6 +163,9 @@ def test_routing_trusts_the_confirmed_owner_of_a_construct_and_nobody_else(scene
     assert mallory.post("/constructs", {"construct_id": CONSTRUCT_ID}).status == 409
     assert scene.routing() == unknown
     scene.confirm("ada")
+    assert scene.routing() == {**unknown, "reasons": ["no-run"]}
+    easier = {**scene.stage.template, "display_name": "Sums, but easier"}
+    assert run(ada, committed(ada, easier)).document["outcome"] == "certified"
     assert scene.routing() == {**unknown, "reasons": ["template-not-accepted"]}
     own = scene.certified(ada)
     pins = cast("Any", scene.stage.template["version_pins"])

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from backend.database.embedded.cluster import SUPERUSER
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
@@ -239,3 +240,28 @@ def test_what_a_stopped_service_left_unfinished_is_taken_up_again(
     recorded = database.rows("SELECT seq FROM theatre_episode_scores ORDER BY seq")
     assert [row["seq"] for row in recorded] == [1, 2, 3, 4]
     assert len(database.rows("SELECT id FROM theatre_certificates")) == 1
+
+
+def test_a_run_outlives_its_connections_to_the_database(database: Database, tmp_path: Path) -> None:
+    stage = sums_stage(tmp_path / "stage", sums(4, gate_at=3))
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        assert ada.post(f"{path}/run", b"").status == 202
+        until(lambda: ada.get(path).document["progress"] == 2, "two episodes")
+        with database.connected(SUPERUSER) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+        def is_archived() -> bool:
+            stage.let_through()
+            reply = ada.get(path)
+            return reply.status == 200 and reply.document["state"] == "ARCHIVED"
+
+        until(is_archived, "the end of the run")
+    recorded = database.rows("SELECT seq FROM theatre_episode_scores ORDER BY seq")
+    assert [row["seq"] for row in recorded] == [1, 2, 3, 4]
+    assert checked(bundle_of(tmp_path / "home", path)).valid
