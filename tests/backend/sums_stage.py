@@ -54,11 +54,6 @@ class SumsStage:
             "ECHELON_DATASET_ROOTS": str(self.folder),
         }
 
-    def open_gate(self) -> None:
-        """Let one episode through; returns when the construct stands before the gate."""
-        with self.gate.open("w") as gate:
-            gate.write("go")
-
     def let_through(self) -> None:
         """Let an episode through if one stands before the gate."""
         with contextlib.suppress(OSError):

@@ -106,7 +106,13 @@ def test_a_certificate_is_read_with_what_it_is_worth_now(scene: Scene) -> None:
         "BACKTESTED",
         "expired",
     )
-    assert scene.client.get(f"{path}/document").body == issued.body
+    for address in (f"{path}/document", f"/api/v1{path}/document"):
+        again = scene.client.get(address)
+        assert (again.status, again.body) == (200, issued.body)
+        assert {**again.headers, "date": ""} == {**issued.headers, "date": ""}
+        assert scene.client.get(address, **{"If-None-Match": again.headers["etag"]}).status == 304
+        assert scene.client.get(f"{address}?other=1").slug == "validation-error"
+        assert scene.client.post(address, {}).slug == "method-not-allowed"
 
 
 def test_certificates_are_listed_by_construct_and_by_what_they_are_worth(scene: Scene) -> None:
