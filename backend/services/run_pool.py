@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Self
@@ -41,6 +42,7 @@ _LOOK_SECONDS = 5.0
 
 _AGAIN_SECONDS = 1.0
 _LONGEST_SECONDS = 30.0
+_PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/:,;'\"]+/)*[^\s/:,;'\"]+")
 _FAULTS = (IntegrityError, DataError, ProgrammingError)
 _log = logging.getLogger(__name__)
 
@@ -234,8 +236,14 @@ def _is_outage(error: Exception) -> bool:
 
 
 def _failure(reason: str, detail: str) -> dict[str, str]:
-    return {"outcome": "failed", "outcome_reason": reason, "error_detail": detail[:500]}
+    told = without_paths(detail)[:500]
+    return {"outcome": "failed", "outcome_reason": reason, "error_detail": told}
 
 
 def _told(error: TheatreError | BackendError) -> str:
-    return f"{error.code}: {error}"
+    return f"{error.code}: {without_paths(str(error))}"
+
+
+def without_paths(text: str) -> str:
+    """Return a message without the folders of this machine: they are the operator's business."""
+    return _PATH.sub("[path]", text)

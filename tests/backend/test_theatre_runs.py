@@ -175,6 +175,17 @@ def test_a_construct_that_may_not_be_called_leaves_the_theatre_committed(
         assert theatre["error"].startswith("endpoint-not-allowed")
 
 
+def test_what_went_wrong_is_told_without_the_folders_of_the_machine(
+    ada: Client, stage: SumsStage
+) -> None:
+    path = committed(ada, stage.template)
+    (stage.folder / "construct" / "main.py").unlink()
+    theatre = run(ada, path).document
+    assert (theatre["state"], theatre["run"]["status"]) == ("COMMITTED", "failed")
+    assert "[path]" in theatre["error"]
+    assert str(stage.folder.parent) not in theatre["error"]
+
+
 def test_a_committed_dataset_that_was_changed_is_not_run(
     ada: Client, stage: SumsStage, tmp_path: Path
 ) -> None:
