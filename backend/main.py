@@ -30,6 +30,7 @@ from backend.api import (
 from backend.api.body_limits import BodyLimits, limits_of
 from backend.api.edge import Edge
 from backend.api.interface import DescribedApi
+from backend.api.kept_documents import DocumentCache, KeptDocuments
 from backend.api.metrics import Metrics
 from backend.api.problems import answer_problems
 from backend.api.service import ReadyCheck, Service
@@ -75,11 +76,11 @@ def create_app(settings: Settings, *, clock: Clock = now) -> FastAPI:
 
     The lifespan raises SigningKeysError, EmbeddedServerError, MigrationError, DatabaseRoleError.
     """
-    metrics = Metrics()
+    metrics, documents = Metrics(), DocumentCache()
     app = DescribedApi(
         title="Echelon Theatre",
         version=version("echelon-theatre"),
-        lifespan=_lifespan(settings, metrics, clock),
+        lifespan=_lifespan(settings, metrics, documents, clock),
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -89,6 +90,7 @@ def create_app(settings: Settings, *, clock: Clock = now) -> FastAPI:
     )
     answer_problems(app)
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))
+    app.add_middleware(KeptDocuments, cache=documents)
     app.add_middleware(Edge, metrics=metrics)
     app.include_router(operation_routes.router)
     for router in RESOURCES:
@@ -97,14 +99,18 @@ def create_app(settings: Settings, *, clock: Clock = now) -> FastAPI:
     return app
 
 
-def _lifespan(settings: Settings, metrics: Metrics, clock: Clock) -> _Lifespan:
+def _lifespan(
+    settings: Settings, metrics: Metrics, documents: DocumentCache, clock: Clock
+) -> _Lifespan:
     @asynccontextmanager
     async def living(_app: FastAPI) -> AsyncIterator[dict[str, object]]:
         async with AsyncExitStack() as stack:
             keys = KeyFile(await asyncio.to_thread(_key_file, settings))
             engine = await _engine(stack, settings)
             resources = await asyncio.to_thread(TheatreResources.of, settings, clock=clock)
-            runs = await stack.enter_async_context(RunPool(engine, resources).running())
+            runs = RunPool(engine, resources)
+            if settings.worker_in_api:
+                await stack.enter_async_context(runs.running())
             yield {
                 "service": Service(
                     settings=settings,
@@ -116,6 +122,7 @@ def _lifespan(settings: Settings, metrics: Metrics, clock: Clock) -> _Lifespan:
                     ready_checks={"database": _database_check(engine)},
                     resources=resources,
                     runs=runs,
+                    documents=documents,
                 )
             }
 

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from backend.api.bodies import JSON
 from backend.api.conditional import immutable
 from backend.api.declared_routes import public, resource_router
+from backend.api.kept_documents import KeptDocument
 from backend.api.pages import NO_NUL, Cursor, FilterText, Limit, Offset, cursor_of, place_of
 from backend.api.service import service_of
 from backend.api.transactions import Transaction
@@ -84,6 +85,8 @@ async def get_certificate_document(
 ) -> Response:
     """Return the exact canonical bytes that were issued."""
     found = await certificates.certificate_document(transaction, certificate_id=str(certificate_id))
+    kept = KeptDocument(found.document, found.document_sha256)
+    service_of(request).documents.keep(certificate_id, kept)
     return immutable(request, found.document, sha256=found.document_sha256, media_type=JSON)
 
 

@@ -9,6 +9,7 @@ from typing import cast
 from fastapi import Request
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from backend.api.kept_documents import DocumentCache
 from backend.api.metrics import Metrics
 from backend.auth.passwords import Passwords
 from backend.auth.tokens import Tokens
@@ -34,6 +35,7 @@ class Service:
     ready_checks: Mapping[str, ReadyCheck]
     resources: TheatreResources
     runs: RunPool
+    documents: DocumentCache
 
 
 def service_of(request: Request) -> Service:

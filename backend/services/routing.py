@@ -6,6 +6,7 @@ The newest of them decides, however it ended: neither the best one nor the last 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -44,15 +45,14 @@ async def route(
     now: datetime,
 ) -> RoutingAnswer:
     """Return how far a construct is trusted at `now`. Never raises for an unknown one."""
-    run = None
-    if not await is_confirmed(connection, construct_id):
-        reasons: tuple[str, ...] = ("construct-not-registered",)
-    else:
-        templates = await _accepted(connection, construct_id, accepted_templates)
+    run, reasons = None, ("construct-not-registered",)
+    if await is_confirmed(connection, construct_id):
+        owned = await templates_of_owner(connection, construct_id)
+        templates = _accepted(owned, accepted_templates)
         run = await newest_run(
             connection, construct_id, construct_version=construct_version, templates=templates
         )
-        reasons = ("no-run",) if templates else ("template-not-accepted",)
+        reasons = (_why_no_run(owned, templates),)
     if run is None:
         return _answer(construct_version, None, None, reasons, declared_review, now)
     return _answer(
@@ -60,13 +60,16 @@ async def route(
     )
 
 
-async def _accepted(
-    connection: AsyncConnection, construct_id: str, accepted: frozenset[str]
-) -> list[str]:
+def _accepted(owned: Sequence[tuple[str, bytes]], accepted: frozenset[str]) -> list[str]:
     if not accepted:
         return []
-    owned = await templates_of_owner(connection, construct_id)
     return [sha256 for sha256, raw in owned if content_hash(parse_object(raw)) in accepted]
+
+
+def _why_no_run(owned: Sequence[tuple[str, bytes]], accepted: Sequence[str]) -> str:
+    if not owned:
+        return "no-run"
+    return "no-run-of-this-version" if accepted else "template-not-accepted"
 
 
 def _worth(construct_id: str, run: CountedRun, now: datetime) -> EffectiveTier | None:

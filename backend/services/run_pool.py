@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 from collections.abc import AsyncIterator
 from functools import partial
 from typing import Self
 
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.errors import BackendError
@@ -39,6 +41,9 @@ _LOOK_SECONDS = 5.0
 """How long a run may wait whose announcement was lost."""
 
 _AGAIN_SECONDS = 1.0
+_LONGEST_SECONDS = 30.0
+_PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/:,;'\"]+/)*[^\s/:,;'\"]+")
+_FAULTS = (IntegrityError, DataError, ProgrammingError)
 _log = logging.getLogger(__name__)
 
 
@@ -113,6 +118,7 @@ class RunPool:
 
     async def _run(self, theatre_id: str) -> None:
         """Run until there is an end; a database that is away for a while is none."""
+        pause = _AGAIN_SECONDS
         async with self._slots:
             while True:
                 try:
@@ -120,7 +126,8 @@ class RunPool:
                 except (SQLAlchemyError, OSError) as error:
                     fields = {"theatre_id": theatre_id}
                     _log.warning("run interrupted", exc_info=error, extra={"fields": fields})
-                    await asyncio.sleep(_AGAIN_SECONDS)
+                    await asyncio.sleep(pause)
+                    pause = min(2 * pause, _LONGEST_SECONDS)
                 else:
                     return
 
@@ -142,9 +149,9 @@ class RunPool:
             _log.info("run is another's", extra={"fields": {"detail": str(error)}})
         except (TheatreError, BackendError) as error:
             await self._refused(stored, error)
-        except (SQLAlchemyError, OSError):
-            raise
-        except Exception as error:  # noqa: BLE001 - the boundary: a run always comes to an end
+        except Exception as error:
+            if _is_outage(error):
+                raise
             _log.exception("run failed", extra={"fields": {"theatre_id": theatre_id}})
             await self._fail(stored, _failure("internal-error", type(error).__name__))
         else:
@@ -205,19 +212,38 @@ class RunPool:
         if now.state in {TheatreState.ACTIVE.value, TheatreState.SETTLING.value}:
             await end_as(self._engine, now, self._resources, outcome={**outcome})
         told = error or outcome.get("error_detail")
-        await self._note_end(stored, run_status=status, error=told)
+        await self._note_end(stored, run_status=status, error=told, pending_step=None)
 
     async def _note_end(self, stored: StoredTheatre, **changes: str | None) -> None:
         async with self._engine.begin() as connection:
-            await end_claim(connection, stored.id, epoch=stored.run_epoch, **changes)
+            await end_claim(
+                connection,
+                stored.id,
+                epoch=stored.run_epoch,
+                updated_at=self._resources.clock(),
+                **changes,
+            )
 
 
 _CANCELLED = {"outcome": "void", "outcome_reason": "cancelled"}
 
 
+def _is_outage(error: Exception) -> bool:
+    """Tell whether something is away for a while, rather than wrong."""
+    if isinstance(error, DBAPIError):
+        return not isinstance(error, _FAULTS)
+    return isinstance(error, (OSError, PoolTimeoutError))
+
+
 def _failure(reason: str, detail: str) -> dict[str, str]:
-    return {"outcome": "failed", "outcome_reason": reason, "error_detail": detail[:500]}
+    told = without_paths(detail)[:500]
+    return {"outcome": "failed", "outcome_reason": reason, "error_detail": told}
 
 
 def _told(error: TheatreError | BackendError) -> str:
-    return f"{error.code}: {error}"
+    return f"{error.code}: {without_paths(str(error))}"
+
+
+def without_paths(text: str) -> str:
+    """Return a message without the folders of this machine: they are the operator's business."""
+    return _PATH.sub("[path]", text)

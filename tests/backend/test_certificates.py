@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,6 +18,7 @@ from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_runs import committed, run
+from tests.backend.theatre_templates import with_config
 from tests.theatre.conftest import CONSTRUCT_ID
 from tests.theatre.echelon_process import ECHELON, environment
 from theatre.engine.canonical_json import canonical_line, sha256_hex
@@ -106,7 +108,13 @@ def test_a_certificate_is_read_with_what_it_is_worth_now(scene: Scene) -> None:
         "BACKTESTED",
         "expired",
     )
-    assert scene.client.get(f"{path}/document").body == issued.body
+    for address in (f"{path}/document", f"/api/v1{path}/document"):
+        again = scene.client.get(address)
+        assert (again.status, again.body) == (200, issued.body)
+        assert {**again.headers, "date": ""} == {**issued.headers, "date": ""}
+        assert scene.client.get(address, **{"If-None-Match": again.headers["etag"]}).status == 304
+        assert scene.client.get(f"{address}?other=1").slug == "validation-error"
+        assert scene.client.post(address, {}).slug == "method-not-allowed"
 
 
 def test_certificates_are_listed_by_construct_and_by_what_they_are_worth(scene: Scene) -> None:
@@ -163,6 +171,9 @@ def test_routing_trusts_the_confirmed_owner_of_a_construct_and_nobody_else(scene
     assert mallory.post("/constructs", {"construct_id": CONSTRUCT_ID}).status == 409
     assert scene.routing() == unknown
     scene.confirm("ada")
+    assert scene.routing() == {**unknown, "reasons": ["no-run"]}
+    easier = {**scene.stage.template, "display_name": "Sums, but easier"}
+    assert run(ada, committed(ada, easier)).document["outcome"] == "certified"
     assert scene.routing() == {**unknown, "reasons": ["template-not-accepted"]}
     own = scene.certified(ada)
     pins = cast("Any", scene.stage.template["version_pins"])
@@ -216,3 +227,69 @@ def test_the_newest_run_decides_not_the_best(scene: Scene) -> None:
         "full",
         ["issued-unverified"],
     )
+
+
+ECHO = """
+import http.server, json, sys
+
+
+class Echo(http.server.BaseHTTPRequestHandler):
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        numbers = asked["input_data"]["numbers"]
+        echoed = ("invocation_id", "construct_id", "construct_version")
+        answer = {name: asked[name] for name in echoed}
+        answer |= {"status": "success", "output_data": {"sum": sum(numbers)}}
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
+print(server.server_address[1], flush=True)
+server.serve_forever()
+"""
+
+
+def test_a_strangers_echo_server_under_the_name_of_a_construct_moves_no_routing(
+    database: Database, tmp_path: Path
+) -> None:
+    stage = sums_stage(tmp_path / "stage", sums(60))
+    registry = stage.folder / "constructs.toml"
+    accepted = f'\n[accepted_templates]\nsums = "{content_hash(stage.template)}"\n'
+    registry.write_text(registry.read_text() + accepted)
+    settings = settings_for(
+        database, tmp_path / "home", **stage.settings, outbound_allow=("127.0.0.1",)
+    )
+    with (
+        subprocess.Popen([sys.executable, "-c", ECHO], stdout=subprocess.PIPE) as echo,
+        served(create_app(settings)) as client,
+    ):
+        try:
+            assert echo.stdout is not None
+            port = int(echo.stdout.readline())
+            scene = Scene(client, stage, MovingClock(), database)
+            ada, mallory = client.registered("ada"), client.registered("mallory")
+            ada.post("/constructs", {"construct_id": CONSTRUCT_ID})
+            scene.confirm("ada")
+            before = scene.routing()
+            named = with_config(
+                stage.template, adapter_type="http", adapter_endpoint=f"http://127.0.0.1:{port}/"
+            )
+            named["version_pins"] = {**named["version_pins"], "adapter_version": "http@1"}
+            theatre = run(mallory, committed(mallory, named)).document
+            assert theatre["outcome"] == "certified", theatre
+            found = client.get(f"/certificates/{theatre['certificate_id']}").document
+            assert (found["construct_id"], found["verification_tier"]) == ("sums", "BACKTESTED")
+            assert scene.routing() == before
+            own = run(ada, committed(ada, named)).document
+            assert own["outcome"] == "certified"
+            assert scene.routing()["reasons"] == ["template-not-accepted"]
+        finally:
+            echo.kill()

@@ -136,6 +136,7 @@ def test_a_theatre_that_waits_can_be_cancelled(client: Client, stage: SumsStage)
         "void",
         "cancelled",
     )
+    assert theatre["pending_steps"] == []
 
 
 def test_people_have_as_long_as_was_committed(database: Database, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,15 +13,16 @@ from typing import Any
 
 import pytest
 
+from backend.database.embedded.cluster import SUPERUSER
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_serve import serving
 from tests.backend.theatre_templates import cartograph, with_config
-from tests.theatre.echelon_process import CARTOGRAPH, until
+from tests.theatre.echelon_process import CARTOGRAPH, ECHELON, environment, until
 from tests.theatre.runs import checked
-from theatre.engine.canonical_json import parse_object, sha256_hex
+from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.evidence_bundle import bundle_name
 
 EXPECTED = json.loads(CARTOGRAPH.with_suffix(".expected.json").read_text())
@@ -61,7 +64,9 @@ def bundle_of(home: Path, path: str) -> Path:
 def test_cartograph_over_http_comes_to_what_the_command_line_comes_to(
     database: Database, tmp_path: Path
 ) -> None:
-    with served(create_app(settings_for(database, tmp_path))) as client:
+    home = tmp_path / "home"
+    with serving(home, ECHELON_DATABASE_URL=database.application) as service:
+        client = service.client
         ada = client.registered("ada")
         path = committed(ada, cartograph())
         accepted = ada.post(f"{path}/run", b"")
@@ -69,20 +74,39 @@ def test_cartograph_over_http_comes_to_what_the_command_line_comes_to(
         assert accepted.headers["retry-after"] == "1"
         until(lambda: ada.get(path).document["state"] == "ARCHIVED", "the end of the run")
         theatre = ada.get(path).document
+        archive = tmp_path / "bundle.tar.gz"
+        archive.write_bytes(client.get(f"{path}/evidence-bundle").body)
+        document = client.get(f"/certificates/{theatre['certificate_id']}/document").body
+        export = client.get(f"{path}/replay").body
+        assert service.end() == 0
     assert (theatre["outcome"], theatre["run"]["status"]) == ("certified", "succeeded")
     assert (theatre["progress"], theatre["total_episodes"]) == (240, 240)
-    bundle = bundle_of(tmp_path, path)
-    assert checked(bundle).valid
-    (row,) = database.rows("SELECT id::text, results_hash, document FROM theatre_certificates")
-    certificate = parse_object((bundle / "certificate.json").read_bytes())
-    assert parse_object(row["document"]) == certificate
-    assert row["id"] == theatre["certificate_id"] == certificate["certificate_id"]
-    assert row["results_hash"] == EXPECTED["results_hash"]
-    export = (bundle.parent / "rlmf_export.jsonl").read_bytes()
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "downloaded", filter="data")
+    (bundle,) = (tmp_path / "downloaded").iterdir()
+    issued = tmp_path / "certificate.json"
+    issued.write_bytes(document)
+    check = [str(ECHELON), "check", str(bundle), "--certificate", str(issued)]
+    subprocess.run(check, env=environment(home), check=True, capture_output=True)
+    (row,) = database.rows("SELECT results_hash, document FROM theatre_certificates")
+    assert row == {"results_hash": EXPECTED["results_hash"], "document": document}
     (archived,) = database.rows(
         "SELECT detail_json FROM theatre_audit_events WHERE event_type = 'archived'"
     )
     assert archived["detail_json"]["export_sha256"] == sha256_hex(export)
+
+
+def test_one_key_queues_one_run_and_is_answered_the_same_again(
+    ada: Client, stage: SumsStage, database: Database
+) -> None:
+    path = committed(ada, stage.template)
+    keyed = {**WAIT, "Idempotency-Key": "run"}
+    first = ada.post(f"{path}/run", b"", headers=keyed)
+    again = ada.post(f"{path}/run", b"", headers=keyed)
+    assert (first.status, again.status) == (200, 202)
+    assert again.headers["idempotent-replayed"] == "true"
+    assert again.document["run"]["status"] == "queued"
+    assert len(database.rows("SELECT id FROM theatre_certificates")) == 1
 
 
 def test_an_answer_that_was_preferred_to_wait_holds_the_end(ada: Client, stage: SumsStage) -> None:
@@ -151,6 +175,17 @@ def test_a_construct_that_may_not_be_called_leaves_the_theatre_committed(
         assert theatre["error"].startswith("endpoint-not-allowed")
 
 
+def test_what_went_wrong_is_told_without_the_folders_of_the_machine(
+    ada: Client, stage: SumsStage
+) -> None:
+    path = committed(ada, stage.template)
+    (stage.folder / "construct" / "main.py").unlink()
+    theatre = run(ada, path).document
+    assert (theatre["state"], theatre["run"]["status"]) == ("COMMITTED", "failed")
+    assert "[path]" in theatre["error"]
+    assert str(stage.folder.parent) not in theatre["error"]
+
+
 def test_a_committed_dataset_that_was_changed_is_not_run(
     ada: Client, stage: SumsStage, tmp_path: Path
 ) -> None:
@@ -209,10 +244,39 @@ def test_what_a_stopped_service_left_unfinished_is_taken_up_again(
     assert left == {"state": "ACTIVE", "run_status": status, "run_epoch": 1}
     with serving(home, "second", **variables) as second:
         again = Client(second.client.port, ada.headers)
-        stage.open_gate()
-        until(lambda: again.get(path).document["state"] == "ARCHIVED", "the end of the run")
+
+        def is_archived() -> bool:
+            stage.let_through()
+            return bool(again.get(path).document["state"] == "ARCHIVED")
+
+        until(is_archived, "the end of the run")
         assert second.end() == 0
     assert checked(bundle_of(home, path)).valid
     recorded = database.rows("SELECT seq FROM theatre_episode_scores ORDER BY seq")
     assert [row["seq"] for row in recorded] == [1, 2, 3, 4]
     assert len(database.rows("SELECT id FROM theatre_certificates")) == 1
+
+
+def test_a_run_outlives_its_connections_to_the_database(database: Database, tmp_path: Path) -> None:
+    stage = sums_stage(tmp_path / "stage", sums(4, gate_at=3))
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        assert ada.post(f"{path}/run", b"").status == 202
+        until(lambda: ada.get(path).document["progress"] == 2, "two episodes")
+        with database.connected(SUPERUSER) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+
+        def is_archived() -> bool:
+            stage.let_through()
+            reply = ada.get(path)
+            return reply.status == 200 and reply.document["state"] == "ARCHIVED"
+
+        until(is_archived, "the end of the run")
+    recorded = database.rows("SELECT seq FROM theatre_episode_scores ORDER BY seq")
+    assert [row["seq"] for row in recorded] == [1, 2, 3, 4]
+    assert checked(bundle_of(tmp_path / "home", path)).valid

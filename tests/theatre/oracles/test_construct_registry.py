@@ -17,6 +17,7 @@ import pytest
 
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
+from theatre.oracles.construct_entries import read_accepted_templates
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
     RegisteredConstruct,
@@ -420,3 +421,14 @@ def test_a_construct_whose_files_are_gone_is_unreachable(
     assert attempt.response.error_detail == (
         f"expected files that match '*.py' in {home / 'pilot'}, got none"
     )
+
+
+def test_an_operator_lists_the_templates_whose_certificates_count(tmp_path: Path) -> None:
+    path = tmp_path / "constructs.toml"
+    path.write_text(f'[constructs]\n[accepted_templates]\nsums = "{"ab" * 32}"\n')
+    assert read_accepted_templates(path) == {"sums": "ab" * 32}
+    path.write_text("[constructs]\n")
+    assert read_accepted_templates(path) == {}
+    path.write_text('[constructs]\n[accepted_templates]\nsums = "product_sums_v1"\n')
+    with pytest.raises(ConstructRegistryError, match=r"accepted_templates\.sums: .*pattern"):
+        read_accepted_templates(path)

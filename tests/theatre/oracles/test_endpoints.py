@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 
 from tests.theatre.cli.doubler import write_module, write_theatre
+from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import parse_object
+from theatre.engine.errors import ProgrammeError
+from theatre.engine.templates import product_template
+from theatre.oracles.construct_registry import ConstructRegistry, RegisteredConstruct
 from theatre.oracles.endpoints import (
     Endpoint,
     Places,
@@ -16,11 +21,6 @@ from theatre.oracles.endpoints import (
     endpoints,
     refuse_unused_headers,
 )
-from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import parse_object
-from theatre.engine.errors import ProgrammeError
-from theatre.engine.templates import product_template
-from theatre.oracles.construct_registry import ConstructRegistry, RegisteredConstruct
 from theatre.oracles.errors import (
     ConstructRegistryError,
     ConstructTransportError,
