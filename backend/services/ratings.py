@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.auth.principals import Principal
+from backend.repositories.human_scores import copy_scores
 from backend.repositories.theatre_runs import (
     StoredTheatre,
     change_run,
@@ -94,6 +95,13 @@ async def submit_scores(
     if owner is not None:
         desk = replace(desk, authors=(*desk.authors, owner.username))
     desk = await desk.submit(scorer.username, scores, step_id=step_id)
+    await copy_scores(
+        connection,
+        theatre_id,
+        step_id=step_id,
+        username=scorer.username,
+        user_id=scorer.user_id,
+    )
     if desk.enough:
         await change_run(
             connection,

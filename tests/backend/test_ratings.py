@@ -65,7 +65,7 @@ def score(scorer: Client, path: str, body: object) -> Reply:
 
 
 def test_when_enough_people_have_scored_the_run_goes_on(
-    client: Client, stage: SumsStage, tmp_path: Path
+    client: Client, stage: SumsStage, tmp_path: Path, database: Database
 ) -> None:
     ada, bob, eve = map(client.registered, ("ada", "bob", "eve"))
     path = waiting(ada, stage)
@@ -84,6 +84,13 @@ def test_when_enough_people_have_scored_the_run_goes_on(
     until(lambda: ada.get(path).document["state"] == "ARCHIVED", "the end of the run")
     theatre = ada.get(path).document
     assert (theatre["outcome"], theatre["pending_steps"]) == ("certified", [])
+    rows = database.rows("SELECT identity, score FROM human_scores ORDER BY identity, episode_seq")
+    assert [(row["identity"], row["score"]) for row in rows] == [
+        ("bob", 4),
+        ("bob", 4),
+        ("eve", 5),
+        ("eve", 5),
+    ]
     resolution = bundle_of(tmp_path / "home", path) / "resolution.json"
     steps = json.loads(resolution.read_bytes())["steps"]
     assert steps[1]["result"] == {"items": 2, "scorers": 2, "human_mean": 0.875}
