@@ -1,4 +1,4 @@
-"""`Idempotency-Key`: one effect and one answer, however often a request comes (docs/adr/0094).
+"""`Idempotency-Key`: one effect and one answer, however often a request comes (docs/adr/0083).
 
 The key is claimed when the request's transaction begins, and the answer is put beside it before
 that transaction is committed: effect and answer are kept together, or neither is.

@@ -22,5 +22,5 @@ async def get_transaction(request: Request) -> AsyncIterator[AsyncConnection]:
         yield connection
 
 
-# The scope is the point: FastAPI's default commits when the answer is on its way (docs/adr/0090).
+# The scope is the point: FastAPI's default commits when the answer is on its way (docs/adr/0079).
 Transaction = Annotated[AsyncConnection, Depends(get_transaction, scope="function")]

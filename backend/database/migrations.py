@@ -1,6 +1,6 @@
 """Migrations: the shipped ones, applied under a lock, forwards and back.
 
-Alembic works synchronously, over psycopg (docs/adr/0081).
+Alembic works synchronously, over psycopg (docs/adr/0076).
 """
 
 from __future__ import annotations

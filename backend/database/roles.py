@@ -1,4 +1,4 @@
-"""The names of the roles and of the database (docs/adr/0082)."""
+"""The names of the roles and of the database (docs/adr/0077)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ _ACQUIRE_SECONDS = 2.0
 _SESSION = {
     "application_name": "echelon",
     "timezone": "UTC",
-    # Whatever role logs in, it works as the one that owns nothing (docs/adr/0082).
+    # Whatever role logs in, it works as the one that owns nothing (docs/adr/0077).
     "role": APPLICATION,
     "statement_timeout": "5s",
     "lock_timeout": "3s",

