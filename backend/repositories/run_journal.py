@@ -224,9 +224,13 @@ async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            await asyncio.shield(task)
+            # Unlike the task's own await, this does not raise what the transaction raised: a
+            # cancellation that came before it would be forgotten.
+            await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancellation = error
     if cancellation is not None:
+        if not task.cancelled():
+            task.exception()
         raise cancellation
     return task.result()

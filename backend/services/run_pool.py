@@ -39,7 +39,6 @@ MAX_RUNS = 2
 
 _LOOK_SECONDS = 5.0
 """How long a run may wait whose announcement was lost."""
-
 _AGAIN_SECONDS = 1.0
 _LONGEST_SECONDS = 30.0
 _PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/:,;'\"]+/)*[^\s/:,;'\"]+")
@@ -55,6 +54,7 @@ class RunPool:
         self._resources = resources
         self._news = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopping = False
         self._begun: set[str] = set()
         self._timers: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(MAX_RUNS)
@@ -70,6 +70,7 @@ class RunPool:
         try:
             yield self
         finally:
+            self._stopping = True
             held = [looking, *self._tasks.values(), *self._timers]
             for task in held:
                 task.cancel()
@@ -120,7 +121,7 @@ class RunPool:
         """Run until there is an end; a database that is away for a while is none."""
         pause = _AGAIN_SECONDS
         async with self._slots:
-            while True:
+            while not self._stopping:
                 try:
                     await self._attempt(theatre_id)
                 except (SQLAlchemyError, OSError) as error:
@@ -245,5 +246,5 @@ def _told(error: TheatreError | BackendError) -> str:
 
 
 def without_paths(text: str) -> str:
-    """Return a message without the folders of this machine: they are the operator's business."""
+    """Return a message without the folders of this machine."""
     return _PATH.sub("[path]", text)

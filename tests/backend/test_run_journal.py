@@ -13,7 +13,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.database.roles import APPLICATION
-from backend.repositories.run_journal import PostgresRunJournal
+from backend.repositories.run_journal import PostgresRunJournal, _to_the_end
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database
 from tests.theatre.files.journal_conformance import (
     ACTIVATED,
@@ -330,3 +330,22 @@ def test_a_long_journal_is_read_without_holding_it_in_memory(theatres: Database)
         assert peak < episodes * padding / 2
 
     with_engine(theatres, scene)
+
+
+def test_a_cancellation_is_not_forgotten_where_the_transaction_fails_after_it() -> None:
+    async def play() -> bool:
+        may_fail = asyncio.Event()
+
+        async def fail() -> None:
+            await may_fail.wait()
+            raise JournalError("expected nothing")
+
+        writing = asyncio.ensure_future(_to_the_end(fail()))
+        await asyncio.sleep(0)
+        writing.cancel()
+        await asyncio.sleep(0)
+        may_fail.set()
+        await asyncio.wait([writing])
+        return writing.cancelled()
+
+    assert asyncio.run(play())
