@@ -1,8 +1,8 @@
 """No change of a real bundle goes unnoticed, however much of it is made anew (evidence.md §6).
 
-Each mutant is checked at three efforts of its forger (see `Effort`). ECHELON_TEST_MUTANTS is how
-many mutants there are, or `all` (so with ECHELON_SOAK); every place of every document has at
-least one in any case.
+Each mutant is checked at two efforts of its forger, at all three where all mutants are asked for
+(see `Effort`). ECHELON_TEST_MUTANTS is how many there are, or `all` (so with ECHELON_SOAK); every
+place of every document has at least one in any case.
 """
 
 from __future__ import annotations

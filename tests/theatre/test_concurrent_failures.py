@@ -241,7 +241,7 @@ def test_an_interruption_waits_for_the_batch_that_is_being_written_and_for_the_r
         await construct.somebody_is_out()
         await settle()
         construct.let_in(1, 2, 3, 4, 5)
-        await settle()
+        await until(lambda: journals[0].waiting == 5)
         construct.let_in(6, 7)
         await settle()
         for _ in range(3):

@@ -101,7 +101,7 @@ def test_commands_of_other_distributions_are_listed_and_run(plugins: Path) -> No
     names = [line.split()[0] for line in commands if line.strip()]
     assert (listed.code, sorted(names)) == (
         0,
-        sorted({*COMMANDS, "broken", "greet", "key", "serve"}),
+        sorted({*COMMANDS, "broken", "greet", "key", "registration", "serve"}),
     )
     greeted = echelon("greet", home=plugins, more=more)
     assert (greeted.code, greeted.stdout, greeted.stderr) == (0, "hello\n", "")
