@@ -1,6 +1,6 @@
 # Two commands matter: `make demo` and `make test`. Both install what they need into .venv.
 .POSIX:
-.PHONY: demo test check tests pythons soak bench lock clean
+.PHONY: demo test check tests pythons environments soak bench lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
 RUN = .venv/.run-installed
@@ -8,14 +8,18 @@ DEV = .venv/.dev-installed
 BIN = .venv/bin/python -m
 
 # Test workers, and how much of the expensive tests `make test` does (`make soak` does all).
-WORKERS = 2
-# The workers use the cores; numpy's own threads would only wait for each other.
+WORKERS = 3
+# One more than the cores of CI: tests wait for processes, too. numpy's own threads would only wait.
 TESTS = OPENBLAS_NUM_THREADS=1 $(BIN) pytest -n $(WORKERS)
 
 demo: $(RUN)
 	.venv/bin/echelon demo
 
-test: check tests pythons
+# The other Pythons are installed beside the checks, which use one core.
+test: $(DEV)
+	$(MAKE) -j 2 check environments
+	$(MAKE) tests
+	$(MAKE) pythons
 
 # Lint, format, types, import directions.
 check: $(DEV)
@@ -24,14 +28,19 @@ check: $(DEV)
 	$(BIN) mypy
 	.venv/bin/lint-imports
 
-# The full suite on one Python, with the coverage gate of the engine.
+# The full suite on one Python. A tracer makes Python several times as slow: the engine's own tests
+# carry the coverage gate, and what only repeats them by the thousand runs without it.
 tests: $(DEV)
 	$(BIN) coverage erase
-	$(TESTS) --cov --cov-report=term
+	$(TESTS) -m "not untraced" --cov --cov-report=term tests/theatre
+	$(TESTS) -m untraced
 
 # Vectors, Cartograph and results_hash on every other supported Python of this machine.
 pythons: $(DEV)
 	sh .ci/reproduce
+
+environments: $(DEV)
+	sh .ci/reproduce --install-only
 
 # The same tests with larger numbers: every mutant, a million doubles, more crashes.
 soak: $(DEV)

@@ -86,6 +86,12 @@ class BodyTimeoutError(BackendError):
     code = "request-timeout"
 
 
+class PreconditionFailedError(BackendError):
+    """What is to be changed is not in the version that the request names."""
+
+    code = "precondition-failed"
+
+
 class UnauthenticatedError(BackendError):
     """Nobody is who the request says, or it does not say. The reason is for the log alone."""
 
@@ -114,3 +120,38 @@ class IdempotencyInProgressError(BackendError):
     """The first request with this idempotency key is still at work."""
 
     code = "idempotency-in-progress"
+
+
+class RateLimitedError(BackendError):
+    """Somebody asks more often than anybody may; `retry_after` seconds on, they may again."""
+
+    code = "rate-limited"
+    retry_after: int = 1
+
+    def __init__(self, message: str, *, retry_after: int) -> None:
+        """Say what is counted and how much of it is allowed."""
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class EvidenceStoreError(BackendError):
+    """The evidence store does not answer, or takes nothing now; the same may succeed soon."""
+
+    code = "evidence-store"
+
+
+class EvidenceDamagedError(BackendError):
+    """An object of the evidence store is missing or has other bytes; `found` is their SHA-256."""
+
+    code = "evidence-damaged"
+
+    def __init__(self, message: str, *, found: str | None) -> None:
+        """Say which object; `found` is None where there is none."""
+        super().__init__(message)
+        self.found = found
+
+
+class BackupError(BackendError):
+    """A backup cannot be taken, or is none that can be restored here."""
+
+    code = "backup"

@@ -63,3 +63,6 @@ def log_as_json(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    if level != "debug":
+        # It tells of every job, and one in a few seconds only looks whether there is any.
+        logging.getLogger("procrastinate").setLevel(logging.WARNING)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from datetime import UTC, datetime
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -33,17 +33,18 @@ from backend.api.interface import DescribedApi
 from backend.api.kept_documents import DocumentCache, KeptDocuments
 from backend.api.metrics import Metrics
 from backend.api.problems import answer_problems
+from backend.api.rate_limits import RateLimits
+from backend.api.safe_methods import SafeMethods
 from backend.api.service import ReadyCheck, Service
+from backend.api.theatre_metrics import TheatreMetrics
 from backend.auth.passwords import Passwords
 from backend.auth.signing_keys import KeyFile, make_key_file
 from backend.auth.tokens import Tokens
 from backend.database.migrations import head_revision
-from backend.database.opening import opened_database
-from backend.database.role_check import check_application_role
-from backend.database.sessions import application_engine
+from backend.database.sessions import POOL_SIZE
 from backend.errors import NotReadyError
-from backend.services.resources import TheatreResources
-from backend.services.run_pool import RunPool
+from backend.runtime import now, opened_runtime
+from backend.services.workers import check_heartbeat
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
@@ -66,21 +67,19 @@ RESOURCES = (
 _Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[dict[str, object]]]
 
 
-def now() -> datetime:
-    """Return the time, in UTC."""
-    return datetime.now(UTC)
-
-
-def create_app(settings: Settings, *, clock: Clock = now) -> FastAPI:
+def create_app(
+    settings: Settings, *, clock: Clock = now, stopping: asyncio.Event | None = None
+) -> FastAPI:
     """Return the application. It opens and closes its database in its lifespan.
 
+    Whoever serves it sets `stopping` when no more requests are taken: what only waits then ends.
     The lifespan raises SigningKeysError, EmbeddedServerError, MigrationError, DatabaseRoleError.
     """
     metrics, documents = Metrics(), DocumentCache()
     app = DescribedApi(
         title="Echelon Theatre",
         version=version("echelon-theatre"),
-        lifespan=_lifespan(settings, metrics, documents, clock),
+        lifespan=_lifespan(settings, metrics, documents, clock, stopping or asyncio.Event()),
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,
@@ -91,6 +90,7 @@ def create_app(settings: Settings, *, clock: Clock = now) -> FastAPI:
     answer_problems(app)
     app.add_middleware(BodyLimits, limit_of=limits_of(settings))
     app.add_middleware(KeptDocuments, cache=documents)
+    app.add_middleware(SafeMethods)
     app.add_middleware(Edge, metrics=metrics)
     app.include_router(operation_routes.router)
     for router in RESOURCES:
@@ -100,45 +100,46 @@ def create_app(settings: Settings, *, clock: Clock = now) -> FastAPI:
 
 
 def _lifespan(
-    settings: Settings, metrics: Metrics, documents: DocumentCache, clock: Clock
+    settings: Settings,
+    metrics: Metrics,
+    documents: DocumentCache,
+    clock: Clock,
+    stopping: asyncio.Event,
 ) -> _Lifespan:
     @asynccontextmanager
     async def living(_app: FastAPI) -> AsyncIterator[dict[str, object]]:
-        async with AsyncExitStack() as stack:
-            keys = KeyFile(await asyncio.to_thread(_key_file, settings))
-            engine = await _engine(stack, settings)
-            resources = await asyncio.to_thread(TheatreResources.of, settings, clock=clock)
-            runs = RunPool(engine, resources)
-            if settings.worker_in_api:
-                await stack.enter_async_context(runs.running())
+        keys = KeyFile(await asyncio.to_thread(_key_file, settings))
+        async with opened_runtime(settings, works=settings.worker_in_api, clock=clock) as runtime:
+            theatre_metrics = TheatreMetrics(runtime.engine)
+            metrics.registry.register(theatre_metrics)
             yield {
                 "service": Service(
                     settings=settings,
-                    engine=engine,
+                    engine=runtime.engine,
                     tokens=Tokens(keys, issuer=settings.issuer, clock=clock),
                     passwords=Passwords(),
                     clock=clock,
                     metrics=metrics,
-                    ready_checks={"database": _database_check(engine)},
-                    resources=resources,
-                    runs=runs,
+                    theatre_metrics=theatre_metrics,
+                    ready_checks={
+                        "database": _database_check(runtime.engine),
+                        "worker": partial(
+                            check_heartbeat,
+                            runtime.engine,
+                            lease_seconds=settings.lease_seconds,
+                            own=runtime.workers,
+                        ),
+                    },
+                    resources=runtime.resources,
+                    announcements=runtime.announcements,
                     documents=documents,
+                    stopping=stopping,
+                    rates=RateLimits(settings),
+                    turns=asyncio.Semaphore(POOL_SIZE // 4),
                 )
             }
 
     return living
-
-
-async def _engine(stack: AsyncExitStack, settings: Settings) -> AsyncEngine:
-    opened = opened_database(settings)
-    # Both ends block: PostgreSQL starts, is migrated, and stops.
-    address = await asyncio.to_thread(opened.__enter__)
-    stack.push_async_callback(asyncio.to_thread, opened.__exit__, None, None, None)
-    engine = application_engine(address)
-    stack.push_async_callback(engine.dispose)
-    async with engine.connect() as connection:
-        await check_application_role(connection)
-    return engine
 
 
 def _key_file(settings: Settings) -> Path:

@@ -77,6 +77,23 @@ class Settings(BaseSettings):
     worker_in_api: bool = Field(
         default=True, description="whether the process that serves HTTP also runs theatres"
     )
+    runs_at_a_time: int = Field(
+        default=2, ge=1, le=64, description="how many theatres one process runs at a time"
+    )
+    lease_seconds: float = Field(
+        default=20.0,
+        ge=0.5,
+        le=3600,
+        description="seconds after which a worker that was not heard of has lost its runs to "
+        "others; the same for all processes of a database",
+    )
+    drain_seconds: float = Field(
+        default=20.0,
+        ge=0,
+        le=3600,
+        description="seconds that the episode under way has to end in when its worker is stopped "
+        "or its run cancelled",
+    )
     max_body_bytes: int = Field(
         default=MEBIBYTE,
         ge=1024,
@@ -88,6 +105,25 @@ class Settings(BaseSettings):
         gt=0,
         le=3600,
         description="seconds in which a whole request body has to be there, datasets aside",
+    )
+    requests_per_minute: int = Field(
+        default=60_000,
+        ge=1,
+        le=100_000,
+        description="how many requests one address may send, but for `/livez`, `/readyz` and "
+        "`/metrics`; behind a proxy all come from its address",
+    )
+    writes_per_minute: int = Field(
+        default=6_000,
+        ge=1,
+        le=100_000,
+        description="how many requests that change something one user may send",
+    )
+    logins_per_minute: int = Field(
+        default=600,
+        ge=1,
+        le=100_000,
+        description="how many log-ins and registrations one address may send: each costs a hash",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="the least serious message that is logged"

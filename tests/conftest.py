@@ -3,9 +3,52 @@
 from __future__ import annotations
 
 import gc
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.demonstration import Demonstration, shared_demonstration
+
+ENGINE_TESTS = Path(__file__).parent / "theatre"
+SHARED = Path("/var/lib/echelon-theatre")
+"""Where a service of root copies PostgreSQL's programs to that their user cannot reach."""
+_COPIES_BEFORE = pytest.StashKey[frozenset[Path]]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Remember which copies of programs there were, in the process that outlives all workers."""
+    if not hasattr(config, "workerinput"):
+        config.stash[_COPIES_BEFORE] = frozenset(SHARED.glob("postgresql-*"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Leave nothing behind: copies of programs that came with the tests go with them."""
+    before = session.config.stash.get(_COPIES_BEFORE, None)
+    if before is not None:
+        for copy in set(SHARED.glob("postgresql-*")) - before:
+            shutil.rmtree(copy)
+        if not before and SHARED.is_dir() and not any(SHARED.iterdir()):
+            SHARED.rmdir()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what the coverage gate does without: all but the engine's own tests, unless marked."""
+    for item in items:
+        if item.path.parent != ENGINE_TESTS:
+            item.add_marker(pytest.mark.untraced)
 
 
 def pytest_collection_finish() -> None:
     """Take modules and collected tests out of every later collection of garbage."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def demonstration(tmp_path_factory: pytest.TempPathFactory) -> Demonstration:
+    """The one run of the demo, whichever worker asks first."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if "PYTEST_XDIST_WORKER" in os.environ else base
+    return shared_demonstration(shared / "demonstration")

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import zipfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+
+from tests.backend.embedded_home import EmbeddedHome
+from tests.backend.serving import Client
+from tests.theatre.echelon_process import until
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGED = (
@@ -22,6 +29,7 @@ PACKAGED = (
     *("pyproject.toml", "README.md", "LICENSE"),
 )
 TEMPLATE = "fixtures/templates/product_cartograph_v1.json"
+LISTENING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
 PATIENCE_SECONDS = 300
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 
@@ -135,7 +143,30 @@ def outside(tmp_path: Path) -> dict[str, str]:
     return {**kept, "HOME": str(tmp_path)}
 
 
-def test_the_installed_wheel_validates_and_demonstrates_in_an_empty_folder(
+@contextlib.contextmanager
+def served(command: Path, home: Path, env: Mapping[str, str]) -> Iterator[Client]:
+    """Run a wheel's `echelon serve` with its embedded database; it has to end well."""
+    log = home.with_name("serve.log")
+    with (
+        log.open("wb") as written,
+        subprocess.Popen(
+            [command, "serve", "--port", "0", "--until-stdin-ends"],
+            cwd=home.parent,
+            env=env,
+            stdin=subprocess.PIPE,
+            stderr=written,
+        ) as process,
+    ):
+        try:
+            yield Client(int(until(lambda: LISTENING.search(log.read_text()), "the service")[1]))
+        finally:
+            assert process.stdin is not None
+            process.stdin.close()
+            assert process.wait(PATIENCE_SECONDS) == 0
+            EmbeddedHome(home).end()
+
+
+def test_the_installed_wheel_serves_and_certifies_in_an_empty_folder(
     installed: Path, outside: dict[str, str], tmp_path: Path
 ) -> None:
     where = "import theatre.engine.schema_registry as s; print(s.resource_root())"
@@ -147,10 +178,35 @@ def test_the_installed_wheel_validates_and_demonstrates_in_an_empty_folder(
     validation = json.loads(succeeds(*command, cwd=tmp_path, env=outside))
     assert validation == {"valid": True, "errors": [], "warnings": []}
 
-    demo = json.loads(succeeds(installed / "echelon", "demo", "--json", cwd=tmp_path, env=outside))
+    with served(installed / "echelon", tmp_path / ".echelon", outside) as anybody:
+        ada = anybody.registered("ada")
+        document = {"template_json": json.loads(template.read_bytes())}
+        made = ada.post("/api/v1/theatres", document).document
+        path = f"/api/v1/theatres/{made['id']}"
+        committed = ada.post(f"{path}/commit", {}).document
+        over = ada.post(f"{path}/run", {}, headers={"Prefer": "wait=60"}).document
+        archive = anybody.get(f"{path}/evidence-bundle").body
     commitment = REPOSITORY / "fixtures/templates/product_cartograph_v1.commitment.txt"
-    cartograph = demo["cartograph"]
-    assert cartograph["run"]["commitment_hash"] == commitment.read_text(encoding="utf-8").strip()
-    assert cartograph["run"]["outcome"] == "certified"
-    assert (cartograph["check"]["valid"], demo["forgery"]["valid"]) == (True, False)
+    assert committed["commitment_hash"] == commitment.read_text(encoding="utf-8").strip()
+    assert (over["state"], over["outcome"]) == ("ARCHIVED", "certified")
+
+    with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
+        packed.extractall(tmp_path / "downloaded")  # noqa: S202 - of the service started above
+    (bundle,) = (tmp_path / "downloaded").iterdir()
+    checked = succeeds(installed / "echelon", "check", bundle, cwd=tmp_path, env=outside)
+    assert checked.endswith("valid: 27 checks, 0 failed\n")
+    found = {path.name for path in tmp_path.iterdir()}
+    assert found == {".echelon", "downloaded", "serve.log"}
+
+
+@pytest.mark.skipif(not SOAK, reason="a second whole demo: ECHELON_SOAK=1")
+def test_the_installed_wheel_demonstrates_in_an_empty_folder(
+    installed: Path, outside: dict[str, str], tmp_path: Path
+) -> None:
+    try:
+        command = (installed / "echelon", "demo", "--json")
+        demo = json.loads(succeeds(*command, cwd=tmp_path, env=outside))
+    finally:
+        EmbeddedHome(tmp_path / ".echelon" / "demo").end()
+    assert (demo["easel"]["check"]["valid"], demo["forgery"]["valid"]) == (True, False)
     assert [path.name for path in tmp_path.iterdir()] == [".echelon"]

@@ -8,14 +8,15 @@ from fastapi import Depends, Request
 
 from backend.api.bodies import FORM, form_body, json_body, takes
 from backend.api.declared_routes import public, resource_router
+from backend.api.rate_limits import Rate
 from backend.api.service import service_of
 from backend.auth.tokens import LIFETIME
 from backend.schemas.accounts import AccessToken, PasswordGrant, RegisteredUser, Registration
 from backend.services import accounts
 
 DECLARED = {
-    "register": public(idempotent=False),
-    "issue_token": public(idempotent=False),
+    "register": public("already-registered", "not-ready", idempotent=False, rate=Rate.LOGIN),
+    "issue_token": public("unauthenticated", "not-ready", idempotent=False, rate=Rate.LOGIN),
 }
 router = resource_router("auth", DECLARED)
 

@@ -14,10 +14,12 @@ from pydantic import BaseModel, ValidationError
 
 from backend.api.problems import violations_of
 from backend.errors import MediaTypeError, RequestInvalidError, RequestViolation
-from theatre.engine.canonical_json import parse_object
+from theatre.engine.canonical_json import MAX_DEPTH, JsonObject, JsonValue, parse_object
+from theatre.engine.errors import ParseError
 
 JSON = "application/json"
 FORM = "application/x-www-form-urlencoded"
+MAX_MEMBERS = 50_000
 _MAX_FIELDS = 20
 
 Document = TypeVar("Document", bound=BaseModel)
@@ -32,13 +34,37 @@ def json_body(model: type[Document]) -> Callable[[Request], Awaitable[Document]]
     async def read(request: Request) -> Document:
         require_media_type(request, JSON)
         body = await request.body()
-        parse_object(body, max_bytes=max(len(body), 1))
+        strict_object(body)
         try:
             return model.model_validate_json(body)
         except ValidationError as error:
             raise RequestInvalidError(violations_of(error)) from None
 
     return read
+
+
+def strict_object(
+    body: bytes, *, max_depth: int = MAX_DEPTH, max_members: int = MAX_MEMBERS
+) -> JsonObject:
+    """Return the JSON object that a body is; ParseError for anything else.
+
+    Also for one of more than `max_members` members and items: what is looked at one by one later
+    must not be many times as dear as it was to send.
+    """
+    document = parse_object(body, max_bytes=max(len(body), 1), max_depth=max_depth)
+    counted = 0
+    containers: list[JsonObject | list[JsonValue]] = [document]
+    while containers:
+        one = containers.pop()
+        counted += len(one)
+        inside = one.values() if isinstance(one, dict) else one
+        containers.extend(item for item in inside if isinstance(item, dict | list))
+    if counted > max_members:
+        raise ParseError(
+            f"expected at most {max_members} members and items, got {counted}",
+            reason="too-many-members",
+        )
+    return document
 
 
 def form_body(model: type[Document]) -> Callable[[Request], Awaitable[Document]]:

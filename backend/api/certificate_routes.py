@@ -10,12 +10,22 @@ from pydantic_core import to_jsonable_python
 from starlette.responses import JSONResponse, Response
 
 from backend.api.bodies import JSON
-from backend.api.conditional import immutable
+from backend.api.conditional import FRESH, immutable, unchanged
 from backend.api.declared_routes import public, resource_router
+from backend.api.described_answers import IF_NONE_MATCH, asks_with, exact, tagged
 from backend.api.kept_documents import KeptDocument
-from backend.api.pages import NO_NUL, Cursor, FilterText, Limit, Offset, cursor_of, place_of
+from backend.api.pages import (
+    NO_NUL,
+    Cursor,
+    FilterText,
+    Limit,
+    Listing,
+    Offset,
+    cursor_of,
+    place_of,
+)
 from backend.api.service import service_of
-from backend.api.transactions import Transaction
+from backend.api.transactions import Reading
 from backend.repositories.certificate_views import CertificateFilter, CertificateView
 from backend.repositories.theatre_views import Place
 from backend.schemas.certificates import (
@@ -25,17 +35,24 @@ from backend.schemas.certificates import (
     Routing,
 )
 from backend.services import certificates, routing
+from theatre.engine.certificate import TheatreCalibrationCertificate
 from theatre.engine.tier_assigner import CertificateStatus, EffectiveTier, VerificationTier
 
 DECLARED = {
-    "get_theatre_certificate": public(),
-    "get_certificate": public(),
-    "get_certificate_document": public(),
+    "get_theatre_certificate": public("not-found"),
+    "get_certificate": public("not-found"),
+    "get_certificate_document": public("not-found"),
     "list_certificates": public(),
     "get_routing": public(),
 }
 router = resource_router("certificates", DECLARED)
-FRESH = {"Cache-Control": "public, max-age=30"}
+_CACHING = {"Cache-Control": FRESH}
+_DOCUMENT = {
+    "document": {
+        "operationId": "get_certificate_document",
+        "parameters": {"certificate_id": "$response.body#/certificate_id"},
+    }
+}
 _CLASSES = {
     VerificationTier.UNVERIFIED: "baseline",
     VerificationTier.BACKTESTED: "mid",
@@ -47,14 +64,15 @@ _CLASSES = {
     "/theatres/{theatre_id}/certificate",
     operation_id="get_theatre_certificate",
     response_model=CertificateDocument,
+    responses=tagged(links=_DOCUMENT),
+    openapi_extra=asks_with(IF_NONE_MATCH),
 )
-async def get_theatre_certificate(
-    request: Request, theatre_id: UUID, transaction: Transaction
-) -> Response:
+async def get_theatre_certificate(request: Request, theatre_id: UUID, reading: Reading) -> Response:
     """Return the certificate of a theatre, its tier as it is now."""
     now = service_of(request).clock()
     return _shown(
-        await certificates.read_certificate(transaction, theatre_id=str(theatre_id), now=now)
+        request,
+        await certificates.read_certificate(reading, theatre_id=str(theatre_id), now=now),
     )
 
 
@@ -62,16 +80,15 @@ async def get_theatre_certificate(
     "/certificates/{certificate_id}",
     operation_id="get_certificate",
     response_model=CertificateDocument,
+    responses=tagged(links=_DOCUMENT),
+    openapi_extra=asks_with(IF_NONE_MATCH),
 )
-async def get_certificate(
-    request: Request, certificate_id: UUID, transaction: Transaction
-) -> Response:
+async def get_certificate(request: Request, certificate_id: UUID, reading: Reading) -> Response:
     """Return a certificate, its tier as it is now."""
     now = service_of(request).clock()
     return _shown(
-        await certificates.read_certificate(
-            transaction, certificate_id=str(certificate_id), now=now
-        )
+        request,
+        await certificates.read_certificate(reading, certificate_id=str(certificate_id), now=now),
     )
 
 
@@ -79,12 +96,14 @@ async def get_certificate(
     "/certificates/{certificate_id}/document",
     operation_id="get_certificate_document",
     response_class=Response,
+    responses=exact(TheatreCalibrationCertificate, "The certificate"),
+    openapi_extra=asks_with(IF_NONE_MATCH),
 )
 async def get_certificate_document(
-    request: Request, certificate_id: UUID, transaction: Transaction
+    request: Request, certificate_id: UUID, reading: Reading
 ) -> Response:
     """Return the exact canonical bytes that were issued."""
-    found = await certificates.certificate_document(transaction, certificate_id=str(certificate_id))
+    found = await certificates.certificate_document(reading, certificate_id=str(certificate_id))
     kept = KeptDocument(found.document, found.document_sha256)
     service_of(request).documents.keep(certificate_id, kept)
     return immutable(request, found.document, sha256=found.document_sha256, media_type=JSON)
@@ -93,7 +112,7 @@ async def get_certificate_document(
 @router.get("/certificates", operation_id="list_certificates", response_model=CertificatePage)
 async def list_certificates(
     request: Request,
-    transaction: Transaction,
+    reading: Reading,
     *,
     construct_id: FilterText = None,
     construct_version: FilterText = None,
@@ -109,10 +128,11 @@ async def list_certificates(
         construct_id=construct_id,
         construct_version=construct_version,
         tier=tier,
-        expired=None if status is None else status is not CertificateStatus.VALID,
+        status=status,
     )
+    listing = Listing("certificates", (construct_id, construct_version, tier, status))
     page = await certificates.list_certificates(
-        transaction, wanted, now=now, limit=limit, offset=offset, after=place_of(cursor)
+        reading, wanted, now=now, limit=limit, offset=offset, after=place_of(cursor, listing)
     )
     last = page.certificates[-1][0] if len(page.certificates) == limit else None
     shown = CertificatePage(
@@ -120,9 +140,9 @@ async def list_certificates(
         total=page.total,
         limit=limit,
         offset=offset,
-        next_cursor=None if last is None else cursor_of(Place(last.issued_at, last.id)),
+        next_cursor=None if last is None else cursor_of(listing, Place(last.issued_at, last.id)),
     )
-    return JSONResponse(shown.model_dump(mode="json"), headers=FRESH)
+    return JSONResponse(shown.model_dump(mode="json"), headers=_CACHING)
 
 
 @router.get(
@@ -131,7 +151,7 @@ async def list_certificates(
 async def get_routing(
     request: Request,
     construct_id: Annotated[str, Path(max_length=255, pattern=NO_NUL)],
-    transaction: Transaction,
+    reading: Reading,
     *,
     construct_version: FilterText = None,
     declared_review: Annotated[str | None, Query(max_length=100)] = None,
@@ -140,7 +160,7 @@ async def get_routing(
     service = service_of(request)
     now = service.clock()
     answer = await routing.route(
-        transaction,
+        reading,
         construct_id,
         construct_version=construct_version,
         declared_review=declared_review,
@@ -162,11 +182,13 @@ async def get_routing(
             "valid_until": answer.valid_until,
         }
     )
-    return JSONResponse(shown.model_dump(mode="json"), headers=FRESH)
+    return JSONResponse(shown.model_dump(mode="json"), headers=_CACHING)
 
 
-def _shown(read: certificates.ReadCertificate) -> Response:
+def _shown(request: Request, read: certificates.ReadCertificate) -> Response:
     effective = read.effective
+    # Weak: `as_of` is another one at every reading.
+    etag = f'W/"{read.sha256}.{effective.tier}.{effective.status}"'
     shown = {
         **read.document,
         "verification_tier": effective.tier.value,
@@ -176,7 +198,9 @@ def _shown(read: certificates.ReadCertificate) -> Response:
         "as_of": to_jsonable_python(effective.as_of),
         "document_sha256": read.sha256,
     }
-    return JSONResponse(shown, headers=FRESH)
+    return unchanged(request, etag, **_CACHING) or JSONResponse(
+        shown, headers={"ETag": etag, **_CACHING}
+    )
 
 
 def _summary(view: CertificateView, worth: EffectiveTier) -> CertificateSummary:

@@ -1,18 +1,31 @@
-"""Answers that a reader may have already: entity tags, and bytes that never change."""
+"""Answers that a reader may have already, bytes that never change, and changes of what was read.
+
+Entity tags and preconditions: RFC 9110 §13. Digests: RFC 9530.
+"""
 
 from __future__ import annotations
 
-from fastapi import Request
-from starlette.responses import Response
+import base64
+import hashlib
+import re
+from typing import Annotated
+
+from fastapi import Depends, Header, Request
+from starlette.responses import JSONResponse, Response
 
 IMMUTABLE = "public, max-age=31536000, immutable"
+OPEN_TO_PAGES = {"Access-Control-Allow-Origin": "*"}
+"""Any page in a browser may read the answer; never one to a request with credentials."""
+FRESH = "public, max-age=30"
+"""For what changes with time alone, or seldom."""
+_VERSION = re.compile(r'"v([0-9]{1,18})"', re.ASCII)
 
 
 def unchanged(request: Request, etag: str, **headers: str) -> Response | None:
     """Return the answer 304 where the reader has `etag` already, else None."""
     given = request.headers.get("if-none-match", "")
     tags = {tag.strip().removeprefix("W/") for tag in given.split(",")}
-    if etag in tags or "*" in tags:
+    if etag.removeprefix("W/") in tags or "*" in tags:
         return Response(status_code=304, headers={"ETag": etag, **headers})
     return None
 
@@ -21,5 +34,36 @@ def immutable(request: Request, body: bytes, *, sha256: str, media_type: str) ->
     """Return bytes that never change under this address, by their SHA-256."""
     etag, caching = f'"{sha256}"', {"Cache-Control": IMMUTABLE}
     return unchanged(request, etag, **caching) or Response(
-        body, media_type=media_type, headers={"ETag": etag, **caching}
+        body,
+        media_type=media_type,
+        headers={"ETag": etag, "Repr-Digest": repr_digest(sha256), **caching},
     )
+
+
+def tagged_json(request: Request, shown: object, *, caching: str) -> Response:
+    """Return a document under the hash of its own bytes."""
+    whole = JSONResponse(shown, headers={"Cache-Control": caching})
+    etag = f'"{hashlib.sha256(whole.body).hexdigest()}"'
+    whole.headers["ETag"] = etag
+    return unchanged(request, etag, **{"Cache-Control": caching}) or whole
+
+
+def repr_digest(sha256: str) -> str:
+    """Return the `Repr-Digest` of a representation with this SHA-256 (hex)."""
+    return f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:"
+
+
+async def _wanted_versions(
+    if_match: Annotated[
+        str | None,
+        Header(description="entity tags of the theatre as it was read; 412 if it is another now"),
+    ] = None,
+) -> frozenset[int] | None:
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = (_VERSION.fullmatch(tag.strip()) for tag in if_match.split(","))
+    return frozenset(int(tag[1]) for tag in found if tag is not None)
+
+
+WantedVersions = Annotated[frozenset[int] | None, Depends(_wanted_versions)]
+"""The versions of a theatre that a change may be made to; None for any."""

@@ -16,7 +16,7 @@ from backend.schemas.constructs import ConstructDocument, ConstructRequest, Cons
 from backend.services.constructs import claim_construct
 
 DECLARED = {
-    "register_construct": for_users(Scope.WRITE),
+    "register_construct": for_users(Scope.WRITE, "already-registered"),
     "list_constructs": for_owner(Scope.READ),
 }
 router = resource_router("constructs", DECLARED)

@@ -18,12 +18,12 @@ from backend.services.ground_truth import UPLOADED
 
 DECLARED = {
     # The same bytes again are the same dataset: a key would only make the body be read twice.
-    "upload_dataset": for_users(Scope.WRITE, idempotent=False),
-    "get_dataset": for_owner(Scope.READ),
+    "upload_dataset": for_users(Scope.WRITE, "dataset-unavailable", idempotent=False),
+    "get_dataset": for_owner(Scope.READ, "not-found"),
 }
 router = resource_router("datasets", DECLARED)
 LINES = "application/x-ndjson"
-_BODY = {"content": {LINES: {"schema": {"type": "string", "format": "binary"}}}, "required": True}
+_BODY = {"content": {LINES: {"schema": {"type": "string", "minLength": 1}}}, "required": True}
 
 
 @router.post(

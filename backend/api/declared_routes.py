@@ -16,10 +16,12 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.dependencies.models import Dependant
 from fastapi.routing import APIRoute
 from starlette.responses import Response
+from starlette.types import Scope as HttpScope
 
+from backend.api.conditional import OPEN_TO_PAGES
+from backend.api.error_kinds import BY_SLUG
 from backend.api.idempotency import ReplayedAnswer, keep_if_claimed
-from backend.api.interface import PROBLEM
-from backend.api.problems import MEDIA_TYPE
+from backend.api.rate_limits import Rate
 from backend.api.service import service_of
 from backend.auth.principals import Principal, Scope
 from backend.errors import (
@@ -31,13 +33,10 @@ from backend.errors import (
 from backend.services.accounts import principal_of
 
 _BEARER = "bearer "
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    "default": {
-        "description": "A problem (RFC 9457)",
-        "content": {MEDIA_TYPE: {"schema": {"$ref": PROBLEM}}},
-    }
-}
+# It keeps FastAPI's own kind of refusal out of the description; `interface` puts the real ones in.
+_REFUSALS: dict[int | str, dict[str, Any]] = {"default": {"description": "a problem"}}
 _FIRST_REFUSAL = 400
+_READING = frozenset({"GET", "HEAD"})
 
 
 class Access(StrEnum):
@@ -55,31 +54,58 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declared:
-    """Whom a route serves, what a key needs for it, and whether `Idempotency-Key` is kept."""
+    """Whom a route serves, what a key needs for it, and whether `Idempotency-Key` is kept.
+
+    `refuses`: the kinds of problems, by slug, that do not follow from the rest
+    (`possible_problems`).
+    """
 
     access: Access
     scope: Scope | None = None
     idempotent: bool = True
+    rate: Rate = Rate.READ
+    refuses: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse a kind of problem that there is not."""
+        unknown = set(self.refuses) - set(BY_SLUG)
+        if unknown:
+            raise TypeError(f"expected kinds of problems, got {sorted(unknown)}")
 
 
-def public(*, idempotent: bool = True) -> Declared:
+def public(*refuses: str, idempotent: bool = True, rate: Rate = Rate.READ) -> Declared:
     """Declare a route for anybody."""
-    return Declared(access=Access.PUBLIC, idempotent=idempotent)
+    return Declared(access=Access.PUBLIC, idempotent=idempotent, rate=rate, refuses=refuses)
 
 
-def for_users(scope: Scope, *, idempotent: bool = True) -> Declared:
+def for_users(scope: Scope, *refuses: str, idempotent: bool = True) -> Declared:
     """Declare a route for any user."""
-    return Declared(access=Access.USER, scope=scope, idempotent=idempotent)
+    return Declared(access=Access.USER, scope=scope, idempotent=idempotent, refuses=refuses)
 
 
-def for_owner(scope: Scope, *, idempotent: bool = True) -> Declared:
+def for_owner(scope: Scope, *refuses: str, idempotent: bool = True) -> Declared:
     """Declare a route for the owner of what its path names."""
-    return Declared(access=Access.OWNER, scope=scope, idempotent=idempotent)
+    return Declared(access=Access.OWNER, scope=scope, idempotent=idempotent, refuses=refuses)
 
 
-def disclosed(scope: Scope) -> Declared:
+def disclosed(scope: Scope, *refuses: str) -> Declared:
     """Declare a route for the owner, and for anybody once what it answers is public."""
-    return Declared(access=Access.DISCLOSED, scope=scope)
+    return Declared(access=Access.DISCLOSED, scope=scope, refuses=refuses)
+
+
+def sharing_headers(scope: HttpScope) -> dict[str, str]:
+    """Return what an answer says of who may read it, problems included.
+
+    Any page may read what anybody may, without credentials; nothing else is for other pages.
+    """
+    declared: Declared | None = scope["state"].get("declared")
+    if declared is None:
+        return {}
+    headers = {} if declared.access is Access.PUBLIC else {"Vary": "Authorization"}
+    is_open = declared.access in {Access.PUBLIC, Access.DISCLOSED}
+    if is_open and scope["method"] in _READING and scope["state"].get("principal") is None:
+        headers |= OPEN_TO_PAGES
+    return headers
 
 
 class DeclaredRoute(APIRoute):
@@ -92,9 +118,6 @@ class DeclaredRoute(APIRoute):
         if operation_id not in self.table:
             raise TypeError(f"expected a declaration of {operation_id} beside its router, got none")
         self.declared = self.table[operation_id]
-        if self.declared.access is not Access.PUBLIC:
-            extra = options.get("openapi_extra") or {}
-            options["openapi_extra"] = {"security": [{"bearer": []}], **extra}
         super().__init__(path, endpoint, **options)
         self._query = frozenset(
             field.alias for one in whole(self.dependant) for field in one.query_params
@@ -105,9 +128,13 @@ class DeclaredRoute(APIRoute):
         answer = super().get_route_handler()
 
         async def admitted(request: Request) -> Response:
-            self._refuse_other_parameters(request)
             request.state.declared = self.declared
-            request.state.principal = await self._admit(request)
+            rates = service_of(request).rates
+            rates.admit_address(self.declared.rate, request.client.host if request.client else "")
+            self._refuse_other_parameters(request)
+            request.state.principal = principal = await self._admit(request)
+            if principal is not None and request.method not in _READING:
+                rates.admit_write(principal.user_id)
             try:
                 response = await answer(request)
             except ReplayedAnswer as replayed:
@@ -117,7 +144,7 @@ class DeclaredRoute(APIRoute):
                     raise TypeError("expected a refusal to be raised, got one returned")
                 await keep_if_claimed(request, response)
             if self.declared.access is not Access.PUBLIC:
-                _keep_private(response)
+                response.headers.setdefault("Cache-Control", "private, no-store")
             return response
 
         return admitted
@@ -157,7 +184,7 @@ class DeclaredRoute(APIRoute):
 def resource_router(tag: str, declared: Mapping[str, Declared]) -> APIRouter:
     """Return a router whose routes keep to `declared`, by operation id."""
     route_class = type("Declared" + tag.title(), (DeclaredRoute,), {"table": declared})
-    return APIRouter(tags=[tag], route_class=route_class, responses=PROBLEMS)
+    return APIRouter(tags=[tag], route_class=route_class, responses=_REFUSALS)
 
 
 # Not plain functions: FastAPI would run those in a thread each.
@@ -192,8 +219,3 @@ def _credential(request: Request) -> str | None:
     if not given.lower().startswith(_BEARER):
         raise UnauthenticatedError("expected a bearer credential, got another kind")
     return given[len(_BEARER) :].strip()
-
-
-def _keep_private(response: Response) -> None:
-    response.headers.setdefault("Cache-Control", "private, no-store")
-    response.headers.setdefault("Vary", "Authorization")

@@ -11,6 +11,7 @@ from starlette.datastructures import MutableHeaders
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from backend.api.declared_routes import sharing_headers
 from backend.api.metrics import Metrics
 from backend.api.problem_kinds import INTERNAL
 from backend.api.problems import problem
@@ -38,7 +39,7 @@ class Edge:
             return
         # A dict of this request's own: what the lifespan made stays as it is.
         scope["state"] = {**scope.get("state", {}), "request_id": str(uuid4())}
-        answer = _Answer(send)
+        answer = _Answer(scope, send)
         began = time.perf_counter()
         self._metrics.in_progress.inc()
         try:
@@ -81,7 +82,8 @@ class Edge:
 class _Answer:
     """Passes an answer on, and knows its status once it has begun."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
         self._send = send
         self.status: int | None = None
 
@@ -89,7 +91,7 @@ class _Answer:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = MutableHeaders(scope=message)
-            for name, value in _SECURITY.items():
+            for name, value in (_SECURITY | sharing_headers(self._scope)).items():
                 headers.setdefault(name, value)
             headers.setdefault("Cache-Control", "no-store")
         await self._send(message)

@@ -11,6 +11,7 @@ from theatre.engine.bundle_check.json_values import DefectError
 from theatre.oracles import errors as oracles
 from theatre.scorers import ScorerRegistrationError
 from theatre.scorers.computations import ComputationRegistrationError
+from theatre.scorers.episode_runners import RunnerRegistrationError
 
 BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     engine.TheatreError: kinds.INTERNAL,
@@ -26,6 +27,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     ),
     engine.InvalidTransitionError: kinds.INVALID_TRANSITION,
     engine.StateConflictError: kinds.STATE_CONFLICT,
+    engine.RunStoppedError: kinds.INTERNAL,
     engine.CommitmentError: unacceptable("commitment-refused", "No commitment can be made"),
     engine.PinMismatchError: unacceptable("pin-mismatch", "Not the pinned version"),
     engine.RehearsalAdapterError: unacceptable(
@@ -36,6 +38,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     engine.ExecutionPathUnavailableError: kinds.EXECUTION_PATH,
     engine.JournalError: kinds.INTERNAL,
     engine.BundleError: kinds.INTERNAL,
+    engine.AlreadySealedError: kinds.INTERNAL,
     engine.CertificateError: kinds.INTERNAL,
     engine.HumanScoreRefusedError: unacceptable(
         "human-score-refused", "The scores cannot be taken"
@@ -47,6 +50,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     DefectError: kinds.INTERNAL,
     ScorerRegistrationError: kinds.INTERNAL,
     ComputationRegistrationError: kinds.INTERNAL,
+    RunnerRegistrationError: kinds.INTERNAL,
     oracles.ConstructRegistryError: kinds.INTERNAL,
     oracles.ConstructFilesError: kinds.INTERNAL,
     oracles.UnknownConstructError: unacceptable("construct-unknown", "No such construct"),
@@ -84,11 +88,16 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     service.MediaTypeError: kinds.UNSUPPORTED_MEDIA_TYPE,
     service.BodyTooLargeError: kinds.CONTENT_TOO_LARGE,
     service.BodyTimeoutError: kinds.REQUEST_TIMEOUT,
+    service.PreconditionFailedError: kinds.PRECONDITION_FAILED,
     service.UnauthenticatedError: kinds.UNAUTHENTICATED,
     service.OutOfScopeError: kinds.OUT_OF_SCOPE,
     service.AlreadyRegisteredError: kinds.ALREADY_REGISTERED,
     service.IdempotencyMismatchError: kinds.IDEMPOTENCY_MISMATCH,
     service.IdempotencyInProgressError: kinds.IDEMPOTENCY_IN_PROGRESS,
+    service.EvidenceStoreError: kinds.NOT_READY,
+    service.EvidenceDamagedError: kinds.INTERNAL,
+    service.BackupError: kinds.INTERNAL,
+    service.RateLimitedError: kinds.RATE_LIMITED,
 }
 """Every class of error of `theatre` and `backend`: a test fails for one that is missing."""
 
@@ -102,6 +111,7 @@ BY_STATUS = {
         kinds.REQUEST_TIMEOUT,
         kinds.CONTENT_TOO_LARGE,
         kinds.UNSUPPORTED_MEDIA_TYPE,
+        kinds.RANGE_NOT_SATISFIABLE,
         kinds.VALIDATION_ERROR,
         kinds.RATE_LIMITED,
         kinds.INTERNAL,

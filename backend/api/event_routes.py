@@ -2,27 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing
 from uuid import UUID
 
 from fastapi import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from backend.api.declared_routes import CurrentUser, for_owner, resource_router
+from backend.api.described_answers import asks_with
 from backend.api.service import Service, service_of
 from backend.api.theatre_documents import theatre_document
-from backend.auth.principals import Scope
+from backend.auth.principals import Scope as KeyScope
 from backend.services.theatre_events import theatre_events
 from backend.services.theatres import own_theatre
 
-DECLARED = {"watch_theatre": for_owner(Scope.READ)}
+DECLARED = {"watch_theatre": for_owner(KeyScope.READ, "not-found")}
 router = resource_router("events", DECLARED)
+_STREAM = "text/event-stream"
+_LAST_EVENT_ID = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "description": "the event that was seen last: what came after it is told",
+    "schema": {"type": "string"},
+}
 _RETRY = b"retry: 1000\n\n"
 _HIGHEST = 2**31 - 1
 
 
-@router.get("/theatres/{theatre_id}/events", operation_id="watch_theatre", response_class=Response)
+@router.get(
+    "/theatres/{theatre_id}/events",
+    operation_id="watch_theatre",
+    response_class=Response,
+    responses={
+        200: {"description": "Events", "content": {_STREAM: {"schema": {"type": "string"}}}}
+    },
+    openapi_extra=asks_with(_LAST_EVENT_ID),
+)
 async def watch_theatre(request: Request, user: CurrentUser, theatre_id: UUID) -> Response:
     """Watch a theatre: state, progress, hitl, end. `Last-Event-ID` resumes."""
     service = service_of(request)
@@ -31,14 +49,37 @@ async def watch_theatre(request: Request, user: CurrentUser, theatre_id: UUID) -
     after = request.headers.get("last-event-id", "")
     seen = min(int(after), _HIGHEST) if after.isascii() and after.isdigit() else 0
     stream = _written(service, str(theatre_id), user_id=user.user_id, after=seen)
-    return StreamingResponse(stream, media_type="text/event-stream")
+    service.rates.open_stream(user.user_id)
+    return _CountedStream(stream, lambda: service.rates.close_stream(user.user_id))
+
+
+class _CountedStream(StreamingResponse):
+    """A stream that says when it is over, also where nobody ever read from it."""
+
+    def __init__(self, stream: AsyncIterator[bytes], ended: Callable[[], None]) -> None:
+        super().__init__(stream, media_type=_STREAM)
+        self._ended = ended
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the stream."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._ended()
 
 
 async def _written(
     service: Service, theatre_id: str, *, user_id: str, after: int
 ) -> AsyncIterator[bytes]:
     yield _RETRY
-    events = theatre_events(service.engine, theatre_id, user_id=user_id, after=after)
+    events = theatre_events(
+        service.engine,
+        service.announcements,
+        theatre_id,
+        user_id=user_id,
+        after=after,
+        stopping=service.stopping,
+    )
     async with aclosing(events):
         async for kind, view in events:
             shown = theatre_document(view, now=service.clock()).model_dump_json()

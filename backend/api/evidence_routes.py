@@ -2,34 +2,42 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import Path, Query, Request
+from fastapi import Path, Request
 from starlette.responses import FileResponse, Response
 
-from backend.api.conditional import IMMUTABLE, unchanged
+from backend.api.conditional import IMMUTABLE, repr_digest, unchanged
 from backend.api.declared_routes import Reader, disclosed, public, resource_router
-from backend.api.pages import NO_NUL, Limit, Offset
+from backend.api.described_answers import IF_NONE_MATCH, RANGE, asks_with, downloads
+from backend.api.pages import (
+    NO_NUL,
+    Cursor,
+    Limit,
+    Listing,
+    Offset,
+    sequence_cursor_of,
+    sequence_of,
+)
+from backend.api.ranges import settle_range
 from backend.api.service import service_of
 from backend.api.transactions import Transaction
+from backend.api.turns import Turn
 from backend.auth.principals import Principal, Scope
 from backend.schemas.evidence import AuditPage, EpisodeDocument, EpisodePage, EpisodeRecord
 from backend.services import evidence
 
 DECLARED = {
-    "list_audit_events": disclosed(Scope.READ),
-    "list_episodes": disclosed(Scope.READ),
-    "get_episode": disclosed(Scope.READ),
-    "get_evidence_bundle": disclosed(Scope.READ),
-    "get_evidence_file": disclosed(Scope.READ),
-    "get_replay": public(),
+    "list_audit_events": disclosed(Scope.READ, "not-found"),
+    "list_episodes": disclosed(Scope.READ, "not-found"),
+    "get_episode": disclosed(Scope.READ, "not-found"),
+    "get_evidence_bundle": disclosed(Scope.READ, "not-found", "range-not-satisfiable"),
+    "get_evidence_file": disclosed(Scope.READ, "not-found", "range-not-satisfiable"),
+    "get_replay": public("not-found", "range-not-satisfiable"),
 }
 router = resource_router("evidence", DECLARED)
-SequenceCursor = Annotated[
-    str | None,
-    Query(alias="cursor", pattern=r"^[0-9]{1,9}$", description="`next_cursor` of the page before"),
-]
 _KINDS = {".json": "application/json", ".jsonl": "application/x-ndjson", ".gz": "application/gzip"}
 
 
@@ -41,23 +49,24 @@ async def list_audit_events(
     *,
     limit: Limit = 100,
     offset: Offset = 0,
-    after: SequenceCursor = None,
+    cursor: Cursor = None,
 ) -> AuditPage:
     """List the entries of the audit chain, as they were hashed."""
+    listing = Listing("audit-events", (str(theatre_id),))
     page = await evidence.read_audit(
         transaction,
         str(theatre_id),
         reader=_id_of(reader),
         limit=limit,
         offset=offset,
-        after=_number(after),
+        after=sequence_of(cursor, listing),
     )
     return AuditPage(
         audit_events=list(page.items),
         total=page.total,
         limit=limit,
         offset=offset,
-        next_cursor=_text(page.last),
+        next_cursor=_next_cursor(listing, page.last),
     )
 
 
@@ -69,23 +78,24 @@ async def list_episodes(
     *,
     limit: Limit = 100,
     offset: Offset = 0,
-    after: SequenceCursor = None,
+    cursor: Cursor = None,
 ) -> EpisodePage:
     """List what became of each recorded episode."""
+    listing = Listing("episodes", (str(theatre_id),))
     page = await evidence.read_episodes(
         transaction,
         str(theatre_id),
         reader=_id_of(reader),
         limit=limit,
         offset=offset,
-        after=_number(after),
+        after=sequence_of(cursor, listing),
     )
     return EpisodePage(
         episodes=[EpisodeDocument.model_validate(one) for one in page.items],
         total=page.total,
         limit=limit,
         offset=offset,
-        next_cursor=_text(page.last),
+        next_cursor=_next_cursor(listing, page.last),
     )
 
 
@@ -107,9 +117,11 @@ async def get_episode(
     "/theatres/{theatre_id}/evidence-bundle",
     operation_id="get_evidence_bundle",
     response_class=Response,
+    responses=downloads("application/gzip", description="The sealed bundle"),
+    openapi_extra=asks_with(IF_NONE_MATCH, RANGE),
 )
 async def get_evidence_bundle(
-    request: Request, reader: Reader, theatre_id: UUID, transaction: Transaction
+    request: Request, reader: Reader, theatre_id: UUID, _turn: Turn, transaction: Transaction
 ) -> Response:
     """Download the sealed bundle (tar.gz), whole or in ranges, for `echelon check`."""
     found = await evidence.bundle_archive(
@@ -125,9 +137,16 @@ async def get_evidence_bundle(
     "/theatres/{theatre_id}/evidence-bundle/{path:path}",
     operation_id="get_evidence_file",
     response_class=Response,
+    responses=downloads(*_KINDS.values(), "text/plain", description="The file"),
+    openapi_extra=asks_with(IF_NONE_MATCH, RANGE),
 )
 async def get_evidence_file(
-    request: Request, reader: Reader, theatre_id: UUID, path: str, transaction: Transaction
+    request: Request,
+    reader: Reader,
+    theatre_id: UUID,
+    path: str,
+    _turn: Turn,
+    transaction: Transaction,
 ) -> Response:
     """Download one file of the sealed bundle by its name in the manifest."""
     found = await evidence.bundle_file(
@@ -140,8 +159,16 @@ async def get_evidence_file(
     return _sent(request, found)
 
 
-@router.get("/theatres/{theatre_id}/replay", operation_id="get_replay", response_class=Response)
-async def get_replay(request: Request, theatre_id: UUID, transaction: Transaction) -> Response:
+@router.get(
+    "/theatres/{theatre_id}/replay",
+    operation_id="get_replay",
+    response_class=Response,
+    responses=downloads("application/x-ndjson", description="Training records, one a line"),
+    openapi_extra=asks_with(IF_NONE_MATCH, RANGE),
+)
+async def get_replay(
+    request: Request, theatre_id: UUID, _turn: Turn, transaction: Transaction
+) -> Response:
     """Download the training records of an archived theatre, one a line."""
     found = await evidence.training_export(
         transaction, str(theatre_id), service_of(request).resources
@@ -150,13 +177,19 @@ async def get_replay(request: Request, theatre_id: UUID, transaction: Transactio
 
 
 def _sent(request: Request, found: evidence.EvidenceFile) -> Response:
-    etag = f'"{found.tag}"'
-    headers = {"Cache-Control": IMMUTABLE if found.is_public else "private, max-age=31536000"}
-    return unchanged(request, etag, **headers) or FileResponse(
+    etag = f'"{found.sha256}"'
+    headers = {"Cache-Control": IMMUTABLE if found.is_public else "private, no-store"}
+    not_modified = unchanged(request, etag, **headers)
+    if not_modified is not None:
+        return not_modified
+    status = found.path.stat()
+    settle_range(request, size=status.st_size, etag=etag)
+    return FileResponse(
         found.path,
-        media_type=_KINDS.get(found.path.suffix, "text/plain"),
+        media_type=_KINDS.get(PurePath(found.name).suffix, "text/plain"),
         filename=found.name,
-        headers={"ETag": etag, **headers},
+        headers={"ETag": etag, "Repr-Digest": repr_digest(found.sha256), **headers},
+        stat_result=status,
     )
 
 
@@ -164,9 +197,5 @@ def _id_of(reader: Principal | None) -> str | None:
     return None if reader is None else reader.user_id
 
 
-def _number(cursor: str | None) -> int | None:
-    return None if cursor is None else int(cursor)
-
-
-def _text(last: int | None) -> str | None:
-    return None if last is None else str(last)
+def _next_cursor(listing: Listing, last: int | None) -> str | None:
+    return None if last is None else sequence_cursor_of(listing, last)

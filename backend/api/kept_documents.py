@@ -15,7 +15,7 @@ from fastapi import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backend.api.bodies import JSON
-from backend.api.conditional import immutable
+from backend.api.conditional import OPEN_TO_PAGES, immutable
 
 _DOCUMENT = re.compile(r"(/api/v1)?/certificates/([0-9a-f-]{36})/document")
 _AT_MOST = 2000
@@ -71,6 +71,7 @@ class KeptDocuments:
                     f"{found[1] or ''}/certificates/{{certificate_id}}/document"
                 )
                 answer = immutable(Request(scope), kept.body, sha256=kept.sha256, media_type=JSON)
+                answer.headers.update(OPEN_TO_PAGES)
                 await answer(scope, receive, send)
                 return
         await self._app(scope, receive, send)

@@ -21,7 +21,7 @@ DECLARED = {
     # An answer that holds a secret is not kept.
     "create_key": for_users(Scope.KEYS, idempotent=False),
     "list_keys": for_owner(Scope.KEYS),
-    "revoke_key": for_owner(Scope.KEYS),
+    "revoke_key": for_owner(Scope.KEYS, "not-found"),
 }
 router = resource_router("keys", DECLARED)
 

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from backend.api.declared_routes import public, resource_router
 from backend.api.error_kinds import BY_SLUG
 from backend.api.metrics import CONTENT_TYPE
+from backend.api.rate_limits import Rate
 from backend.api.service import service_of
 from backend.database.migrations import head_revision
 from backend.errors import NotReadyError
@@ -19,11 +20,11 @@ from backend.schemas.problems import ProblemExplanation
 from theatre.engine.errors import NotFoundError
 
 DECLARED = {
-    "alive": public(),
-    "ready": public(),
+    "alive": public(rate=Rate.UNLIMITED),
+    "ready": public("not-ready", rate=Rate.UNLIMITED),
     "version": public(),
-    "metrics": public(),
-    "explain_problem": public(),
+    "metrics": public(rate=Rate.UNLIMITED),
+    "explain_problem": public("not-found"),
 }
 router = resource_router("operations", DECLARED)
 _PATIENCE_SECONDS = 0.5
@@ -62,7 +63,9 @@ async def show_version() -> VersionDocument:
 )
 async def metrics(request: Request) -> Response:
     """Return the measurements in Prometheus's text format."""
-    return Response(service_of(request).metrics.written(), media_type=CONTENT_TYPE)
+    service = service_of(request)
+    await service.theatre_metrics.count()
+    return Response(service.metrics.written(), media_type=CONTENT_TYPE)
 
 
 @router.get("/problems/{slug}", operation_id="explain_problem")

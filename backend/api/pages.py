@@ -1,15 +1,23 @@
-"""Pages: how many, from where, and a cursor to go on from."""
+"""Pages: how many, from where, and a cursor to go on from.
+
+A cursor says behind which row the next page begins, and of which list with which filters it is:
+on another list it would skip rows in silence, so it is refused there.
+"""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import json
-from datetime import datetime
-from typing import Annotated
-from uuid import UUID
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from fastapi import Query
+from pydantic import AfterValidator
 
 from backend.errors import RequestInvalidError, RequestViolation
 from backend.repositories.theatre_views import Place
@@ -17,10 +25,44 @@ from backend.repositories.theatre_views import Place
 MAX_OFFSET = 10_000
 NO_NUL = r"^[^\x00]*$"
 """What PostgreSQL can compare: its texts have no U+0000."""
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
+SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_HIGHEST = 2**31 - 1
+
+Where = TypeVar("Where")
+
+
+class Listing(NamedTuple):
+    """One list as it is filtered: what a cursor belongs to."""
+
+    name: str
+    filters: tuple[str | None, ...] = ()
+    keys: re.Pattern[str] = _UUID
+    """What its rows are named by; PostgreSQL would fail on a name of another kind."""
+
+    @property
+    def fingerprint(self) -> str:
+        """Return a short name of list and filters."""
+        return hashlib.sha256(json.dumps([self.name, self.filters]).encode()).hexdigest()[:16]
+
+
+def _not_too_deep(offset: int) -> int:
+    if offset > MAX_OFFSET:
+        raise ValueError(
+            f"expected at most {MAX_OFFSET}; further on, send `next_cursor` of a page as `cursor`"
+        )
+    return offset
+
 
 Limit = Annotated[int, Query(ge=1, le=100, description="how many on a page")]
 Offset = Annotated[
-    int, Query(ge=0, le=MAX_OFFSET, description="how many to leave out; further on, use cursor")
+    int,
+    Query(
+        ge=0,
+        description="how many to leave out; further on, use cursor",
+        json_schema_extra={"maximum": MAX_OFFSET},
+    ),
+    AfterValidator(_not_too_deep),
 ]
 FilterText = Annotated[str | None, Query(max_length=255, pattern=NO_NUL)]
 Cursor = Annotated[
@@ -28,24 +70,64 @@ Cursor = Annotated[
 ]
 
 
-def cursor_of(place: Place) -> str:
+def cursor_of(listing: Listing, place: Place) -> str:
     """Return the cursor of the page behind `place`."""
-    text = json.dumps([place.created_at.isoformat(), place.id])
+    return _written(listing, place.created_at.isoformat(), place.id)
+
+
+def sequence_cursor_of(listing: Listing, last: int) -> str:
+    """Return the cursor of the page behind the row numbered `last`."""
+    return _written(listing, last)
+
+
+def place_of(cursor: str | None, listing: Listing) -> Place | None:
+    """Return where a cursor goes on; RequestInvalidError for one that is not of this list."""
+    return _read(cursor, listing, partial(_place, listing.keys))
+
+
+def sequence_of(cursor: str | None, listing: Listing) -> int | None:
+    """Return the number that a cursor goes on behind; errors as `place_of`."""
+    return _read(cursor, listing, _number)
+
+
+def _written(listing: Listing, *where: str | int) -> str:
+    text = json.dumps([listing.fingerprint, *where])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def place_of(cursor: str | None) -> Place | None:
-    """Return where a cursor goes on from; RequestInvalidError for one that is none of ours."""
+def _read(
+    cursor: str | None, listing: Listing, place: Callable[[list[Any]], Where]
+) -> Where | None:
     if cursor is None:
         return None
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
-        created_at, own_id = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
-        place = Place(datetime.fromisoformat(created_at), str(UUID(own_id)))
-    except (binascii.Error, ValueError, TypeError, AttributeError, RecursionError):
-        place = None
-    if place is None or place.created_at.tzinfo is None:
-        raise RequestInvalidError(
-            [RequestViolation("query:cursor", "cursor", "expected `next_cursor` of a page")]
-        )
-    return place
+        fingerprint, *where = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True))
+        if fingerprint == listing.fingerprint:
+            return place(where)
+    except (binascii.Error, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
+        pass  # Whatever it is, it was not made here.
+    raise RequestInvalidError(
+        [
+            RequestViolation(
+                "query:cursor",
+                "cursor",
+                "expected `next_cursor` of a page of this list with the same filters, got another",
+            )
+        ]
+    )
+
+
+def _place(keys: re.Pattern[str], where: list[Any]) -> Place:
+    created_at, key = where
+    moment = datetime.fromisoformat(created_at)
+    if moment.tzinfo is None or not keys.fullmatch(key):
+        raise ValueError("expected a time with its offset and the name of a row")
+    return Place(moment.astimezone(UTC), key)
+
+
+def _number(where: list[Any]) -> int:
+    (number,) = where
+    if not isinstance(number, int) or not 0 <= number <= _HIGHEST:
+        raise ValueError("expected the number of a row")
+    return number

@@ -114,6 +114,12 @@ IDEMPOTENCY_IN_PROGRESS = ProblemKind(
     "The first request with this key is still at work",
     "Send the same request again after `Retry-After`.",
 )
+PRECONDITION_FAILED = ProblemKind(
+    "precondition-failed",
+    412,
+    "The theatre is another than the one that was read",
+    "Read it again: `If-Match` has to name the `ETag` of now.",
+)
 CONTENT_TOO_LARGE = ProblemKind(
     "content-too-large", 413, "The body is too large", "The detail names the limit."
 )
@@ -122,6 +128,12 @@ UNSUPPORTED_MEDIA_TYPE = ProblemKind(
     415,
     "The body is of another kind",
     "The detail names the `Content-Type` that is read here.",
+)
+RANGE_NOT_SATISFIABLE = ProblemKind(
+    "range-not-satisfiable",
+    416,
+    "The range begins behind the end",
+    "`Content-Range` says how many bytes there are.",
 )
 VALIDATION_ERROR = ProblemKind(
     "validation-error",

@@ -25,15 +25,17 @@ from backend.api.problem_kinds import (
     ProblemKind,
 )
 from backend.api.route_methods import allowed_methods
-from backend.errors import BackendError, RequestViolation
+from backend.errors import BackendError, RateLimitedError, RequestViolation
 from backend.schemas.problems import MAX_DETAIL, MAX_VIOLATIONS
 from theatre.engine.errors import HumanScoreRefusedError, ParseError, TheatreError
+from theatre.engine.schema_registry import Wording, without_values
 
 MEDIA_TYPE = "application/problem+json"
 _MAX_POINTER = 300
 _WITH_LITERALS = {
     "duplicate-key": "expected unique keys, got one twice",
     "unsafe-integer": "expected integers within ±(2^53-1), got one beyond",
+    "non-finite": "expected finite numbers, got another",
     "number-overflow": "expected numbers that a double holds, got one beyond",
 }
 """Reasons of the strict parser whose messages quote the document."""
@@ -127,20 +129,35 @@ def _violation(loc: tuple[int | str, ...], one: ErrorDetails) -> RequestViolatio
     return RequestViolation(pointer, one["type"], one["msg"].removeprefix("Value error, "))
 
 
+def _discreet(violation: _Violation) -> RequestViolation:
+    """Return a violation as a problem tells it: never with the value (docs/adr/0080)."""
+    return RequestViolation(violation.pointer, violation.rule, without_values(violation.detail))
+
+
+def _message(error: Exception) -> str:
+    first = error.args[0] if error.args else None
+    return first.discreet if isinstance(first, Wording) else str(error)
+
+
 async def _known(request: Request, error: Exception) -> Response:
     kind = kind_of(error)
-    violations: Iterable[_Violation] = getattr(error, "violations", ())
-    detail = str(error) if kind.tells else None
+    violations: Iterable[_Violation] = map(_discreet, getattr(error, "violations", ()))
+    detail = _message(error) if kind.tells else None
     headers = {}
     if isinstance(error, ParseError):
         detail = _WITH_LITERALS.get(error.reason, detail)
         violations = (RequestViolation("", error.reason, detail or ""),)
     elif isinstance(error, HumanScoreRefusedError):
-        violations = tuple(RequestViolation("", *refusal) for refusal in error.refusals)
+        violations = tuple(
+            RequestViolation("", code, without_values(message)) for code, message in error.refusals
+        )
+        detail = "\n".join(f"{one.rule}: {one.detail}" for one in violations)
         codes = {code for code, _ in error.refusals}
         kind = next((_REFUSED_SCORES[one] for one in _REFUSED_SCORES if one in codes), kind)
     if kind.slug.endswith("in-progress"):
         headers["Retry-After"] = "1"
+    elif isinstance(error, RateLimitedError):
+        headers["Retry-After"] = str(error.retry_after)
     if kind is INTERNAL:
         # Out to where it is logged with all that is known of it (`edge`).
         raise error

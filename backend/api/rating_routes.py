@@ -10,24 +10,31 @@ from fastapi import Depends, Path, Request
 from backend.api.bodies import json_body, takes
 from backend.api.declared_routes import CurrentUser, for_users, resource_router
 from backend.api.pages import NO_NUL
-from backend.api.run_announcements import Announced
 from backend.api.service import service_of
 from backend.api.transactions import Transaction
+from backend.api.turns import Turn
 from backend.auth.principals import Scope
 from backend.schemas.ratings import RatedItem, Rating, Scale, Scores, ScoresTaken
 from backend.services import ratings
 from theatre.engine.replay import SubmittedScore
 
 DECLARED = {
-    "get_rating": for_users(Scope.SCORE),
-    "submit_scores": for_users(Scope.SCORE),
+    "get_rating": for_users(Scope.SCORE, "not-found", "invalid-transition"),
+    "submit_scores": for_users(
+        Scope.SCORE,
+        "not-found",
+        "invalid-transition",
+        "identity-separation",
+        "duplicate-submission",
+        "human-score-refused",
+    ),
 }
 router = resource_router("ratings", DECLARED)
 
 
 @router.get("/theatres/{theatre_id}/hitl", operation_id="get_rating")
 async def get_rating(
-    request: Request, _user: CurrentUser, theatre_id: UUID, transaction: Transaction
+    request: Request, _user: CurrentUser, theatre_id: UUID, _turn: Turn, transaction: Transaction
 ) -> Rating:
     """Return the rubric that a theatre waits at, its scale, and what is to be scored."""
     service = service_of(request)
@@ -48,7 +55,7 @@ async def submit_scores(
     theatre_id: UUID,
     step_id: Annotated[str, Path(max_length=1000, pattern=NO_NUL)],
     body: Annotated[Scores, Depends(json_body(Scores))],
-    _announced: Announced,
+    _turn: Turn,
     transaction: Transaction,
 ) -> ScoresTaken:
     """Score all items at once; when enough people have, the run goes on."""

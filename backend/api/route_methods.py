@@ -11,16 +11,17 @@ from starlette.routing import compile_path
 
 
 def allowed_methods(request: Request) -> list[str]:
-    """Return the methods of every route that the path of a request fits, sorted."""
+    """Return the methods of a request's path, sorted; none for a path without a route."""
     path = request.url.path
-    return sorted(
-        {
-            method
-            for route in iter_route_contexts(request.app.routes)
-            if route.path is not None and _pattern(route.path).match(path)
-            for method in route.methods or ()
-        }
-    )
+    methods = {
+        method
+        for route in iter_route_contexts(request.app.routes)
+        if route.path is not None and _pattern(route.path).match(path)
+        for method in route.methods or ()
+    }
+    if methods:
+        methods |= {"OPTIONS", "HEAD"} if "GET" in methods else {"OPTIONS"}
+    return sorted(methods)
 
 
 @cache

@@ -8,12 +8,14 @@ from uuid import UUID
 from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
+from backend.api.conditional import WantedVersions
 from backend.api.declared_routes import CurrentUser, for_owner, resource_router
-from backend.api.run_announcements import Announced
+from backend.api.described_answers import ETAG, LOCATION, PREFER, asks_with, goes_on
 from backend.api.service import Service, service_of
 from backend.api.theatre_bodies import may_take, optional_json_body
 from backend.api.theatre_documents import etag_of, theatre_document
 from backend.api.transactions import Transaction
+from backend.api.turns import Turn
 from backend.api.waiting import HeldAnswer, seconds_to_wait
 from backend.auth.principals import Scope
 from backend.repositories.theatre_runs import UNFINISHED
@@ -22,9 +24,26 @@ from backend.schemas.theatres import RunRequest, TheatreDocument
 from backend.services import runs
 
 DECLARED = {
-    "run_theatre": for_owner(Scope.WRITE),
-    "cancel_theatre": for_owner(Scope.WRITE),
-    "settle_theatre": for_owner(Scope.WRITE),
+    "run_theatre": for_owner(
+        Scope.WRITE,
+        "not-found",
+        "state-conflict",
+        "precondition-failed",
+        "invalid-transition",
+        "execution-path-unavailable",
+        "dataset-unavailable",
+        "dataset-mismatch",
+    ),
+    "cancel_theatre": for_owner(
+        Scope.WRITE, "not-found", "state-conflict", "precondition-failed", "invalid-transition"
+    ),
+    "settle_theatre": for_owner(
+        Scope.WRITE,
+        "not-found",
+        "state-conflict",
+        "invalid-transition",
+        "execution-path-unavailable",
+    ),
 }
 router = resource_router("runs", DECLARED)
 _ACCEPTED = 202
@@ -35,15 +54,31 @@ _ACCEPTED = 202
     operation_id="run_theatre",
     status_code=_ACCEPTED,
     response_model=TheatreDocument,
-    responses={200: {"model": TheatreDocument, "description": "Over, or waiting for people"}},
-    openapi_extra=may_take(RunRequest),
+    responses={
+        200: {
+            "model": TheatreDocument,
+            "description": "Over, or waiting for people",
+            "headers": {**LOCATION, **ETAG},
+            "links": goes_on(
+                "get_theatre_certificate",
+                "list_audit_events",
+                "list_episodes",
+                "get_evidence_bundle",
+                "get_replay",
+                "get_rating",
+            ),
+        },
+        202: {"headers": {**LOCATION, **ETAG}, "links": goes_on("get_theatre", "cancel_theatre")},
+    },
+    openapi_extra={**may_take(RunRequest), **asks_with(PREFER)},
 )
 async def run_theatre(
     request: Request,
     user: CurrentUser,
     theatre_id: UUID,
     body: Annotated[RunRequest, Depends(optional_json_body(RunRequest))],
-    _announced: Announced,
+    versions: WantedVersions,
+    _turn: Turn,
     transaction: Transaction,
 ) -> Response:
     """Run a COMMITTED theatre to its end; with `Prefer: wait=N` the answer waits for that."""
@@ -52,7 +87,9 @@ async def run_theatre(
         transaction,
         str(theatre_id),
         user_id=user.user_id,
+        versions=versions,
         is_certificate_run=body.is_certificate_run,
+        ground_truth_path=body.ground_truth_path,
         resources=service.resources,
     )
     return _accepted(request, service, view, user_id=user.user_id)
@@ -63,19 +100,31 @@ async def run_theatre(
     operation_id="cancel_theatre",
     status_code=_ACCEPTED,
     response_model=TheatreDocument,
-    responses={200: {"model": TheatreDocument, "description": "Cancelled"}},
+    responses={
+        200: {
+            "model": TheatreDocument,
+            "description": "Cancelled",
+            "headers": {**LOCATION, **ETAG},
+        },
+        202: {"headers": {**LOCATION, **ETAG}},
+    },
+    openapi_extra=asks_with(PREFER),
 )
 async def cancel_theatre(
     request: Request,
     user: CurrentUser,
     theatre_id: UUID,
-    _announced: Announced,
+    versions: WantedVersions,
     transaction: Transaction,
 ) -> Response:
     """Stop a run after what it is doing; the theatre resolves as void, without a certificate."""
     service = service_of(request)
     view = await runs.cancel_run(
-        transaction, str(theatre_id), user_id=user.user_id, resources=service.resources
+        transaction,
+        str(theatre_id),
+        user_id=user.user_id,
+        versions=versions,
+        resources=service.resources,
     )
     return _accepted(request, service, view, user_id=user.user_id)
 
@@ -101,7 +150,12 @@ def _accepted(request: Request, service: Service, view: TheatreView, *, user_id:
 
     async def later() -> Response:
         now = await runs.until_idle(
-            service.engine, view.id, user_id=user_id, seconds=float(seconds)
+            service.engine,
+            service.announcements,
+            view.id,
+            user_id=user_id,
+            seconds=float(seconds),
+            stopping=service.stopping,
         )
         is_over = now.run_status not in UNFINISHED
         applied = {"ETag": etag_of(now), "Preference-Applied": f"wait={seconds}"}

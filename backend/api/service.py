@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -11,10 +12,12 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.api.kept_documents import DocumentCache
 from backend.api.metrics import Metrics
+from backend.api.rate_limits import RateLimits
+from backend.api.theatre_metrics import TheatreMetrics
 from backend.auth.passwords import Passwords
 from backend.auth.tokens import Tokens
+from backend.jobs.announcements import Announcements
 from backend.services.resources import TheatreResources
-from backend.services.run_pool import RunPool
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
@@ -32,10 +35,16 @@ class Service:
     passwords: Passwords
     clock: Clock
     metrics: Metrics
+    theatre_metrics: TheatreMetrics
     ready_checks: Mapping[str, ReadyCheck]
     resources: TheatreResources
-    runs: RunPool
+    announcements: Announcements
     documents: DocumentCache
+    stopping: asyncio.Event
+    """Set when the process takes no more requests."""
+    rates: RateLimits
+    turns: asyncio.Semaphore
+    """Each may take two connections: half of the pool is left to everybody else."""
 
 
 def service_of(request: Request) -> Service:

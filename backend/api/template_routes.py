@@ -5,46 +5,76 @@ from __future__ import annotations
 from functools import cache
 from typing import Annotated
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
+from starlette.responses import Response
 
+from backend.api.conditional import FRESH, IMMUTABLE, tagged_json
 from backend.api.declared_routes import public, resource_router
-from backend.api.pages import NO_NUL, Limit, Offset
+from backend.api.described_answers import IF_NONE_MATCH, asks_with, tagged
+from backend.api.pages import NO_NUL, SHA256, Cursor, Limit, Listing, Offset, cursor_of, place_of
 from backend.api.transactions import Transaction
 from backend.repositories.template_views import template_of, templates_page
+from backend.repositories.theatre_views import Place
 from backend.schemas.templates import TemplateDocument, TemplatePage, WholeTemplateDocument
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import resource_root
 from theatre.engine.template_validator.validator import TEMPLATE_SCHEMAS
 
-DECLARED = {"list_templates": public(), "get_template": public()}
+DECLARED = {"list_templates": public(), "get_template": public("not-found")}
 router = resource_router("templates", DECLARED)
+_LISTING = Listing("templates", keys=SHA256)
 
 
 @router.get("/templates", operation_id="list_templates")
 async def list_templates(
-    transaction: Transaction, *, limit: Limit = 20, offset: Offset = 0
+    response: Response,
+    transaction: Transaction,
+    *,
+    limit: Limit = 20,
+    offset: Offset = 0,
+    cursor: Cursor = None,
 ) -> TemplatePage:
     """List the templates that were committed, the newest first."""
-    views, total = await templates_page(transaction, limit=limit, offset=offset)
-    shown = [TemplateDocument.model_validate(view) for view in views]
-    return TemplatePage(templates=shown, total=total, limit=limit, offset=offset)
+    views, total = await templates_page(
+        transaction, limit=limit, offset=offset, after=place_of(cursor, _LISTING)
+    )
+    response.headers["Cache-Control"] = FRESH
+    last = views[-1] if len(views) == limit else None
+    return TemplatePage(
+        templates=[TemplateDocument.model_validate(view) for view in views],
+        total=total,
+        limit=limit,
+        offset=offset,
+        next_cursor=last and cursor_of(_LISTING, Place(last.created_at, last.sha256)),
+    )
 
 
-@router.get("/templates/{template_id}", operation_id="get_template")
+@router.get(
+    "/templates/{template_id}",
+    operation_id="get_template",
+    response_model=WholeTemplateDocument,
+    responses=tagged(),
+    openapi_extra=asks_with(IF_NONE_MATCH),
+)
 async def get_template(
+    request: Request,
     template_id: Annotated[str, Path(max_length=1000, pattern=NO_NUL)],
     transaction: Transaction,
     *,
     sha256: Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$")] = None,
-) -> WholeTemplateDocument:
+) -> Response:
     """Return the newest committed template of an id, or the one with these bytes."""
     found = await template_of(transaction, template_id, sha256=sha256)
     if found is None:
         raise NotFoundError("expected a committed template, got none")
     schema = _schema(TEMPLATE_SCHEMAS[found.view.schema_version])
     body = parse_object(found.document)
-    return WholeTemplateDocument(**found.view._asdict(), template_json=body, json_schema=schema)
+    shown = WholeTemplateDocument(
+        **found.view._asdict(), template_json=body, json_schema=schema
+    ).model_dump(mode="json")
+    # What has these bytes is always the same; an id may stand for a newer template tomorrow.
+    return tagged_json(request, shown, caching=FRESH if sha256 is None else IMMUTABLE)
 
 
 @cache

@@ -8,9 +8,26 @@ from uuid import UUID
 from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from backend.api.conditional import unchanged
+from backend.api.conditional import WantedVersions, unchanged
 from backend.api.declared_routes import CurrentUser, for_owner, for_users, public, resource_router
-from backend.api.pages import Cursor, FilterText, Limit, Offset, cursor_of, place_of
+from backend.api.described_answers import (
+    ETAG,
+    IF_NONE_MATCH,
+    LOCATION,
+    asks_with,
+    exact,
+    goes_on,
+    tagged,
+)
+from backend.api.pages import (
+    Cursor,
+    FilterText,
+    Limit,
+    Listing,
+    Offset,
+    cursor_of,
+    place_of,
+)
 from backend.api.receipts import Format, receipt_answer
 from backend.api.service import service_of
 from backend.api.theatre_bodies import (
@@ -20,13 +37,16 @@ from backend.api.theatre_bodies import (
     template_body,
 )
 from backend.api.theatre_documents import etag_of, theatre_document
-from backend.api.transactions import Transaction
+from backend.api.transactions import Reading, Transaction
+from backend.api.turns import Turn
 from backend.auth.principals import Scope
 from backend.repositories.commitments import receipt_of
 from backend.repositories.theatre_views import Place, TheatreFilter
 from backend.schemas.theatres import (
+    Commitment,
     CommitRequest,
     DryRun,
+    HashedCommitment,
     TheatreDocument,
     TheatrePage,
     WarningDocument,
@@ -37,11 +57,21 @@ from theatre.engine.commitment import content_hash
 from theatre.engine.state_machine import TheatreState
 
 DECLARED = {
-    "create_theatre": for_users(Scope.WRITE),
+    "create_theatre": for_users(Scope.WRITE, "template-invalid"),
     "list_theatres": for_owner(Scope.READ),
-    "get_theatre": for_owner(Scope.READ),
-    "commit_theatre": for_owner(Scope.WRITE),
-    "get_commitment": public(),
+    "get_theatre": for_owner(Scope.READ, "not-found"),
+    "commit_theatre": for_owner(
+        Scope.WRITE,
+        "not-found",
+        "state-conflict",
+        "precondition-failed",
+        "invalid-transition",
+        "template-invalid",
+        "dataset-unavailable",
+        "dataset-mismatch",
+        "commitment-refused",
+    ),
+    "get_commitment": public("not-found"),
 }
 router = resource_router("theatres", DECLARED)
 
@@ -51,7 +81,10 @@ router = resource_router("theatres", DECLARED)
     operation_id="create_theatre",
     status_code=201,
     response_model=TheatreDocument,
-    responses={200: {"model": DryRun, "description": "Valid; nothing was stored"}},
+    responses={
+        200: {"model": DryRun, "description": "Valid; nothing was stored"},
+        201: {"headers": {**LOCATION, **ETAG}, "links": goes_on("get_theatre", "commit_theatre")},
+    },
     openapi_extra=takes_template(),
 )
 async def create_theatre(
@@ -90,13 +123,14 @@ async def list_theatres(
 ) -> TheatrePage:
     """List your theatres, the newest first."""
     wanted = TheatreFilter(state=state, construct_id=construct_id, template_id=template_id)
+    listing = Listing("theatres", (user.user_id, state, construct_id, template_id))
     page = await theatres.list_theatres(
         transaction,
         user_id=user.user_id,
         wanted=wanted,
         limit=limit,
         offset=offset,
-        after=place_of(cursor),
+        after=place_of(cursor, listing),
     )
     now = service_of(request).clock()
     return TheatrePage(
@@ -104,16 +138,22 @@ async def list_theatres(
         total=page.total,
         limit=limit,
         offset=offset,
-        next_cursor=_next_cursor(page, limit),
+        next_cursor=_next_cursor(listing, page, limit),
     )
 
 
-@router.get("/theatres/{theatre_id}", operation_id="get_theatre", response_model=TheatreDocument)
+@router.get(
+    "/theatres/{theatre_id}",
+    operation_id="get_theatre",
+    response_model=TheatreDocument,
+    responses=tagged(),
+    openapi_extra=asks_with(IF_NONE_MATCH),
+)
 async def get_theatre(
-    request: Request, user: CurrentUser, theatre_id: UUID, transaction: Transaction
+    request: Request, user: CurrentUser, theatre_id: UUID, reading: Reading
 ) -> Response:
     """Return a theatre of yours and how far its run is."""
-    view = await theatres.own_theatre(transaction, str(theatre_id), user_id=user.user_id)
+    view = await theatres.own_theatre(reading, str(theatre_id), user_id=user.user_id)
     etag = etag_of(view)
     shown = theatre_document(view, now=service_of(request).clock())
     return unchanged(request, etag) or JSONResponse(
@@ -124,6 +164,7 @@ async def get_theatre(
 @router.post(
     "/theatres/{theatre_id}/commit",
     operation_id="commit_theatre",
+    responses={200: {"links": goes_on("get_commitment", "run_theatre")}},
     openapi_extra=may_take(CommitRequest),
 )
 async def commit_theatre(
@@ -131,6 +172,8 @@ async def commit_theatre(
     user: CurrentUser,
     theatre_id: UUID,
     body: Annotated[CommitRequest, Depends(optional_json_body(CommitRequest))],
+    versions: WantedVersions,
+    _turn: Turn,
     transaction: Transaction,
 ) -> TheatreDocument:
     """Freeze template, pins and ground truth of a DRAFT under one hash."""
@@ -140,6 +183,7 @@ async def commit_theatre(
         service.engine,
         str(theatre_id),
         user_id=user.user_id,
+        versions=versions,
         expected_hash=body.expected_commitment_hash,
         resources=service.resources,
     )
@@ -147,7 +191,11 @@ async def commit_theatre(
 
 
 @router.get(
-    "/theatres/{theatre_id}/commitment", operation_id="get_commitment", response_class=Response
+    "/theatres/{theatre_id}/commitment",
+    operation_id="get_commitment",
+    response_class=Response,
+    responses=exact(Commitment | HashedCommitment, "The receipt, or the hashed bytes"),
+    openapi_extra=asks_with(IF_NONE_MATCH),
 )
 async def get_commitment(
     request: Request, theatre_id: UUID, transaction: Transaction, form: Format = None
@@ -168,7 +216,7 @@ def _dry_run(template: theatres.ValidTemplate) -> DryRun:
     )
 
 
-def _next_cursor(page: theatres.TheatrePages, limit: int) -> str | None:
+def _next_cursor(listing: Listing, page: theatres.TheatrePages, limit: int) -> str | None:
     if len(page.views) < limit:
         return None
-    return cursor_of(Place(page.views[-1].created_at, page.views[-1].id))
+    return cursor_of(listing, Place(page.views[-1].created_at, page.views[-1].id))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import psycopg
 from sqlalchemy import Engine, NullPool, create_engine, make_url
 from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
@@ -10,6 +11,7 @@ from backend.database.roles import APPLICATION
 
 POOL_SIZE = 10
 _ACQUIRE_SECONDS = 2.0
+_CONNECT_SECONDS = 3
 _SESSION = {
     "application_name": "echelon",
     "timezone": "UTC",
@@ -40,6 +42,21 @@ def application_engine(address: str, *, pool_size: int = POOL_SIZE) -> AsyncEngi
 def owner_engine(address: str) -> Engine:
     """Return an engine without a pool for migrations, working as whoever logs in."""
     return create_engine(_url(address, "psycopg"), poolclass=NullPool)
+
+
+async def listening_connection(address: str) -> psycopg.AsyncConnection:
+    """Open one connection of the service that no pool knows; the caller closes it.
+
+    Raises psycopg.Error.
+    """
+    return await psycopg.AsyncConnection.connect(
+        address, options=session_options(), autocommit=True, connect_timeout=_CONNECT_SECONDS
+    )
+
+
+def session_options() -> str:
+    """Return the same session settings as libpq takes them, in `options`."""
+    return " ".join(f"-c {name}={value}" for name, value in _SESSION.items())
 
 
 def _url(address: str, driver: str) -> URL:

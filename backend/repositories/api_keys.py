@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import insert, or_, select, update
+from sqlalchemy import bindparam, insert, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import ApiKey, User
@@ -28,11 +28,12 @@ class StoredKey(NamedTuple):
 
 
 class KeyOwner(NamedTuple):
-    """Whose a key is, and what it may do."""
+    """Whose a key is, what it may do, and when it was last noted as used."""
 
     user_id: str
     username: str
     scopes: list[str]
+    last_used_at: datetime | None
 
 
 async def insert_key(
@@ -71,32 +72,30 @@ async def owner_of_key(
     connection: AsyncConnection, secret_sha256: str, *, at: datetime
 ) -> KeyOwner | None:
     """Return whose key it is; None unless key and user are good at `at`."""
-    found = await connection.execute(
-        select(User.id, User.username, ApiKey.scopes)
-        .join(User, User.id == ApiKey.user_id)
-        .where(
-            ApiKey.secret_sha256 == secret_sha256,
-            ApiKey.expires_at > at,
-            ApiKey.revoked_at.is_(None),
-            User.disabled_at.is_(None),
-        )
-    )
-    row = found.first()
+    row = (await connection.execute(_OWNER, {"secret_sha256": secret_sha256, "at": at})).first()
     return None if row is None else KeyOwner(*row)
 
 
-async def note_use(connection: AsyncConnection, secret_sha256: str, *, at: datetime) -> None:
+async def note_use(
+    connection: AsyncConnection, secret_sha256: str, owner: KeyOwner, *, at: datetime
+) -> None:
     """Note that a key was used, unless that was noted within the minute."""
-    await connection.execute(
-        update(ApiKey)
-        .where(
-            ApiKey.secret_sha256 == secret_sha256,
-            or_(ApiKey.last_used_at.is_(None), ApiKey.last_used_at < at - _NOTED_EVERY),
+    if owner.last_used_at is None or owner.last_used_at < at - _NOTED_EVERY:
+        await connection.execute(
+            update(ApiKey).where(ApiKey.secret_sha256 == secret_sha256).values(last_used_at=at)
         )
-        .values(last_used_at=at)
+
+
+_OWNER = (
+    select(User.id, User.username, ApiKey.scopes, ApiKey.last_used_at)
+    .join(User, User.id == ApiKey.user_id)
+    .where(
+        ApiKey.secret_sha256 == bindparam("secret_sha256"),
+        ApiKey.expires_at > bindparam("at"),
+        ApiKey.revoked_at.is_(None),
+        User.disabled_at.is_(None),
     )
-
-
+)
 _SHOWN = (
     ApiKey.id,
     ApiKey.name,

@@ -1,21 +1,27 @@
-"""Certificates as anybody reads them: the bytes, and the columns that lists and routing need."""
+"""Certificates as anybody reads them: the bytes, and the columns that lists need."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, any_, case, func, literal, select, tuple_
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    case,
+    func,
+    literal,
+    select,
+    tuple_,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.models import (
-    RegisteredConstruct,
-    Theatre,
-    TheatreCertificate,
-    TheatreTemplate,
-)
+from backend.database.models import TheatreCertificate
 from backend.repositories.theatre_views import Place
 
 _SHOWN = (
@@ -32,7 +38,9 @@ _SHOWN = (
     TheatreCertificate.theatre_resolved_at,
 )
 _UNVERIFIED = "UNVERIFIED"
-_ENDED = ("RESOLVED", "ARCHIVED")
+_AT_A_MOMENT = frozenset({"tier", "status"})
+Shape = tuple[str, ...]
+"""Which members of a filter restrict, by name."""
 
 
 class CertificateView(NamedTuple):
@@ -58,39 +66,35 @@ class CertificateBytes(NamedTuple):
     document_sha256: str
 
 
-class CountedRun(NamedTuple):
-    """How a run ended that counts for routing; the certificate's columns are null without one."""
-
-    outcome: str
-    outcome_reason: str | None
-    certificate_id: str | None
-    construct_version: str | None
-    verification_tier: str | None
-    issued_at: datetime | None
-    theatre_resolved_at: datetime | None
-    expires_at: datetime | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateFilter:
-    """Which certificates are listed; None does not restrict. `tier` is the effective one."""
+    """Which certificates are listed; `tier` and `status` are those of now; None restricts not."""
 
     construct_id: str | None = None
     construct_version: str | None = None
     tier: str | None = None
-    expired: bool | None = None
+    status: str | None = None
+
+    def shape(self) -> Shape:
+        """Return the names of what restricts."""
+        given = asdict(self)
+        return tuple(name for name, value in given.items() if value is not None)
+
+    def as_parameters(self, now: datetime) -> dict[str, object]:
+        """Return the parameters of a statement of this shape, at `now`."""
+        parameters = {name: value for name, value in asdict(self).items() if value is not None}
+        return parameters | ({"now": now} if _AT_A_MOMENT.intersection(parameters) else {})
 
 
 async def certificate_bytes(
     connection: AsyncConnection, *, certificate_id: str | None = None, theatre_id: str | None = None
 ) -> CertificateBytes | None:
     """Return a certificate by its id or by its theatre; None where there is none."""
-    query = select(TheatreCertificate.document, TheatreCertificate.document_sha256)
     if certificate_id is not None:
-        query = query.where(TheatreCertificate.id == certificate_id)
+        found = await connection.execute(_BY_ID, {"wanted": certificate_id})
     else:
-        query = query.where(TheatreCertificate.theatre_id == theatre_id)
-    row = (await connection.execute(query)).first()
+        found = await connection.execute(_BY_THEATRE, {"wanted": theatre_id})
+    row = found.first()
     return None if row is None else CertificateBytes._make(row)
 
 
@@ -104,12 +108,10 @@ async def certificates_of(
     after: Place | None,
 ) -> Sequence[CertificateView]:
     """Return a page of certificates, the newest first."""
-    query = select(*_SHOWN).where(_listed(wanted, now))
+    given = wanted.as_parameters(now) | {"limit": limit, "offset": offset}
     if after is not None:
-        place = tuple_(after.created_at, literal(after.id, TheatreCertificate.id.type))
-        query = query.where(tuple_(TheatreCertificate.issued_at, TheatreCertificate.id) < place)
-    newest_first = (TheatreCertificate.issued_at.desc(), TheatreCertificate.id.desc())
-    found = await connection.execute(query.order_by(*newest_first).limit(limit).offset(offset))
+        given |= {"after_at": after.created_at, "after_id": after.id}
+    found = await connection.execute(_page(wanted.shape(), is_later=after is not None), given)
     return [CertificateView._make(row) for row in found]
 
 
@@ -117,84 +119,49 @@ async def count_certificates(
     connection: AsyncConnection, wanted: CertificateFilter, *, now: datetime
 ) -> int:
     """Return how many certificates there are."""
-    query = select(func.count()).select_from(TheatreCertificate).where(_listed(wanted, now))
-    return int((await connection.execute(query)).scalar_one())
+    counted = await connection.execute(_count(wanted.shape()), wanted.as_parameters(now))
+    return int(counted.scalar_one())
 
 
-async def templates_of_owner(
-    connection: AsyncConnection, construct_id: str
-) -> Sequence[tuple[str, bytes]]:
-    """Return SHA-256 and bytes of what the confirmed owner of a construct ran it on."""
-    query = (
-        select(TheatreTemplate.sha256, TheatreTemplate.document)
-        .join(Theatre, Theatre.template_sha256 == TheatreTemplate.sha256)
-        .join(RegisteredConstruct, _is_owners())
-        .where(_counted(construct_id))
-        .distinct()
-    )
-    return [(row.sha256, row.document) for row in await connection.execute(query)]
+# The statements are made once for each shape: making them took more than answering a request.
 
 
-async def newest_run(
-    connection: AsyncConnection,
-    construct_id: str,
-    *,
-    construct_version: str | None,
-    templates: Collection[str],
-) -> CountedRun | None:
-    """Return how the newest run of a construct, by its owner and on `templates`, ended."""
+@cache
+def _page(shape: Shape, *, is_later: bool) -> Select[*tuple[Any, ...]]:
+    """Return the statement of a page; a later one begins behind `after_at` and `after_id`."""
     certificate = TheatreCertificate
-    query = (
-        select(
-            Theatre.outcome,
-            Theatre.outcome_reason,
-            Theatre.certificate_id,
-            Theatre.version_pins["constructs"][construct_id].astext,
-            certificate.verification_tier,
-            certificate.issued_at,
-            certificate.theatre_resolved_at,
-            certificate.expires_at,
+    query = select(*_SHOWN).where(_listed(shape))
+    if is_later:
+        place = tuple_(
+            bindparam("after_at", type_=certificate.issued_at.type),
+            bindparam("after_id", type_=certificate.id.type),
         )
-        .join(RegisteredConstruct, _is_owners())
-        .outerjoin(certificate, certificate.id == Theatre.certificate_id)
-        .where(_counted(construct_id), Theatre.template_sha256 == any_(literal(list(templates))))
-        .order_by(Theatre.resolved_at.desc(), Theatre.id.desc())
-        .limit(1)
-    )
-    if construct_version is not None:
-        pinned = Theatre.version_pins["constructs"][construct_id].astext
-        query = query.where(pinned == construct_version)
-    row = (await connection.execute(query)).first()
-    return None if row is None else CountedRun._make(row)
+        query = query.where(tuple_(certificate.issued_at, certificate.id) < place)
+    query = query.order_by(certificate.issued_at.desc(), certificate.id.desc())
+    return query.limit(bindparam("limit")).offset(bindparam("offset"))
 
 
-def _is_owners() -> ColumnElement[bool]:
-    return and_(
-        RegisteredConstruct.construct_id == Theatre.construct_id,
-        RegisteredConstruct.user_id == Theatre.user_id,
-        RegisteredConstruct.confirmed_at.is_not(None),
-    )
+@cache
+def _count(shape: Shape) -> Select[*tuple[Any, ...]]:
+    return select(func.count()).select_from(TheatreCertificate).where(_listed(shape))
 
 
-def _counted(construct_id: str) -> ColumnElement[bool]:
-    return and_(
-        Theatre.construct_id == construct_id,
-        Theatre.state.in_(_ENDED),
-        Theatre.is_certificate_run.is_(True),
-    )
-
-
-def _listed(wanted: CertificateFilter, now: datetime) -> ColumnElement[bool]:
+def _listed(shape: Shape) -> ColumnElement[bool]:
     certificate = TheatreCertificate
-    expired = func.coalesce(certificate.expires_at <= now, literal(value=False))
-    conditions: list[ColumnElement[bool]] = [literal(value=True)]
-    if wanted.construct_id is not None:
-        conditions.append(certificate.construct_id == wanted.construct_id)
-    if wanted.construct_version is not None:
-        conditions.append(certificate.construct_version == wanted.construct_version)
-    if wanted.tier is not None:
-        effective = case((expired, _UNVERIFIED), else_=certificate.verification_tier)
-        conditions.append(effective == wanted.tier)
-    if wanted.expired is not None:
-        conditions.append(expired == wanted.expired)
-    return and_(*conditions)
+    moment = bindparam("now", type_=certificate.expires_at.type)
+    # Other statuses need a history, which nothing keeps yet: no certificate has one of them.
+    expired = func.coalesce(certificate.expires_at <= moment, literal(value=False))
+    effective = case((expired, _UNVERIFIED), else_=certificate.verification_tier)
+    columns: dict[str, ColumnElement[Any]] = {
+        "construct_id": certificate.construct_id.expression,
+        "construct_version": certificate.construct_version.expression,
+        "tier": effective,
+        "status": case((expired, literal("expired")), else_=literal("valid")),
+    }
+    named = (columns[name] == bindparam(name, type_=columns[name].type) for name in shape)
+    return and_(literal(value=True), *named)
+
+
+_BYTES = select(TheatreCertificate.document, TheatreCertificate.document_sha256)
+_BY_ID = _BYTES.where(TheatreCertificate.id == bindparam("wanted"))
+_BY_THEATRE = _BYTES.where(TheatreCertificate.theatre_id == bindparam("wanted"))

@@ -46,15 +46,6 @@ async def constructs_of(connection: AsyncConnection, user_id: str) -> Sequence[S
     return [StoredConstruct._make(row) for row in found]
 
 
-async def is_confirmed(connection: AsyncConnection, construct_id: str) -> bool:
-    """Tell whether an id has an owner whom the operator has confirmed."""
-    query = select(RegisteredConstruct.construct_id).where(
-        RegisteredConstruct.construct_id == construct_id,
-        RegisteredConstruct.confirmed_at.is_not(None),
-    )
-    return (await connection.execute(query)).first() is not None
-
-
 async def confirm(
     connection: AsyncConnection, construct_id: str, *, user_id: str, at: datetime
 ) -> bool:

@@ -25,6 +25,8 @@ from theatre.engine.models import EpisodeResult, InvocationStatus
 
 Effect = Callable[[AsyncConnection, AuditEvent], Awaitable[None]]
 """What else is written in the transaction of an event, before the state moves."""
+Preparation = Callable[[], Awaitable[None]]
+"""What is made durable elsewhere before the transaction of an event begins."""
 
 _ROWS_AT_A_TIME = 500
 
@@ -55,12 +57,14 @@ class PostgresRunJournal:
         *,
         epoch: int = 0,
         effects: Mapping[str, Effect] | None = None,
+        preparations: Mapping[str, Preparation] | None = None,
     ) -> None:
-        """Write as the holder of `epoch`; `effects` by the type of the event that has them."""
+        """Write as the holder of `epoch`; both mappings are by the type of an event of its own."""
         self._engine = engine
         self._theatre_id = theatre_id
         self._epoch = epoch
         self._effects = dict(effects or {})
+        self._preparations = dict(preparations or {})
 
     async def recorded(self) -> RecordedRanges:
         """Return which episodes are recorded."""
@@ -77,6 +81,8 @@ class PostgresRunJournal:
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one event durably; a transition only from the state that it names."""
+        if event.event_type in self._preparations:
+            await self._preparations[event.event_type]()
         (entry,) = await _to_the_end(self._append([], [event]))
         return entry
 
@@ -155,6 +161,7 @@ class PostgresRunJournal:
                 failure_count=Theatre.failure_count + sum(map(statuses.count, failed)),
                 refused_count=Theatre.refused_count + statuses.count(InvocationStatus.REFUSED),
                 heartbeat_at=func.now(),
+                lost_workers=0,
             )
         )
         await connection.execute(counted)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, exists, func, select
+from sqlalchemy import ColumnElement, and_, exists, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreTemplate
+from backend.repositories.theatre_views import Place
 
 _SHOWN = (
     TheatreTemplate.template_id,
@@ -44,11 +45,14 @@ class WholeTemplate(NamedTuple):
 
 
 async def templates_page(
-    connection: AsyncConnection, *, limit: int, offset: int
+    connection: AsyncConnection, *, limit: int, offset: int, after: Place | None
 ) -> tuple[Sequence[TemplateView], int]:
     """Return a page of the committed templates, the newest first, and how many there are."""
-    newest_first = (TheatreTemplate.created_at.desc(), TheatreTemplate.sha256)
+    newest_first = (TheatreTemplate.created_at.desc(), TheatreTemplate.sha256.desc())
     query = select(*_SHOWN).where(_is_committed()).order_by(*newest_first)
+    if after is not None:
+        place = tuple_(after.created_at, literal(after.id))
+        query = query.where(tuple_(TheatreTemplate.created_at, TheatreTemplate.sha256) < place)
     found = await connection.execute(query.limit(limit).offset(offset))
     counted = select(func.count()).select_from(TheatreTemplate).where(_is_committed())
     total = int((await connection.execute(counted)).scalar_one())

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, select, text, update
+from sqlalchemy import ColumnElement, Select, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreTemplate
@@ -27,9 +27,12 @@ class StoredTheatre(NamedTuple):
     id: str
     user_id: str
     state: str
+    version: int
     run_status: str | None
     run_epoch: int
+    lost_workers: int
     is_certificate_run: bool | None
+    rehearsal_sha256: str | None
     cancel_requested_at: datetime | None
     receipt: bytes | None
     document: bytes
@@ -46,6 +49,13 @@ class StoredTheatre(NamedTuple):
             state=TheatreState(self.state),
             receipt=receipt,
         )
+
+
+class ClaimNow(NamedTuple):
+    """The epoch of a run, and since when its owner wants it cancelled."""
+
+    run_epoch: int
+    cancel_requested_at: datetime | None
 
 
 async def hold_theatre(
@@ -73,20 +83,44 @@ async def change_run(connection: AsyncConnection, theatre_id: str, **changes: An
 
 
 async def claim_run(
-    connection: AsyncConnection, theatre_id: str, *, at: datetime
+    connection: AsyncConnection, theatre_id: str, *, job_id: int, at: datetime
 ) -> StoredTheatre | None:
-    """Take a queued run up, or a running one over; None where it is neither any more.
+    """Take up the queued run that waits for this job; None where it waits for none, or another.
 
     The epoch rises: whoever ran it before can write nothing more.
     """
     claimed = (
         update(Theatre)
-        .where(Theatre.id == theatre_id, Theatre.run_status.in_(UNFINISHED))
+        .where(
+            Theatre.id == theatre_id, Theatre.run_job_id == job_id, Theatre.run_status == "queued"
+        )
         .values(run_status="running", run_epoch=Theatre.run_epoch + 1, heartbeat_at=at, error=None)
     )
     if (await connection.execute(claimed)).rowcount != 1:
         return None
     return await stored_theatre(connection, theatre_id)
+
+
+async def claim_now(connection: AsyncConnection, theatre_id: str) -> ClaimNow:
+    """Return what a running worker has to know of its run now."""
+    query = select(Theatre.run_epoch, Theatre.cancel_requested_at)
+    row = (await connection.execute(query.where(Theatre.id == theatre_id))).one()
+    return ClaimNow._make(row)
+
+
+async def hold_claim(connection: AsyncConnection, theatre_id: str, *, epoch: int) -> bool:
+    """Lock a theatre that is run in this epoch; tell whether it is."""
+    return await _hold(connection, theatre_id, "running", Theatre.run_epoch == epoch)
+
+
+async def hold_queued(connection: AsyncConnection, theatre_id: str, *, job_id: int) -> bool:
+    """Lock a theatre whose run waits for this job; tell whether it does."""
+    return await _hold(connection, theatre_id, "queued", Theatre.run_job_id == job_id)
+
+
+async def hold_waiting(connection: AsyncConnection, theatre_id: str) -> bool:
+    """Lock a theatre that waits for people; tell whether it does."""
+    return await _hold(connection, theatre_id, "waiting_hitl")
 
 
 async def stored_theatre(connection: AsyncConnection, theatre_id: str) -> StoredTheatre:
@@ -127,32 +161,14 @@ async def end_claim(
     return (await connection.execute(ended)).rowcount == 1
 
 
-async def runs_in(connection: AsyncConnection, *statuses: str) -> Sequence[str]:
-    """Return the theatres whose runs are in one of `statuses`, the oldest first."""
-    query = select(Theatre.id).where(Theatre.run_status.in_(statuses)).order_by(Theatre.created_at)
-    return list((await connection.execute(query)).scalars())
-
-
-async def requeue_waiting(connection: AsyncConnection, theatre_id: str | None = None) -> None:
-    """Queue what waits for people, to be looked at again: one theatre, or all of them."""
-    waiting = update(Theatre).where(Theatre.run_status == "waiting_hitl")
-    if theatre_id is not None:
-        waiting = waiting.where(Theatre.id == theatre_id)
-    await connection.execute(waiting.values(run_status="queued"))
-
-
-async def cancel_wanted(connection: AsyncConnection, theatre_id: str) -> bool:
-    """Tell whether the owner asked for a run to be cancelled."""
-    query = select(Theatre.cancel_requested_at).where(Theatre.id == theatre_id)
-    return (await connection.execute(query)).scalar_one() is not None
-
-
-async def cancels_wanted(connection: AsyncConnection) -> Sequence[str]:
-    """Return the theatres whose owners want their runs to be cancelled, and that still run."""
+async def _hold(
+    connection: AsyncConnection, theatre_id: str, status: str, *conditions: ColumnElement[bool]
+) -> bool:
     query = select(Theatre.id).where(
-        Theatre.run_status == "running", Theatre.cancel_requested_at.is_not(None)
+        Theatre.id == theatre_id, Theatre.run_status == status, *conditions
     )
-    return list((await connection.execute(query)).scalars())
+    held = await connection.execute(query.with_for_update(key_share=True))
+    return held.first() is not None
 
 
 def _whole() -> Select[*tuple[Any, ...]]:
@@ -160,10 +176,21 @@ def _whole() -> Select[*tuple[Any, ...]]:
         Theatre.id,
         Theatre.user_id,
         Theatre.state,
+        Theatre.version,
         Theatre.run_status,
         Theatre.run_epoch,
+        Theatre.lost_workers,
         Theatre.is_certificate_run,
+        Theatre.rehearsal_sha256,
         Theatre.cancel_requested_at,
         Theatre.receipt,
         TheatreTemplate.document,
     ).join(TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256)
+
+
+async def ended_runs(connection: AsyncConnection, theatre_ids: Collection[str]) -> frozenset[str]:
+    """Return which of these theatres have a run that is over."""
+    query = select(Theatre.id).where(
+        Theatre.id.in_(theatre_ids), Theatre.run_status.in_(("succeeded", "failed", "cancelled"))
+    )
+    return frozenset((await connection.execute(query)).scalars())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, and_, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, and_, bindparam, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre
@@ -89,8 +89,8 @@ async def view_of(
     connection: AsyncConnection, theatre_id: str, *, user_id: str
 ) -> TheatreView | None:
     """Return a theatre of a user; None where it is not theirs."""
-    own = (Theatre.id == theatre_id, Theatre.user_id == user_id)
-    row = (await connection.execute(select(*_SHOWN).where(*own))).first()
+    own = {"theatre_id": theatre_id, "user_id": user_id}
+    row = (await connection.execute(_OWN, own)).first()
     return None if row is None else TheatreView._make(row)
 
 
@@ -117,6 +117,11 @@ async def count_of(connection: AsyncConnection, *, user_id: str, wanted: Theatre
     """Return how many theatres of a user there are."""
     query = select(func.count()).select_from(Theatre).where(_listed(user_id, wanted))
     return int((await connection.execute(query)).scalar_one())
+
+
+_OWN = select(*_SHOWN).where(
+    Theatre.id == bindparam("theatre_id"), Theatre.user_id == bindparam("user_id")
+)
 
 
 def _listed(user_id: str, wanted: TheatreFilter) -> ColumnElement[bool]:

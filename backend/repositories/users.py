@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, select
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -43,17 +43,16 @@ async def insert_user(
 
 async def user_by_name(connection: AsyncConnection, username: str) -> StoredUser | None:
     """Return the user of a name, unless there is none or it is disabled."""
-    found = await connection.execute(
-        _ENABLED.where(func.lower(User.username) == func.lower(username))
-    )
-    row = found.first()
+    row = (await connection.execute(_BY_NAME, {"username": username})).first()
     return None if row is None else StoredUser(*row)
 
 
 async def user_by_id(connection: AsyncConnection, user_id: str) -> StoredUser | None:
     """Return a user, unless there is none or it is disabled."""
-    row = (await connection.execute(_ENABLED.where(User.id == user_id))).first()
+    row = (await connection.execute(_BY_ID, {"user_id": user_id})).first()
     return None if row is None else StoredUser(*row)
 
 
 _ENABLED = select(User.id, User.username, User.password_hash).where(User.disabled_at.is_(None))
+_BY_NAME = _ENABLED.where(func.lower(User.username) == func.lower(bindparam("username")))
+_BY_ID = _ENABLED.where(User.id == bindparam("user_id"))

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from backend.auth.principals import Scope
-from backend.schemas.base import RequestDocument, ResponseDocument
+from backend.schemas.base import RequestDocument, ResponseDocument, WholeNumber
 
 
 class Registration(RequestDocument):
@@ -53,7 +53,7 @@ class KeyRequest(RequestDocument):
 
     name: str = Field(min_length=1, max_length=100)
     scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
-    expires_in_days: int = Field(ge=1, le=366)
+    expires_in_days: WholeNumber = Field(ge=1, le=366)
 
 
 class ApiKeyDocument(ResponseDocument):

@@ -9,6 +9,9 @@ from pydantic import Field
 
 from backend.schemas.base import RequestDocument, ResponseDocument
 
+MAX_SCORE = 1_000_000_000
+"""Far beyond any scale, and within the integers that every reader of JSON holds alike."""
+
 
 class Scale(ResponseDocument):
     """The committed scale."""
@@ -46,7 +49,7 @@ class ItemScore(RequestDocument):
     """What one person gives one item."""
 
     episode_id: str = Field(min_length=1, max_length=1000)
-    value: float
+    value: float = Field(ge=-MAX_SCORE, le=MAX_SCORE, description="on the committed scale")
     rationale: str | None = Field(default=None, max_length=5000)
 
 

@@ -37,3 +37,4 @@ class TemplatePage(ResponseDocument):
     total: int
     limit: int
     offset: int
+    next_cursor: str | None

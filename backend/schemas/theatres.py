@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from backend.schemas.base import RequestDocument, ResponseDocument
 from theatre.engine.state_machine import TheatreState
@@ -29,12 +29,56 @@ class CommitRequest(RequestDocument):
     ) = None
 
 
+class Commitment(ResponseDocument):
+    """A commitment receipt: everything that the hash is of, and when it was made."""
+
+    theatre_id: str
+    commitment_hash: str
+    template_snapshot: dict[str, Any]
+    version_pins: dict[str, Any]
+    dataset_hashes: dict[str, str]
+    scorer_pins: dict[str, Any]
+    escrowed_capital: float | None
+    canonicalisation: Literal["RFC8785"]
+    committed_at: datetime
+
+
+class HashedCommitment(ResponseDocument):
+    """What a commitment hash is of, in its canonical form."""
+
+    template: dict[str, Any]
+    version_pins: dict[str, Any]
+    dataset_hashes: dict[str, str]
+
+
 class RunRequest(RequestDocument):
     """How a theatre is to be run."""
 
     is_certificate_run: bool = Field(
         default=True, description="false is a rehearsal: the same steps, no certificate"
     )
+    ground_truth_path: (
+        Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=1000,
+                pattern=r"^[^\x00]+$",
+                description="of a rehearsal: what it runs on instead of the committed dataset, "
+                "a path inside a dataset root or `dataset:` and the SHA-256 of an upload",
+            ),
+        ]
+        | None
+    ) = None
+
+    @field_validator("ground_truth_path")
+    @classmethod
+    def _only_rehearsed(cls, path: str | None, info: ValidationInfo) -> str | None:
+        if path is not None and info.data.get("is_certificate_run", True):
+            raise ValueError(
+                "expected none for a run that may certify: it runs on what it committed"
+            )
+        return path
 
 
 class RunDocument(ResponseDocument):

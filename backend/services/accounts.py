@@ -73,10 +73,11 @@ async def principal_of(
 
 async def _owner_of_key(engine: AsyncEngine, key: str, *, clock: Clock) -> Principal:
     digest, now = hashed_key(key), clock()
-    async with engine.begin() as connection:
+    async with engine.connect() as connection:
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
         owner = await api_keys.owner_of_key(connection, digest, at=now)
         if owner is not None:
-            await api_keys.note_use(connection, digest, at=now)
+            await api_keys.note_use(connection, digest, owner, at=now)
     if owner is None:
         raise UnauthenticatedError("expected a key that is in use")
     return Principal(

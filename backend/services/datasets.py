@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
-from uuid import uuid4
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from backend.evidence_store import Shelf
 from backend.repositories.datasets import StoredDataset, note_upload, upload_of
 from backend.services.resources import TheatreResources
-from theatre.engine.errors import DatasetError, NotFoundError
-from theatre.files.durable import sync_folder
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, parse_object
+from theatre.engine.errors import DatasetError, NotFoundError, ParseError
+from theatre.files.datasets import DatasetFile
+
+_MAX_LINES = 1_000_000
+"""Empty objects in 64 MiB would keep a thread busy for minutes."""
 
 
 class _Received(NamedTuple):
@@ -33,20 +36,14 @@ async def take_upload(
 ) -> StoredDataset:
     """Store a dataset and return what is known of it; the same bytes again change nothing.
 
-    DatasetError for an empty one. What it holds is looked at when a theatre is committed to it.
+    DatasetError for anything but lines of strict JSON objects. What they mean is looked at when a
+    theatre is committed to them.
     """
-    folder = resources.data.place_of_upload("0" * 64).parent
-    draft = folder / f".{uuid4()}.partial"
-    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
-    try:
+    with resources.store.draft() as draft:
         with draft.open("wb") as target:
             received = await _received(chunks, target)
-        if not received.size_bytes:
-            raise DatasetError("expected lines of JSON, got nothing")
-        place = resources.data.place_of_upload(received.sha256)
-        await asyncio.to_thread(_keep, draft, place)
-    finally:
-        draft.unlink(missing_ok=True)
+        await asyncio.to_thread(_require_lines, draft, received)
+        await asyncio.to_thread(resources.store.keep, Shelf.DATASETS, draft)
     dataset = StoredDataset(*received, created_at=resources.clock())
     async with engine.begin() as connection:
         await note_upload(connection, dataset, user_id=user_id)
@@ -71,15 +68,25 @@ async def _received(chunks: AsyncIterator[bytes], target: BinaryIO) -> _Received
         hasher.update(chunk)
         size, lines, last = size + len(chunk), lines + chunk.count(b"\n"), chunk[-1:]
         await asyncio.to_thread(target.write, chunk)
-    await asyncio.to_thread(_sync, target)
     return _Received(hasher.hexdigest(), size, lines + (last not in (b"", b"\n")))
 
 
-def _sync(target: BinaryIO) -> None:
-    target.flush()
-    os.fsync(target.fileno())
+def _require_lines(draft: Path, received: _Received) -> None:
+    if not 0 < received.lines_total <= _MAX_LINES:
+        raise DatasetError(f"expected 1 to {_MAX_LINES} lines of JSON, got {received.lines_total}")
+    dataset = DatasetFile(draft)
+    try:
+        for number, line in enumerate(dataset.lines(), 1):
+            _require_object(number, line)
+    finally:
+        dataset.close()
 
 
-def _keep(draft: Path, place: Path) -> None:
-    draft.replace(place)
-    sync_folder(place.parent)
+def _require_object(number: int, line: bytes) -> None:
+    try:
+        parse_object(line, max_depth=MAX_INPUT_DEPTH)
+    except ParseError as error:
+        # The parser's own message may quote the line.
+        raise DatasetError(
+            f"line {number}: expected a strict JSON object, got something else ({error.reason})"
+        ) from None

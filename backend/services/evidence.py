@@ -6,16 +6,14 @@ With `disclosure: hashes` ground truth and invocations stay with the owner (cont
 from __future__ import annotations
 
 import asyncio
-import gzip
-import tarfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
-from uuid import uuid4
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from backend.evidence_store import Shelf
 from backend.repositories.evidence_views import (
     DisclosedTheatre,
     EpisodeView,
@@ -27,26 +25,25 @@ from backend.repositories.evidence_views import (
     episodes_of,
     export_sha256,
 )
+from backend.repositories.sealed_bundles import BundleArchive, bundle_of
 from backend.services.resources import TheatreResources
+from backend.services.sealed_bundles import file_of_bundle
 from backend.services.theatre_bridge import EXPORT
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import EpisodeResult
 
-_MANIFEST = "manifest.json"
-_ARCHIVE = "evidence_bundle.tar.gz"
 _WITHHELD = ("ground_truth/", "invocations/")
-_EPOCH = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceFile:
-    """A file to send; `tag` names its content."""
+    """A file to send, and the SHA-256 of its bytes."""
 
     path: Path
     name: str
-    tag: str
+    sha256: str
     is_public: bool
 
 
@@ -117,18 +114,14 @@ async def bundle_archive(
 
     NotFoundError where there is none, or where parts of it are withheld from the reader.
     """
-    theatre = await _sealed(connection, theatre_id, reader)
+    theatre, archive = await _sealed(connection, theatre_id, reader)
     if _withholds(theatre):
         raise NotFoundError(f"expected an evidence bundle of theatre {theatre_id}, got none")
-    folder = resources.folder_of(theatre_id)
-    archive = folder / _ARCHIVE
-    if not archive.is_file():
-        await asyncio.to_thread(_pack, folder / bundle_name(theatre_id), archive)
-    manifest = await asyncio.to_thread(_manifest, folder / bundle_name(theatre_id))
+    path = await asyncio.to_thread(resources.store.bring, Shelf.BUNDLES, archive.sha256)
     return EvidenceFile(
-        path=archive,
+        path=path,
         name=f"{bundle_name(theatre_id)}.tar.gz",
-        tag=f"{manifest['bundle_hash']}.tar.gz",
+        sha256=archive.sha256,
         is_public=reader is None,
     )
 
@@ -142,17 +135,14 @@ async def bundle_file(
     resources: TheatreResources,
 ) -> EvidenceFile:
     """Return one file of the sealed bundle, looked up in its manifest; else NotFoundError."""
-    theatre = await _sealed(connection, theatre_id, reader)
-    bundle = resources.folder_of(theatre_id) / bundle_name(theatre_id)
-    manifest = await asyncio.to_thread(_manifest, bundle)
-    inventory = cast("list[dict[str, str]]", manifest["file_inventory"])
-    # Only names that the manifest has are ever joined to a folder.
-    known = {entry["path"]: entry["sha256"] for entry in inventory}
-    known[_MANIFEST] = f"{manifest['bundle_hash']}.manifest"
-    if path not in known or (_withholds(theatre) and path.startswith(_WITHHELD)):
+    theatre, archive = await _sealed(connection, theatre_id, reader)
+    found = None
+    if not (_withholds(theatre) and path.startswith(_WITHHELD)):
+        found = await asyncio.to_thread(file_of_bundle, resources.store, theatre_id, archive, path)
+    if found is None:
         raise NotFoundError(f"expected a file of the bundle, got {path[:100]!a}")
     return EvidenceFile(
-        path=bundle / path, name=Path(path).name, tag=known[path], is_public=reader is None
+        path=found[0], name=found[0].name, sha256=found[1], is_public=reader is None
     )
 
 
@@ -160,12 +150,11 @@ async def training_export(
     connection: AsyncConnection, theatre_id: str, resources: TheatreResources
 ) -> EvidenceFile:
     """Return the training records of an archived theatre; NotFoundError before."""
-    tag = await export_sha256(connection, theatre_id)
-    if tag is None:
+    sha256 = await export_sha256(connection, theatre_id)
+    if sha256 is None:
         raise NotFoundError(f"expected the export of an archived theatre {theatre_id}, got none")
-    return EvidenceFile(
-        path=resources.folder_of(theatre_id) / EXPORT, name=EXPORT, tag=tag, is_public=True
-    )
+    path = await asyncio.to_thread(resources.store.bring, Shelf.EXPORTS, sha256)
+    return EvidenceFile(path=path, name=EXPORT, sha256=sha256, is_public=True)
 
 
 async def _disclosed(
@@ -179,35 +168,13 @@ async def _disclosed(
 
 async def _sealed(
     connection: AsyncConnection, theatre_id: str, reader: str | None
-) -> DisclosedTheatre:
+) -> tuple[DisclosedTheatre, BundleArchive]:
     theatre = await _disclosed(connection, theatre_id, reader)
-    if theatre.certificate_id is None:
+    archive = await bundle_of(connection, theatre_id)
+    if theatre.certificate_id is None or archive is None:
         raise NotFoundError(f"expected an evidence bundle of theatre {theatre_id}, got none")
-    return theatre
+    return theatre, archive
 
 
 def _withholds(theatre: DisclosedTheatre) -> bool:
     return not theatre.is_owner and theatre.disclosure == "hashes"
-
-
-def _manifest(bundle: Path) -> JsonObject:
-    return parse_object((bundle / _MANIFEST).read_bytes())
-
-
-def _pack(bundle: Path, target: Path) -> None:
-    """Pack a bundle: names sorted, no times and no owners, so that it is always the same."""
-    draft = target.with_name(f".{uuid4()}.partial")
-    try:
-        with (
-            draft.open("wb") as raw,
-            gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=_EPOCH) as packed,
-            tarfile.open(fileobj=packed, mode="w", format=tarfile.USTAR_FORMAT) as archive,
-        ):
-            for path in sorted(one for one in bundle.rglob("*") if one.is_file()):
-                entry = tarfile.TarInfo(f"{bundle.name}/{path.relative_to(bundle).as_posix()}")
-                entry.size, entry.mtime, entry.mode = path.stat().st_size, _EPOCH, 0o644
-                with path.open("rb") as content:
-                    archive.addfile(entry, content)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)

@@ -1,47 +1,60 @@
 """Ground truth of the service: what templates may name, and a copy of all that was committed.
 
-At a commitment every dataset is copied to a store that is addressed by content. A run reads from
-there: whatever becomes of a root, the committed bytes stay.
+At a commitment every dataset is copied to the evidence store, under its hash. A run reads from
+there, on whatever machine: whatever becomes of a root, the committed bytes stay.
 """
 
 from __future__ import annotations
 
-import os
-import re
+import contextlib
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from uuid import uuid4
 
+from backend.errors import EvidenceDamagedError
+from backend.evidence_store import EvidenceStore, Shelf
 from theatre.engine.errors import DatasetError, DatasetMismatchError
+from theatre.engine.schema_registry import Seen, worded
 from theatre.files.datasets import DatasetFile, DatasetRoots
-from theatre.files.durable import sync_folder
 
 UPLOADED = "dataset:"
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class GroundTruth:
     """Implements `theatre.engine.replay.DatasetSource` over the copies of what was committed."""
 
-    def __init__(self, roots: Sequence[Path], store: Path) -> None:
+    def __init__(self, roots: Sequence[Path], store: EvidenceStore) -> None:
         self._roots = DatasetRoots(roots)
         self._store = store
 
     def open(self, path: str, *, sha256: str) -> DatasetFile:
         """Open the copy of a committed dataset; messages say only what its template says.
 
-        Raises DatasetError where there is none, DatasetMismatchError where it was changed.
+        Raises DatasetError where there is none, DatasetMismatchError where it was changed, and
+        EvidenceStoreError where the store does not answer.
         """
         try:
-            dataset = DatasetFile(self._place(sha256))
+            dataset = DatasetFile(self._store.bring(Shelf.DATASETS, sha256))
+        except EvidenceDamagedError as error:
+            if error.found is None:
+                raise _not_kept(path) from None
+            raise _changed(path, sha256, error.found) from None
         except DatasetError:
-            raise DatasetError(f"expected the committed dataset {path}, got none") from None
+            raise _not_kept(path) from None
         if dataset.sha256 != sha256:
             dataset.close()
-            raise DatasetMismatchError(
-                f"expected dataset {path} with SHA-256 {sha256} (committed), got {dataset.sha256}"
-            )
+            raise _changed(path, sha256, dataset.sha256)
         return dataset
+
+    def fetch(self, hashes: Collection[str]) -> None:
+        """Have copies on the local disk, as far as they are to be had; `open` says of the rest.
+
+        Blocks, for as long as the store takes; EvidenceStoreError where it does not answer.
+        """
+        for sha256 in hashes:
+            with contextlib.suppress(EvidenceDamagedError):
+                self._store.bring(Shelf.DATASETS, sha256)
 
     def keep(self, path: str, *, sha256: str, uploads: Collection[str]) -> None:
         """Copy a dataset that a template names; `uploads` are the ones of who commits. Blocks.
@@ -55,46 +68,97 @@ class GroundTruth:
         try:
             dataset = DatasetFile(self._roots.find(path))
         except DatasetError:
-            # Which folders there are is the operator's business.
-            raise DatasetError(
-                f"expected dataset {path} inside a dataset root of this service, got none"
-            ) from None
+            raise _not_in_a_root(path) from None
         try:
             if dataset.sha256 != sha256:
-                raise DatasetMismatchError(
-                    f"expected dataset {path} with SHA-256 {sha256}, got {dataset.sha256}"
-                )
-            if not self._place(sha256).is_file():
-                self._copy(dataset, self._place(sha256))
+                raise DatasetMismatchError(worded(*_of(path, sha256), f", got {dataset.sha256}"))
+            self._copy(dataset)
+        finally:
+            dataset.close()
+
+    def take(self, path: str, *, uploads: Collection[str]) -> str:
+        """Copy a dataset that nothing was committed to, and return its SHA-256. Blocks.
+
+        `path` and `uploads` as `keep`; DatasetError where there is none.
+        """
+        named = path.removeprefix(UPLOADED)
+        if named != path:
+            self._require_upload(path, named, uploads)
+            return named
+        try:
+            dataset = DatasetFile(self._roots.find(path))
+        except DatasetError:
+            raise _not_in_a_root(path) from None
+        try:
+            self._copy(dataset)
+            return dataset.sha256
         finally:
             dataset.close()
 
     def _require_upload(self, path: str, sha256: str, uploads: Collection[str]) -> None:
         named = path.removeprefix(UPLOADED)
         if named not in uploads:
-            raise DatasetError(f"expected an upload of yours, got {path[:100]}: POST /datasets")
+            raise DatasetError(
+                worded("expected an upload of yours, got ", Seen(path), ": POST /datasets")
+            )
         if named != sha256:
-            raise DatasetMismatchError(f"expected dataset {path} with SHA-256 {sha256}")
+            raise DatasetMismatchError(worded(*_of(path, sha256), ", got another one"))
 
-    def place_of_upload(self, sha256: str) -> Path:
-        """Return where the bytes of an upload belong."""
-        return self._place(sha256)
+    def copies_from_before(self, moment: datetime) -> frozenset[str]:
+        """Return the SHA-256 of what was last put into the store before `moment`. Blocks."""
+        kept = self._store.kept(Shelf.DATASETS)
+        return frozenset(one.name for one in kept if one.kept_at <= moment)
 
-    def _place(self, sha256: str) -> Path:
-        if not _SHA256.fullmatch(sha256):
-            raise DatasetError("expected a SHA-256 of 64 lower-case hex digits, got another text")
-        return self._store / sha256
+    def remove(self, name: str, *, before: datetime) -> bool:
+        """Remove what `copies_from_before` named, unless it was put there anew. Blocks."""
+        there = self._store.find(Shelf.DATASETS, name)
+        if there is None or there.kept_at > before:
+            return False
+        self._store.remove(Shelf.DATASETS, name)
+        return True
 
-    def _copy(self, dataset: DatasetFile, target: Path) -> None:
-        draft = target.with_name(f".{uuid4()}.partial")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        try:
+    def _copy(self, dataset: DatasetFile) -> None:
+        if self._store.find(Shelf.DATASETS, dataset.sha256) is not None:
+            return
+        with self._store.draft() as draft:
             with draft.open("wb") as handle:
                 for chunk in dataset.chunks():
                     handle.write(chunk)
-                handle.flush()
-                os.fsync(handle.fileno())
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-        sync_folder(target.parent)
+            self._store.keep(Shelf.DATASETS, draft)
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsalData:
+    """Ground truth of a rehearsal: one committed dataset is replaced by another copy.
+
+    Implements `theatre.engine.replay.DatasetSource`.
+    """
+
+    data: GroundTruth
+    replaced: str
+    """The path of the replaced dataset in the template."""
+    sha256: str
+    """What is opened for it."""
+
+    def open(self, path: str, *, sha256: str) -> DatasetFile:
+        """Open a copy; errors as `GroundTruth.open`."""
+        return self.data.open(path, sha256=self.sha256 if path == self.replaced else sha256)
+
+
+def _not_in_a_root(path: str) -> DatasetError:
+    # Which folders there are is the operator's business.
+    return DatasetError(
+        worded("expected dataset ", Seen(path), " inside a dataset root of this service, got none")
+    )
+
+
+def _not_kept(path: str) -> DatasetError:
+    return DatasetError(worded("expected the committed dataset ", Seen(path), ", got none"))
+
+
+def _changed(path: str, sha256: str, found: str) -> DatasetMismatchError:
+    return DatasetMismatchError(worded(*_of(path, sha256), f" (committed), got {found}"))
+
+
+def _of(path: str, sha256: str) -> tuple[str, Seen, str, Seen]:
+    return "expected dataset ", Seen(path), " with SHA-256 ", Seen(sha256)

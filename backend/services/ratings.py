@@ -12,10 +12,12 @@ from dataclasses import dataclass, replace
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.auth.principals import Principal
+from backend.jobs.queue import queue_run
 from backend.repositories.human_scores import copy_scores
 from backend.repositories.theatre_runs import (
     StoredTheatre,
     change_run,
+    hold_waiting,
     only_one_at_a_time,
     stored_theatre_if_any,
 )
@@ -102,14 +104,9 @@ async def submit_scores(
         username=scorer.username,
         user_id=scorer.user_id,
     )
-    if desk.enough:
-        await change_run(
-            connection,
-            theatre_id,
-            run_status="queued",
-            pending_step=None,
-            updated_at=resources.clock(),
-        )
+    if desk.enough and await hold_waiting(connection, theatre_id):
+        await change_run(connection, theatre_id, pending_step=None, updated_at=resources.clock())
+        await queue_run(connection, theatre_id)
     return desk
 
 
@@ -130,6 +127,9 @@ def _require_whole(desk: RatingDesk, scores: Sequence[SubmittedScore], rubric_sh
     if rubric_sha256 != rubric_hash(desk):
         refusals.append(("rubric-mismatch", "expected the hash of the rubric as GET …/hitl has it"))
     missing = set(desk.rubric.items) - {score.episode_id for score in scores}
+    if len(scores) > len(desk.rubric.items):
+        # Unrecorded: every refusal that is recorded lengthens the audit trail of somebody else.
+        refusals.append(("items-repeated", "expected each item once, got more scores than items"))
     if missing:
         refusals.append(("items-missing", f"expected all items at once, got {len(missing)} less"))
     if refusals:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
-from urllib.parse import unquote, urlsplit
 
-from backend.errors import SettingsError
+from backend.evidence_store import EvidenceStore
+from backend.services.accepted_templates import AcceptedTemplates
 from backend.services.construct_access import ConstructAccess
 from backend.services.ground_truth import GroundTruth
 from backend.settings import Settings
@@ -28,15 +28,16 @@ from theatre.scorers.computations import load_computations
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TheatreResources:
-    """Scorers, data, constructs, and the folder of the evidence."""
+    """Scorers, data, constructs, the evidence store, and the folder of what is under way."""
 
     scorers: Mapping[str, Scorer]
     computations: Mapping[str, Computation]
     schemas: SchemaRegistry
     data: GroundTruth
     constructs: ConstructAccess
-    accepted_templates: frozenset[str]
-    evidence: Path
+    accepted_templates: AcceptedTemplates
+    store: EvidenceStore
+    desk: Path
     issuer: str
     clock: Clock
 
@@ -49,20 +50,22 @@ class TheatreResources:
         Raises SettingsError, ConstructRegistryError, ConstructFilesError, OutboundPolicyError.
         """
         shipped = resource_root() / "fixtures"
-        evidence = _folder_of(settings)
+        home = settings.home.resolve() / "evidence"
+        store = EvidenceStore(settings.evidence_url, home)
         return cls(
             scorers=load_scorers(),
             computations=load_computations(),
             schemas=SchemaRegistry(),
-            data=GroundTruth([*settings.dataset_roots, shipped], evidence / "datasets"),
+            data=GroundTruth([*settings.dataset_roots, shipped], store),
             constructs=ConstructAccess(
                 registry=_registry(settings, shipped / "constructs" / "constructs.toml"),
                 policy=OutboundPolicy(allow=settings.outbound_allow),
                 environment=dict(environment),
                 clock=clock,
             ),
-            accepted_templates=_accepted(settings),
-            evidence=evidence,
+            accepted_templates=AcceptedTemplates(_accepted(settings)),
+            store=store,
+            desk=home / "theatres",
             issuer=settings.issuer,
             clock=clock,
         )
@@ -81,8 +84,8 @@ class TheatreResources:
         return report
 
     def folder_of(self, theatre_id: str) -> Path:
-        """Return the folder of what a theatre's run leaves."""
-        return self.evidence / "theatres" / theatre_id
+        """Return the folder in which a theatre's run is worked on, on this machine."""
+        return self.desk / theatre_id
 
 
 def _registry(settings: Settings, shipped: Path) -> ConstructRegistry:
@@ -97,15 +100,3 @@ def _accepted(settings: Settings) -> frozenset[str]:
     if settings.constructs is None:
         return frozenset()
     return frozenset(read_accepted_templates(settings.constructs).values())
-
-
-def _folder_of(settings: Settings) -> Path:
-    if settings.evidence_url is None:
-        return settings.home.resolve() / "evidence"
-    url = urlsplit(settings.evidence_url)
-    if url.scheme != "file":
-        raise SettingsError(
-            f"expected ECHELON_EVIDENCE_URL of the scheme file, got {url.scheme}: this release "
-            "keeps evidence in a folder"
-        )
-    return Path(unquote(url.path))

@@ -12,11 +12,9 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.repositories.certificate_views import CountedRun, newest_run, templates_of_owner
-from backend.repositories.registered_constructs import is_confirmed
+from backend.repositories.counted_runs import CountedRun, newest_run, templates_of_owner
+from backend.services.accepted_templates import AcceptedTemplates
 from backend.services.certificates import effective_tier
-from theatre.engine.canonical_json import parse_object
-from theatre.engine.commitment import content_hash
 from theatre.engine.constraint_gate import Review, effective_review
 from theatre.engine.tier_assigner import EffectiveTier, VerificationTier
 
@@ -41,17 +39,18 @@ async def route(
     *,
     construct_version: str | None,
     declared_review: str | None,
-    accepted_templates: frozenset[str],
+    accepted_templates: AcceptedTemplates,
     now: datetime,
 ) -> RoutingAnswer:
     """Return how far a construct is trusted at `now`. Never raises for an unknown one."""
     run, reasons = None, ("construct-not-registered",)
-    if await is_confirmed(connection, construct_id):
-        owned = await templates_of_owner(connection, construct_id)
-        templates = _accepted(owned, accepted_templates)
-        run = await newest_run(
-            connection, construct_id, construct_version=construct_version, templates=templates
-        )
+    owned = await templates_of_owner(connection, construct_id)
+    if owned is not None:
+        templates = await accepted_templates.among(connection, owned)
+        if templates:
+            run = await newest_run(
+                connection, construct_id, construct_version=construct_version, templates=templates
+            )
         reasons = (_why_no_run(owned, templates),)
     if run is None:
         return _answer(construct_version, None, None, reasons, declared_review, now)
@@ -60,13 +59,7 @@ async def route(
     )
 
 
-def _accepted(owned: Sequence[tuple[str, bytes]], accepted: frozenset[str]) -> list[str]:
-    if not accepted:
-        return []
-    return [sha256 for sha256, raw in owned if content_hash(parse_object(raw)) in accepted]
-
-
-def _why_no_run(owned: Sequence[tuple[str, bytes]], accepted: Sequence[str]) -> str:
+def _why_no_run(owned: Sequence[str], accepted: Sequence[str]) -> str:
     if not owned:
         return "no-run"
     return "no-run-of-this-version" if accepted else "template-not-accepted"

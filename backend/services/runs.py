@@ -7,6 +7,9 @@ from typing import NoReturn
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from backend.jobs.announcements import Announcements
+from backend.jobs.queue import queue_run
+from backend.repositories.datasets import uploads_of
 from backend.repositories.theatre_runs import (
     UNFINISHED,
     StoredTheatre,
@@ -15,14 +18,18 @@ from backend.repositories.theatre_runs import (
 )
 from backend.repositories.theatre_views import TheatreView
 from backend.services.resources import TheatreResources
+from backend.services.stopping import stops_before_news
 from backend.services.theatre_bridge import WAITING
-from backend.services.theatres import own_theatre, require_state
-from theatre.engine.errors import InvalidTransitionError
+from backend.services.theatres import own_theatre, require_state, require_version
+from theatre.engine.errors import DatasetError, InvalidTransitionError
+from theatre.engine.models import read_episodes
+from theatre.engine.replay.record_size import largest_episode_bytes
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.files.dataset_checks import verify_datasets
 
-_LOOK_SECONDS = 0.1
+_LOOK_SECONDS = 5.0
+"""How long a change may be overlooked whose announcement was lost."""
 
 
 async def accept_run(
@@ -30,43 +37,65 @@ async def accept_run(
     theatre_id: str,
     *,
     user_id: str,
+    versions: frozenset[int] | None,
     is_certificate_run: bool,
+    ground_truth_path: str | None,
     resources: TheatreResources,
 ) -> TheatreView:
     """Queue the run of a user's theatre and return it: COMMITTED, and not asked before.
 
-    A run that could not be begun (`failed` in COMMITTED) may be asked for again. Raises
-    NotFoundError, StateConflictError, InvalidTransitionError, ExecutionPathUnavailableError, and
+    A run that could not be begun (`failed` in COMMITTED) may be asked for again. A rehearsal may
+    run on another dataset, `ground_truth_path`, named as a template names one. Raises
+    NotFoundError, StateConflictError, PreconditionFailedError for a version that is not in
+    `versions`, InvalidTransitionError, ExecutionPathUnavailableError, and
     DatasetError where a committed dataset is not there as it was committed.
     """
     stored = await hold_theatre(connection, theatre_id, user_id=user_id)
+    require_version(stored, versions)
     _require_idle(stored)
     require_state(stored, TheatreState.COMMITTED, to="run")
     template = product_template(stored.value().template)
-    await asyncio.to_thread(_check_data, template, resources)
+    uploads = await uploads_of(connection, user_id)
+    rehearsal = await asyncio.to_thread(
+        _checked_data, template, ground_truth_path, uploads, resources
+    )
     await change_run(
         connection,
         theatre_id,
-        run_status="queued",
         is_certificate_run=is_certificate_run,
+        lost_workers=0,
+        rehearsal_sha256=rehearsal,
         error=None,
         updated_at=resources.clock(),
     )
+    await queue_run(connection, theatre_id)
     return await own_theatre(connection, theatre_id, user_id=user_id)
 
 
 async def until_idle(
-    engine: AsyncEngine, theatre_id: str, *, user_id: str, seconds: float
+    engine: AsyncEngine,
+    announcements: Announcements,
+    theatre_id: str,
+    *,
+    user_id: str,
+    seconds: float,
+    stopping: asyncio.Event,
 ) -> TheatreView:
-    """Return a user's theatre once its run is over or waits for people, or after `seconds`."""
+    """Return a user's theatre once its run is over or waits for people, or after `seconds`.
+
+    At once where the service is stopping.
+    """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    while True:
-        async with engine.connect() as connection:
-            view = await own_theatre(connection, theatre_id, user_id=user_id)
-        if view.run_status not in UNFINISHED or loop.time() >= deadline:
-            return view
-        await asyncio.sleep(_LOOK_SECONDS)
+    stops = False
+    with announcements.about(theatre_id) as news:
+        while True:
+            async with engine.connect() as connection:
+                view = await own_theatre(connection, theatre_id, user_id=user_id)
+            left = deadline - loop.time()
+            if view.run_status not in UNFINISHED or left <= 0 or stops:
+                return view
+            stops = await stops_before_news(stopping, news, min(_LOOK_SECONDS, left))
 
 
 async def cancel_run(
@@ -74,14 +103,17 @@ async def cancel_run(
     theatre_id: str,
     *,
     user_id: str,
+    versions: frozenset[int] | None,
     resources: TheatreResources,
 ) -> TheatreView:
     """Cancel the run of a user's theatre: at once where it waits for people, else when it stops.
 
-    Raises NotFoundError, StateConflictError, and InvalidTransitionError unless it is ACTIVE or
+    Raises NotFoundError, StateConflictError, PreconditionFailedError as `accept_run`, and
+    InvalidTransitionError unless it is ACTIVE or
     waits for people.
     """
     stored = await hold_theatre(connection, theatre_id, user_id=user_id)
+    require_version(stored, versions)
     is_waiting = stored.run_status == WAITING
     require_state(
         stored,
@@ -89,13 +121,10 @@ async def cancel_run(
         to="cancel",
     )
     now = resources.clock()
+    await change_run(connection, theatre_id, cancel_requested_at=now, updated_at=now)
     if is_waiting:
         # Taken up once more, to be ended: the journal has one writer.
-        await change_run(
-            connection, theatre_id, cancel_requested_at=now, run_status="queued", updated_at=now
-        )
-    else:
-        await change_run(connection, theatre_id, cancel_requested_at=now, updated_at=now)
+        await queue_run(connection, theatre_id)
     return await own_theatre(connection, theatre_id, user_id=user_id)
 
 
@@ -119,5 +148,22 @@ def _require_idle(stored: StoredTheatre) -> None:
         )
 
 
-def _check_data(template: ProductTheatreTemplate, resources: TheatreResources) -> None:
+def _checked_data(
+    template: ProductTheatreTemplate,
+    ground_truth_path: str | None,
+    uploads: frozenset[str],
+    resources: TheatreResources,
+) -> str | None:
+    """Verify what a run will read, and return the SHA-256 of what it reads instead, if it does."""
     verify_datasets(template, resources.data)
+    if ground_truth_path is None:
+        return None
+    sha256 = resources.data.take(ground_truth_path, uploads=uploads)
+    dataset = resources.data.open(ground_truth_path, sha256=sha256)
+    try:
+        episodes = read_episodes(dataset.lines(), max_bytes=largest_episode_bytes(template))
+        if not sum(1 for _ in episodes):
+            raise DatasetError(f"expected episodes in {ground_truth_path}, got none")
+    finally:
+        dataset.close()
+    return sha256

@@ -8,32 +8,36 @@ goes on from it.
 from __future__ import annotations
 
 import asyncio
-import os
-from pathlib import Path
+from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.repositories.certificates import store_certificate
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import StoredTheatre
 from backend.services.construct_access import check_all_reachable
+from backend.services.ground_truth import RehearsalData
 from backend.services.resources import TheatreResources
-from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import JsonObject, parse_object
+from backend.services.run_evidence import CERTIFIED, RunEvidence
+from backend.services.run_watch import RunWatch
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import InvalidTransitionError
-from theatre.engine.evidence_bundle import bundle_name
-from theatre.engine.replay import RatingDesk, ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay import (
+    DatasetSource,
+    RatingDesk,
+    ReplayEngine,
+    RunSettings,
+    Surroundings,
+)
 from theatre.engine.rlmf_export import RlmfExport
 from theatre.engine.state_machine import TheatreState
-from theatre.engine.templates import product_template
+from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
-from theatre.files.durable import sync_folder
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.retry import retrying
 
 EXPORT = "rlmf_export.jsonl"
-CERTIFIED = "certified"
 WAITING = "waiting_hitl"
 _BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
 _STATUS_OF_OUTCOME = {"failed": "failed", "void": "cancelled"}
@@ -49,22 +53,27 @@ class RunEnd(NamedTuple):
 
 
 async def run_theatre(
-    engine: AsyncEngine, stored: StoredTheatre, resources: TheatreResources
+    engine: AsyncEngine, stored: StoredTheatre, resources: TheatreResources, watch: RunWatch
 ) -> RunEnd:
     """Run a claimed theatre as far as it goes, and archive it.
 
-    Raises what `ReplayEngine` and `ConstructAccess` raise; the state says how far it came.
+    Raises what `ReplayEngine`, `ConstructAccess` and the watch raise; the state says how far it
+    came.
     """
     theatre = stored.value()
+    if theatre.state is not TheatreState.ARCHIVED:
+        evidence = RunEvidence(stored.id, resources)
+        await evidence.bring(engine, datasets_of(theatre, stored.rehearsal_sha256))
     journal = journal_of(engine, stored, resources)
     if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
-        theatre = await _replayed(theatre, journal, stored, resources)
+        theatre = await _replayed(theatre, journal, stored, resources, watch)
     if theatre.state is TheatreState.SETTLING:
         desk = await RatingDesk.of(theatre, journal, resources.clock)
         return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
-    outcome = await _outcome(journal)
+    resolved = await _resolved(journal)
+    outcome = str(resolved.detail["outcome"])
     if outcome == CERTIFIED and theatre.state is TheatreState.RESOLVED:
-        await _archive(theatre, journal, resources)
+        await _archive(theatre, journal, resources, resolved_at=resolved.at)
     return RunEnd(_STATUS_OF_OUTCOME.get(outcome, "succeeded"))
 
 
@@ -96,16 +105,14 @@ async def end_as(
 def journal_of(
     engine: AsyncEngine, stored: StoredTheatre, resources: TheatreResources
 ) -> PostgresRunJournal:
-    """Return the journal of a theatre; its end stores the certificate of the sealed bundle."""
-    bundle = resources.folder_of(stored.id) / bundle_name(stored.id)
-
-    async def resolved(connection: AsyncConnection, event: AuditEvent) -> None:
-        if event.detail["outcome"] == CERTIFIED:
-            document = await asyncio.to_thread((bundle / "certificate.json").read_bytes)
-            await store_certificate(connection, parse_object(document))
-
+    """Return the journal of a theatre; what it notes of evidence was made durable before."""
+    evidence = RunEvidence(stored.id, resources)
     return PostgresRunJournal(
-        engine, stored.id, epoch=stored.run_epoch, effects={"resolved": resolved}
+        engine,
+        stored.id,
+        epoch=stored.run_epoch,
+        effects={"sealed": evidence.note, "resolved": evidence.certify},
+        preparations={"sealed": evidence.keep},
     )
 
 
@@ -114,6 +121,7 @@ async def _replayed(
     journal: PostgresRunJournal,
     stored: StoredTheatre,
     resources: TheatreResources,
+    watch: RunWatch,
 ) -> Theatre:
     template = product_template(theatre.template)
     async with resources.constructs.opened(template) as adapters:
@@ -123,19 +131,21 @@ async def _replayed(
             Surroundings(
                 adapters=adapters,
                 authors=resources.constructs.authors(template),
-                invoke=retrying(asyncio.sleep),
-                datasets=resources.data,
+                invoke=watch.guarded(retrying(watch.guarded_sleep(asyncio.sleep))),
+                datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
                 scorers=resources.scorers,
                 computations=resources.computations,
                 sanitiser=TextSanitiser(),
                 registry=resources.schemas,
                 clock=resources.clock,
                 sleep=asyncio.sleep,
+                is_stopping=watch.is_stopping,
             ),
             RunSettings(
                 output_dir=resources.folder_of(stored.id),
                 issuer=resources.issuer,
                 certificate_run=stored.is_certificate_run is not False,
+                attempt=stored.run_epoch,
             ),
         )
         if theatre.state in _BEFORE_THE_LAST_CALL:
@@ -143,37 +153,50 @@ async def _replayed(
         return await replay.run()
 
 
-async def _outcome(journal: PostgresRunJournal) -> str:
+def ground_truth_of(
+    template: ProductTheatreTemplate, rehearsal_sha256: str | None, resources: TheatreResources
+) -> DatasetSource:
+    """Return what a run reads: what was committed, or what its rehearsal names instead."""
+    if rehearsal_sha256 is None:
+        return resources.data
+    replaced = template.product_theatre_config.replay_data_path
+    return RehearsalData(resources.data, replaced, rehearsal_sha256)
+
+
+def datasets_of(theatre: Theatre, rehearsal_sha256: str | None) -> frozenset[str]:
+    """Return the SHA-256 of every dataset that a run reads."""
+    template = product_template(theatre.template)
+    hashes = frozenset(template.dataset_hashes.values())
+    return hashes if rehearsal_sha256 is None else hashes | {rehearsal_sha256}
+
+
+class _Resolved(NamedTuple):
+    at: datetime
+    detail: JsonObject
+
+
+async def _resolved(journal: PostgresRunJournal) -> _Resolved:
     async for entry in journal.trail():
         detail = entry["detail"]
         if entry["event_type"] == "resolved" and isinstance(detail, dict):
-            return str(detail["outcome"])
+            return _Resolved(parse_rfc3339(str(entry["at"])), detail)
     raise InvalidTransitionError("expected a theatre that is resolved, got one without an outcome")
 
 
 async def _archive(
-    theatre: Theatre, journal: PostgresRunJournal, resources: TheatreResources
+    theatre: Theatre,
+    journal: PostgresRunJournal,
+    resources: TheatreResources,
+    *,
+    resolved_at: datetime,
 ) -> None:
-    """Write the export, then archive: a theatre is never ARCHIVED without one."""
-    exported_at = resources.clock()
-    folder = resources.folder_of(theatre.theatre_id)
-    export = RlmfExport(
-        folder / bundle_name(theatre.theatre_id), resources.schemas, exported_at=exported_at
-    )
-    await asyncio.to_thread(_write, export, folder / EXPORT)
-    _, archived = theatre.archive(at=exported_at, detail=export.summary().as_document())
+    """Write the export, then archive: a theatre is never ARCHIVED without one.
+
+    The export is that of the moment at which the run ended: whoever writes it, and however often,
+    writes the same bytes.
+    """
+    evidence = RunEvidence(theatre.theatre_id, resources)
+    export = RlmfExport(evidence.bundle, resources.schemas, exported_at=resolved_at)
+    await evidence.keep_export(export)
+    _, archived = theatre.archive(at=resources.clock(), detail=export.summary().as_document())
     await journal.note(archived)
-
-
-def _write(export: RlmfExport, target: Path) -> None:
-    draft = target.with_name(f".{target.name}.partial")
-    try:
-        with draft.open("wb") as handle:
-            for line in export.lines():
-                handle.write(line)
-            handle.flush()
-            os.fsync(handle.fileno())
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_folder(target.parent)

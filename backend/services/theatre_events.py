@@ -8,14 +8,17 @@ from typing import Literal, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from backend.jobs.announcements import Announcements
 from backend.repositories.theatre_runs import UNFINISHED
 from backend.repositories.theatre_views import TheatreView
+from backend.services.stopping import stops_before_news
 from backend.services.theatre_bridge import WAITING
 from backend.services.theatres import own_theatre
 
-_LOOK_SECONDS = 0.25
+_LOOK_SECONDS = 5.0
+"""How long a change may be overlooked whose announcement was lost."""
 MAX_SECONDS = 20.0
-"""After so long a stream ends, and who listens comes back: a stopping service is not held up."""
+"""After so long a stream ends, and who still listens comes back."""
 
 EventKind = Literal["state", "progress", "hitl", "end"]
 
@@ -28,26 +31,35 @@ class TheatreEvent(NamedTuple):
 
 
 async def theatre_events(
-    engine: AsyncEngine, theatre_id: str, *, user_id: str, after: int
+    engine: AsyncEngine,
+    announcements: Announcements,
+    theatre_id: str,
+    *,
+    user_id: str,
+    after: int,
+    stopping: asyncio.Event,
 ) -> AsyncGenerator[TheatreEvent, None]:
     """Yield what changes in a user's theatre behind version `after`, until its run is over.
 
+    Or until the service stops, or after MAX_SECONDS: who listens comes back then.
     Between two looks no connection is held. NotFoundError where it is not theirs.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + MAX_SECONDS
     state = None
-    while loop.time() < deadline:
-        async with engine.connect() as connection:
-            view = await own_theatre(connection, theatre_id, user_id=user_id)
-        over = view.run_status is not None and view.run_status not in (*UNFINISHED, WAITING)
-        if view.version > after:
-            yield TheatreEvent(_kind(view, state), view)
-            after, state = view.version, view.state
-        if over:
-            yield TheatreEvent("end", view)
-            return
-        await asyncio.sleep(_LOOK_SECONDS)
+    stops = False
+    with announcements.about(theatre_id) as news:
+        while not stops and (left := deadline - loop.time()) > 0:
+            async with engine.connect() as connection:
+                view = await own_theatre(connection, theatre_id, user_id=user_id)
+            over = view.run_status is not None and view.run_status not in (*UNFINISHED, WAITING)
+            if view.version > after:
+                yield TheatreEvent(_kind(view, state), view)
+                after, state = view.version, view.state
+            if over:
+                yield TheatreEvent("end", view)
+                return
+            stops = await stops_before_news(stopping, news, min(_LOOK_SECONDS, left))
 
 
 def _kind(view: TheatreView, state: str | None) -> EventKind:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from backend.errors import PreconditionFailedError
 from backend.identifiers import new_id
 from backend.repositories.datasets import uploads_of
 from backend.repositories.run_journal import PostgresRunJournal
@@ -120,17 +121,19 @@ async def commit_theatre(
     theatre_id: str,
     *,
     user_id: str,
+    versions: frozenset[int] | None,
     expected_hash: str | None,
     resources: TheatreResources,
 ) -> TheatreView:
     """Commit a user's DRAFT, its ground truth verified and copied, and return it.
 
-    Raises NotFoundError, StateConflictError, InvalidTransitionError, InvalidTemplateError for a
-    rule that a newer release has, DatasetError, and CommitmentError for another hash than
-    `expected_hash`.
+    Raises NotFoundError, StateConflictError, PreconditionFailedError for a version that is not in
+    `versions`, InvalidTransitionError, InvalidTemplateError for a rule that a newer release has,
+    DatasetError, and CommitmentError for another hash than `expected_hash`.
     """
     await connection.execute(_READ_AT_LEISURE)
     stored = await hold_theatre(connection, theatre_id, user_id=user_id)
+    require_version(stored, versions)
     require_state(stored, TheatreState.DRAFT, to="commit")
     theatre = stored.value()
     uploads = await uploads_of(connection, user_id)
@@ -138,13 +141,21 @@ async def commit_theatre(
     receipt = _receipt(theatre, resources)
     if expected_hash not in (None, receipt.commitment_hash):
         raise CommitmentError(
-            f"expected the commitment {expected_hash}, got {receipt.commitment_hash}: the template "
-            "is another one"
+            f"expected the commitment that the request names, got {receipt.commitment_hash}: the "
+            "template is another one"
         )
     _, committed = theatre.commit(receipt)
     journal = _committing(engine, receipt, epoch=stored.run_epoch)
     await journal.note_within(connection, committed)
     return await own_theatre(connection, theatre_id, user_id=user_id)
+
+
+def require_version(stored: StoredTheatre, versions: frozenset[int] | None) -> None:
+    """Raise PreconditionFailedError for a theatre in none of `versions`; None stands for any."""
+    if versions is not None and stored.version not in versions:
+        raise PreconditionFailedError(
+            "expected the theatre in a version that If-Match names, got it changed since"
+        )
 
 
 def require_state(stored: StoredTheatre, *states: TheatreState, to: str) -> None:

@@ -1,6 +1,7 @@
 """A construct of the operator that adds numbers, and a theatre about it: for runs over HTTP.
 
-An episode with `do: "gate"` is answered once somebody has written into the named pipe of the stage.
+An episode with `do: "gate"` is answered once somebody has written into that named pipe of the
+stage, and so on for the second gate; one with `do: "kill"` kills whoever runs the construct.
 """
 
 from __future__ import annotations
@@ -17,9 +18,17 @@ from tests.theatre.conftest import CONSTRUCT, CONSTRUCT_ID, TEMPLATE, episode
 from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version, program_of
 
-GATED = CONSTRUCT.replace(
+GATED = CONSTRUCT.replace("import json", "import json\nimport time", 1).replace(
     '    if do == "garbage":',
-    '    if do == "gate":\n        open("{gate}").read()\n    if do == "garbage":',
+    """    number = request["episode_id"].partition("-")[2]
+    with open("{calls}", "a") as calls:
+        calls.write(f"{request['theatre_id']} {number} {time.time()}\\n")
+    time.sleep({seconds})
+    if do in ("gate", "second gate"):
+        open("{folder}/" + do).read()
+    if do == "kill":
+        os.kill(os.getppid(), signal.SIGKILL)
+    if do == "garbage":""",
 )
 REGISTRY = """
 [constructs.{name}]
@@ -38,6 +47,14 @@ class SumsStage:
     template: JsonObject
 
     @property
+    def calls(self) -> list[tuple[str, int, float]]:
+        """Every call that came to the construct: theatre, number of the episode, Unix time."""
+        written = self.folder / "calls"
+        lines = written.read_text(encoding="utf-8").splitlines() if written.exists() else []
+        parts = [line.split(" ") for line in lines]
+        return [(theatre, int(number), float(at)) for theatre, number, at in parts]
+
+    @property
     def gate(self) -> Path:
         return self.folder / "gate"
 
@@ -54,10 +71,10 @@ class SumsStage:
             "ECHELON_DATASET_ROOTS": str(self.folder),
         }
 
-    def let_through(self) -> None:
+    def let_through(self, name: str = "gate") -> None:
         """Let an episode through if one stands before the gate."""
         with contextlib.suppress(OSError):
-            gate = os.open(self.gate, os.O_WRONLY | os.O_NONBLOCK)
+            gate = os.open(self.folder / name, os.O_WRONLY | os.O_NONBLOCK)
             os.write(gate, b"go")
             os.close(gate)
 
@@ -67,13 +84,20 @@ def sums_stage(
     episodes: Sequence[JsonObject],
     *,
     template_changes: Mapping[str, Any] | None = None,
+    seconds: float = 0,
 ) -> SumsStage:
-    """Write construct, registry and data of a theatre without gold labels."""
+    """Write construct, registry and data of a theatre without gold labels.
+
+    The construct takes at least `seconds` for an answer.
+    """
     program = folder / "construct"
     program.mkdir(parents=True)
-    gate = folder / "gate"
-    os.mkfifo(gate)
-    (program / "main.py").write_text(GATED.replace("{gate}", str(gate)), encoding="utf-8")
+    for gate in ("gate", "second gate"):
+        os.mkfifo(folder / gate)
+    source = GATED
+    for name, value in (("folder", folder), ("calls", folder / "calls"), ("seconds", seconds)):
+        source = source.replace(f"{{{name}}}", str(value))
+    (program / "main.py").write_text(source, encoding="utf-8")
     registry = folder / "constructs.toml"
     registry.write_text(REGISTRY.format(name=CONSTRUCT_ID))
     raw = b"".join(map(canonical_line, episodes))
@@ -92,9 +116,12 @@ def sums_stage(
     return SumsStage(folder=folder, template={**template, **(template_changes or {})})
 
 
-def sums(count: int, *, gate_at: int | None = None) -> list[JsonObject]:
-    """Return `count` episodes; the one with the number `gate_at` waits for the gate."""
-    return [
-        episode(number, [number, 1], "gate" if number == gate_at else None)
-        for number in range(1, count + 1)
-    ]
+def sums(count: int, *, gate_at: int | None = None, **special: int) -> list[JsonObject]:
+    """Return `count` episodes; the one with the number `gate_at` waits for the gate.
+
+    Others are named by what they do: `kill=4`.
+    """
+    asked = {number: do for do, number in special.items()}
+    if gate_at is not None:
+        asked[gate_at] = "gate"
+    return [episode(number, [number, 1], asked.get(number)) for number in range(1, count + 1)]

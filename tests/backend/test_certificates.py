@@ -13,7 +13,8 @@ from typing import Any, cast
 
 import pytest
 
-from backend.main import create_app, now
+from backend.main import create_app
+from backend.runtime import now
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
@@ -133,11 +134,13 @@ def test_certificates_are_listed_by_construct_and_by_what_they_are_worth(scene: 
             "tier=UNVERIFIED",
             "status=valid",
             "status=expired",
+            "status=lapsed",
+            "status=disputed",
             "construct_id=nobody",
             "construct_version=other",
         )
     }
-    assert list(counts.values()) == [3, 0, 3, 0, 0, 0]
+    assert list(counts.values()) == [3, 0, 3, 0, 0, 0, 0, 0]
     scene.clock.ahead = timedelta(days=90)
     late = scene.client.get(f"{listed}&tier=UNVERIFIED&status=expired").document
     assert late["total"] == 3

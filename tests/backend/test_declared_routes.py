@@ -29,6 +29,13 @@ from tests.backend.serving import Client, served, settings_for
 DESCRIPTION = f"{PREFIX}/openapi.json"
 """The only route that is not ours: the framework's, public, the same for everybody."""
 
+SECURITY: dict[Access, list[dict[str, list[str]]] | None] = {
+    Access.PUBLIC: None,
+    Access.USER: [{"bearer": []}],
+    Access.OWNER: [{"bearer": []}],
+    Access.DISCLOSED: [{"bearer": []}, {}],
+}
+
 
 @pytest.fixture(scope="module")
 def app(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
@@ -102,9 +109,7 @@ def test_every_resource_is_served_with_the_prefix_and_without() -> None:
     assert below <= served_paths
 
 
-def test_the_description_names_each_route_once_with_its_problems_and_credentials(
-    client: Client,
-) -> None:
+def test_the_description_names_each_route_once_with_its_credentials(client: Client) -> None:
     described = client.get(DESCRIPTION).document
     by_operation = {route.operation_id: route for _, _, route in routes()}
     seen = {
@@ -114,11 +119,12 @@ def test_the_description_names_each_route_once_with_its_problems_and_credentials
     }
     assert set(seen) == set(by_operation)
     for operation_id, operation in seen.items():
-        is_closed = by_operation[operation_id].declared.access is not Access.PUBLIC
-        assert operation.get("security") == ([{"bearer": []}] if is_closed else None)
-        assert list(operation["responses"]["default"]["content"]) == ["application/problem+json"]
-    assert described["components"]["securitySchemes"] == {
-        "bearer": {"type": "http", "scheme": "bearer"}
-    }
+        assert operation.get("security") == SECURITY[by_operation[operation_id].declared.access]
+    assert described["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     references = set(re.findall(r'"\$ref": "#/components/schemas/(\w+)"', str(described)))
     assert references <= set(described["components"]["schemas"])
+
+
+def test_a_kind_of_problem_that_there_is_not_cannot_be_declared() -> None:
+    with pytest.raises(TypeError, match="expected kinds of problems"):
+        public("no-such-kind")

@@ -65,15 +65,13 @@ def test_a_stranger_downloads_the_bundle_and_checks_it(
     assert client.get(f"{path}/evidence-bundle").body == first.body
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["../rlmf_export.jsonl", "..%2frlmf_export.jsonl", "%2e%2e/%2e%2e", "/etc/passwd", "a%00b", ""],
-)
 def test_a_file_that_the_manifest_does_not_name_is_not_there(
-    client: Client, stage: SumsStage, name: str
+    client: Client, stage: SumsStage
 ) -> None:
     path = ended(client.registered("ada"), stage.template)
-    assert client.get(f"{path}/evidence-bundle/{name}").slug == "not-found"
+    export = "rlmf_export.jsonl"
+    for name in (f"../{export}", f"..%2f{export}", "%2e%2e/%2e%2e", "/etc/passwd", "a%00b", ""):
+        assert client.get(f"{path}/evidence-bundle/{name}").slug == "not-found", name
 
 
 def test_the_audit_chain_is_told_as_it_was_hashed(client: Client, stage: SumsStage) -> None:

@@ -39,17 +39,22 @@ COLUMNS = """
     SELECT table_name, column_name, ordinal_position, data_type, character_maximum_length,
         is_nullable, column_default
     FROM information_schema.columns
-    WHERE table_schema = 'public' AND table_name <> 'alembic_version' ORDER BY 1, 3
+    WHERE table_schema = 'public' AND table_name <> 'alembic_version'
+        AND NOT starts_with(table_name, 'procrastinate_')
+    ORDER BY 1, 3
 """
 CONSTRAINTS = """
     SELECT conrelid::regclass::text AS of_table, conname, pg_get_constraintdef(oid) AS definition
     FROM pg_constraint
     WHERE connamespace = 'public'::regnamespace AND conrelid::regclass::text <> 'alembic_version'
+        AND NOT starts_with(conrelid::regclass::text, 'procrastinate_')
     ORDER BY 1, 2
 """
 INDEXES = """
     SELECT indexname, indexdef FROM pg_indexes
-    WHERE schemaname = 'public' AND tablename <> 'alembic_version' ORDER BY 1
+    WHERE schemaname = 'public' AND tablename <> 'alembic_version'
+        AND NOT starts_with(tablename, 'procrastinate_')
+    ORDER BY 1
 """
 
 
@@ -70,7 +75,7 @@ def test_from_empty_to_the_newest_revision_and_back(empty_database: Database) ->
 
 
 def test_each_revision_can_be_taken_back_alone(empty_database: Database) -> None:
-    revisions = ["0001", "0002", "0003", "0004"]
+    revisions = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008"]
     assert revisions[-1] == migrations.head_revision()
     seen = [empty_database.rows(EVERYTHING)]
     for revision in revisions:
@@ -88,7 +93,7 @@ def test_a_migrated_database_is_what_the_models_say_conditions_included(
         Base.metadata.create_all(connection)
     columns, constraints, indexes = shape(database)
     assert [columns, constraints, indexes] == shape(empty_database)
-    assert len({row["table_name"] for row in columns}) == 11
+    assert len({row["table_name"] for row in columns}) == 12
 
 
 def test_a_difference_between_database_and_models_is_found(database: Database) -> None:

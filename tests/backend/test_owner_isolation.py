@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -66,7 +67,9 @@ def adas(ada: Client) -> dict[str, str]:
     """Something of Ada's for every path parameter that names an owned thing."""
     made = ada.post("/keys", {"name": "adas", "scopes": ["read"], "expires_in_days": 1})
     theatre = ada.post("/theatres", {"template_json": cartograph()}).document
-    dataset = ada.ask("POST", "/datasets", body=theatre["id"].encode(), headers=LINES).document
+    dataset = ada.ask(
+        "POST", "/datasets", body=json.dumps({"of": theatre["id"]}).encode(), headers=LINES
+    ).document
     return {
         "key_id": str(made.document["id"]),
         "theatre_id": str(theatre["id"]),

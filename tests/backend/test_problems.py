@@ -25,8 +25,8 @@ from theatre.engine.errors import (
     TheatreError,
 )
 
-PROGRAMS = ("theatre.cli", "tests")
-"""Programs of their own: what they raise never reaches the service."""
+PROGRAMS = ("theatre.axion", "theatre.cli", "theatre.debate", "theatre.verification", "tests")
+"""What the service does not call: nothing that it raises gets there."""
 SECRET = "hunter2-hunter2"  # noqa: S105 - the value that must not come back
 
 
@@ -114,9 +114,12 @@ def test_what_is_raised_outside_of_a_route_is_answered(client: Client) -> None:
     assert client.get("/nothing/here").slug == "not-found"
     assert client.get("/livez/").slug == "not-found"
     refused = client.post("/livez", {})
-    assert (refused.slug, refused.headers["allow"]) == ("method-not-allowed", "GET")
+    assert (refused.slug, refused.headers["allow"]) == ("method-not-allowed", "GET, HEAD, OPTIONS")
     refused = client.ask("PUT", "/api/v1/keys")
-    assert (refused.slug, refused.headers["allow"]) == ("method-not-allowed", "GET, POST")
+    assert (refused.slug, refused.headers["allow"]) == (
+        "method-not-allowed",
+        "GET, HEAD, OPTIONS, POST",
+    )
     refused = client.get("/keys")
     assert (refused.slug, refused.headers["www-authenticate"]) == ("unauthenticated", "Bearer")
     assert client.form("/auth/register", name="x").slug == "unsupported-media-type"

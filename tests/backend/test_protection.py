@@ -21,6 +21,7 @@ CERTIFICATE_ID = "018f0000-0000-7000-8000-00000000000c"
 MOMENT = "2026-11-21T12:00:05Z"
 ONLY_ADDED_TO = (
     "human_scores",
+    "sealed_bundles",
     "theatre_audit_events",
     "theatre_certificates",
     "theatre_episode_scores",
@@ -81,6 +82,12 @@ HUMAN_SCORE: Mapping[str, Any] = {
     "audit_seq": 0,
     "created_at": MOMENT,
 }
+SEALED_BUNDLE: Mapping[str, Any] = {
+    "theatre_id": THEATRE_ID,
+    "sha256": HASH,
+    "size_bytes": 1,
+    "sealed_at": MOMENT,
+}
 COMMITTED = (
     f"commitment_hash = '{HASH}', committed_at = now(), version_pins = '{{}}',"
     " dataset_hashes = '{}', receipt = ''"
@@ -97,6 +104,7 @@ def fill(database: Database) -> Database:
     database.add("theatre_audit_events", EVENT)
     database.add("theatre_episode_scores", EPISODE)
     database.add("human_scores", HUMAN_SCORE)
+    database.add("sealed_bundles", SEALED_BUNDLE)
     database.add("theatre_certificates", CERTIFICATE)
     return database
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from backend.database.sessions import POOL_SIZE
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
@@ -108,6 +109,9 @@ def test_who_may_not_score_and_what_may_not_be_scored(client: Client, stage: Sum
         "off the scale": score(bob, path, answers(asked, 6)),
         "a part": score(bob, path, {**whole, "scores": whole["scores"][:1]}),
         "another rubric": score(bob, path, answers(asked, rubric_sha256="ab" * 32)),
+        "more than there is": score(
+            bob, path, {**whole, "scores": [*whole["scores"], *whole["scores"]]}
+        ),
         "another step": bob.post(f"{path}/hitl/other/scores", whole),
         "nobody": score(client, path, whole),
     }
@@ -116,6 +120,7 @@ def test_who_may_not_score_and_what_may_not_be_scored(client: Client, stage: Sum
         "off the scale": (422, "human-score-refused"),
         "a part": (422, "human-score-refused"),
         "another rubric": (422, "human-score-refused"),
+        "more than there is": (422, "human-score-refused"),
         "another step": (422, "human-score-refused"),
         "nobody": (401, "unauthenticated"),
     }
@@ -127,10 +132,11 @@ def test_nobody_scores_twice_not_even_at_once(client: Client, stage: SumsStage) 
     ada, bob = client.registered("ada"), client.registered("bob")
     path = waiting(ada, stage)
     asked = bob.get(f"{path}/hitl").document
-    with ThreadPoolExecutor(5) as pool:
-        sent = [pool.submit(score, bob, path, answers(asked)) for _ in range(5)]
+    # More than there are connections to the database, of which each needs two.
+    with ThreadPoolExecutor(POOL_SIZE + 5) as pool:
+        sent = [pool.submit(score, bob, path, answers(asked)) for _ in range(POOL_SIZE + 5)]
         replies = [one.result() for one in sent]
-    assert Counter(reply.status for reply in replies) == {200: 1, 409: 4}
+    assert Counter(reply.status for reply in replies) == {200: 1, 409: POOL_SIZE + 4}
     assert {one.slug for one in replies if one.status == 409} == {"duplicate-submission"}
 
 

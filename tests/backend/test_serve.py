@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from tests.backend.databases import Database
 from tests.backend.embedded_home import EmbeddedHome
 from tests.backend.serving import PASSWORD, Client
+from tests.backend.theatre_templates import cartograph
 from tests.theatre.echelon_process import ECHELON, PATIENCE_SECONDS, environment, until
 
 LISTENING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
@@ -135,6 +137,25 @@ def test_a_request_at_work_is_finished_before_the_service_ends(
             connection.sendall(body[10:])
             assert connection.recv(65536).startswith(b"HTTP/1.1 201")
         assert service.process.wait(PATIENCE_SECONDS) == 0
+
+
+def test_a_service_that_stops_waits_for_no_run(tmp_path: Path, own: dict[str, str]) -> None:
+    # Nobody runs what is queued; the wait is longer than what requests have to end.
+    with serving(tmp_path / "home", **own, ECHELON_WORKER_IN_API="false") as service:
+        ada = service.client.registered("ada")
+        theatre = ada.post("/theatres", {"template_json": cartograph()}).document["id"]
+        assert ada.post(f"/theatres/{theatre}/commit", {}).status == 200
+        with ThreadPoolExecutor() as elsewhere:
+            answer = elsewhere.submit(
+                ada.post, f"/theatres/{theatre}/run", {}, headers={"Prefer": "wait=60"}
+            )
+            until(
+                lambda: ada.get(f"/theatres/{theatre}").document["run"] is not None,
+                "the run to be queued",
+            )
+            code = service.end()
+        assert (answer.result().status, code) == (202, 0)
+        assert answer.result().document["run"]["status"] == "queued"
 
 
 def refuses(address: tuple[str, int]) -> bool:

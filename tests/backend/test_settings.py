@@ -34,8 +34,14 @@ def test_with_nothing_set_the_service_keeps_everything_for_itself() -> None:
         "jwt_keys": None,
         "issuer": "local",
         "worker_in_api": True,
+        "runs_at_a_time": 2,
+        "lease_seconds": 20.0,
+        "drain_seconds": 20.0,
         "max_body_bytes": MEBIBYTE,
         "body_seconds": 30.0,
+        "requests_per_minute": 60_000,
+        "writes_per_minute": 6_000,
+        "logins_per_minute": 600,
         "log_level": "info",
     }
 
@@ -53,8 +59,14 @@ def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch)
         "JWT_KEYS": "/etc/echelon/keys.json",
         "ISSUER": "an operator",
         "WORKER_IN_API": "false",
+        "RUNS_AT_A_TIME": "5",
+        "LEASE_SECONDS": "12.5",
+        "DRAIN_SECONDS": "0",
         "MAX_BODY_BYTES": "2048",
         "BODY_SECONDS": "2.5",
+        "REQUESTS_PER_MINUTE": "30",
+        "WRITES_PER_MINUTE": "20",
+        "LOGINS_PER_MINUTE": "10",
         "LOG_LEVEL": "WARNING",
     }.items():
         monkeypatch.setenv(f"ECHELON_{name}", value)
@@ -73,8 +85,14 @@ def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch)
         "jwt_keys": Path("/etc/echelon/keys.json"),
         "issuer": "an operator",
         "worker_in_api": False,
+        "runs_at_a_time": 5,
+        "lease_seconds": 12.5,
+        "drain_seconds": 0.0,
         "max_body_bytes": 2048,
         "body_seconds": 2.5,
+        "requests_per_minute": 30,
+        "writes_per_minute": 20,
+        "logins_per_minute": 10,
         "log_level": "warning",
     }
 

@@ -132,17 +132,6 @@ def test_a_template_of_the_api_names_no_file_outside_the_roots(ada: Client, path
 @pytest.mark.parametrize(
     ("body", "status"),
     [
-        (b'{"template_json": {"a": 1, "a": 2}}', 400),
-        (b'{"template_json": {"a": NaN}}', 400),
-        (b'{"template_json": {"a": 1e400}}', 400),
-        (b'{"template_json": {"a": 9007199254740993}}', 400),
-        (b'{"template_json": {"a": "\\ud800"}}', 400),
-        (b'{"template_json": {"a": "\xff"}}', 400),
-        (b'{"template_json": ' + b"[" * 60 + b"]" * 60 + b"}", 400),
-        (b"\xef\xbb\xbf{}", 400),
-        (b"", 400),
-        (b"[]", 400),
-        (b"null", 400),
         (b'{"template_json": 1}', 422),
         (b'{"template_json": {}, "more": 1}', 422),
         (b"{}", 422),

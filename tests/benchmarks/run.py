@@ -97,11 +97,12 @@ def show_canonical_json(runs: int, bundle: Path) -> None:
     show("parse_json, a KB", timed(runs, lambda: parse_object(data), per=size))
 
 
-def show_http_run() -> None:
-    """Print what an episode over HTTP takes, measured in a process of its own."""
-    sys.stdout.flush()
+def show_others() -> None:
+    """Print what other programmes measure, each in a process of its own."""
     root = Path(__file__).parents[2]
-    subprocess.run([sys.executable, "-m", "tests.benchmarks.http_run"], cwd=root, check=True)
+    for name in ("http_run", "axion_suite", "service_requests", "journal_writes"):
+        sys.stdout.flush()
+        subprocess.run([sys.executable, "-m", f"tests.benchmarks.{name}"], cwd=root, check=True)
 
 
 def timed(runs: int, work: Callable[[], object], *, per: float) -> list[float]:
@@ -124,7 +125,7 @@ def main() -> None:
         bundle = show_run(runs, home)
         show_check(runs, home, bundle)
         show_canonical_json(runs, bundle)
-    show_http_run()
+    show_others()
 
 
 if __name__ == "__main__":

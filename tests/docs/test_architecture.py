@@ -57,7 +57,12 @@ def test_the_table_of_states_has_every_state_in_order() -> None:
 
 @pytest.mark.parametrize(
     "contract",
-    ["Rooms of the package", "Floors of the service", "Pipeline order of the engine"],
+    [
+        "Rooms of the package",
+        "Floors of the service",
+        "Floors of the pseudo-axion audit",
+        "Pipeline order of the engine",
+    ],
 )
 def test_the_import_directions_are_those_that_the_build_enforces(contract: str) -> None:
     assert import_layers(contract) in blocks("text")
@@ -100,10 +105,39 @@ def test_every_module_of_the_service_is_in_its_table() -> None:
     assert modules | {str(path.relative_to(service)) for path in packages} == set(named)
 
 
+def test_every_module_of_the_audit_is_in_its_table() -> None:
+    folder = CHECKOUT / "theatre" / "axion"
+    modules = {
+        str(path.relative_to(folder).with_suffix(""))
+        for path in folder.rglob("*.py")
+        if not path.stem.startswith("_")
+    }
+    named = rows_under("| module of the audit | what it does |")
+    assert (set(named), len(named)) == (modules, len(modules))
+
+
 def test_every_module_of_the_replay_loop_is_in_its_table() -> None:
     folder = CHECKOUT / "theatre" / "engine" / "replay"
     modules = {path.stem for path in folder.glob("*.py") if not path.stem.startswith("_")}
     named = rows_under("| module of the loop | what it does |")
+    assert (set(named), len(named)) == (modules, len(modules))
+
+
+def test_every_module_of_debates_is_in_its_table() -> None:
+    folder = CHECKOUT / "theatre" / "debate"
+    modules = {path.stem for path in folder.iterdir() if not path.name.startswith(("_", "."))}
+    named = rows_under("| module of debates | what it does |")
+    assert (set(named), len(named)) == (modules, len(modules))
+
+
+def test_every_module_of_verification_is_in_its_table() -> None:
+    folder = CHECKOUT / "theatre" / "verification"
+    modules = {
+        path.relative_to(folder).with_suffix("").as_posix()
+        for path in folder.rglob("*.py")
+        if not path.stem.startswith("_")
+    }
+    named = rows_under("| module of verification | what it does |")
     assert (set(named), len(named)) == (modules, len(modules))
 
 

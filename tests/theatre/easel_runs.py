@@ -11,7 +11,7 @@ from typing import Unpack
 
 from tests.theatre.rated_runs import store_of
 from tests.theatre.runs import Finished, RunOptions, Stage, ticking_clock
-from theatre.cli.demo_reviewers import REVIEWERS, demo_scores
+from theatre.cli.demo.reviewers import REVIEWERS, demo_scores
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.oracle_contract import OracleAdapter
 from theatre.engine.replay import RatingDesk, RatingItem, Surroundings, rating_items

@@ -68,6 +68,7 @@ def echelon(
     cwd: Path | None = None,
     measured: bool = False,
     more: Mapping[str, str] | None = None,
+    patience: float = PATIENCE_SECONDS,
 ) -> Answer:
     """Run `echelon` to its end. `more` are environment variables."""
     ended = subprocess.run(
@@ -77,7 +78,7 @@ def echelon(
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
-        timeout=PATIENCE_SECONDS,
+        timeout=patience,
         encoding="utf-8",
     )
     return Answer(code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)

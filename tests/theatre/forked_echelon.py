@@ -34,10 +34,12 @@ import sys
 import aiohttp
 
 import theatre.cli
-import theatre.cli.check_command
+import theatre.cli.checking
 import theatre.cli.gate_command
 import theatre.cli.http_adapters
-import theatre.cli.theatre_group
+import theatre.cli.run_command
+import theatre.cli.show_command
+import theatre.cli.validate_command
 import theatre.scorers
 import theatre.scorers.computations
 

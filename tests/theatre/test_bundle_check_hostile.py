@@ -38,6 +38,8 @@ from theatre.engine.bundle_check.json_values import (
 )
 from theatre.engine.canonical_json import JsonValue, canonical_bytes, canonical_line
 
+pytestmark = pytest.mark.untraced
+
 IDS = [check_id.value for check_id in CheckId]
 DATASET = "ground_truth/dataset.jsonl"
 TRAIL = "audit_trail.jsonl"

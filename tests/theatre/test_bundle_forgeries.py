@@ -29,6 +29,8 @@ from tests.theatre.mutation_survivors import chosen, failed_when
 from tests.theatre.trail_edits import with_ratings, with_results
 from theatre.engine.errors import ParseError
 
+pytestmark = pytest.mark.untraced
+
 TRAIL = "audit_trail.jsonl"
 
 ISSUERS_WORD = {

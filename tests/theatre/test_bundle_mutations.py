@@ -36,6 +36,8 @@ from theatre.engine.tier_assigner import (
     VerificationTier,
 )
 
+pytestmark = pytest.mark.untraced
+
 LOG = "ground_truth/log.jsonl"
 FRAME = {"seq", "prev_entry_hash", "theatre_id", "from_state", "to_state", "at", "entry_hash"}
 """What every entry of a trail has, beside its event and detail."""

@@ -43,6 +43,8 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import InvocationStatus
 from theatre.engine.replay import Progress
 
+pytestmark = pytest.mark.untraced
+
 SOAK = bool(os.environ.get("ECHELON_SOAK"))
 THRESHOLD = 4.8
 """A fifth of the episodes: the fifth failure ends a run."""

@@ -40,6 +40,8 @@ from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.engine.replay import RunJournal
 from theatre.files.run_journal import FileRunJournal
 
+pytestmark = pytest.mark.untraced
+
 ANSWERS: dict[int, JsonObject] = {9: WRONG}
 
 

@@ -36,6 +36,8 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay.determinism import deterministic_sample
 
+pytestmark = pytest.mark.untraced
+
 SAMPLE = "/execution_policy/deterministic_sample"
 EPISODES = 60
 

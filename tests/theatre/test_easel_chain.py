@@ -29,12 +29,14 @@ from tests.theatre.echelon_process import until
 from tests.theatre.rated_runs import details, rate, trail_of
 from tests.theatre.runs import Finished, RunOptions, Stage, with_changes
 from tests.theatre.thinned import thinned
-from theatre.cli.demo_reviewers import REVIEWERS, demo_scores
+from theatre.cli.demo.reviewers import REVIEWERS, demo_scores
 from theatre.engine.canonical_json import JsonValue
 from theatre.engine.errors import HumanScoreRefusedError, PinMismatchError
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, invocation_id
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 from theatre.oracles.served import ServedOracleAdapter
+
+pytestmark = pytest.mark.untraced
 
 PINS = cast("dict[str, dict[str, str]]", TEMPLATE["version_pins"])["constructs"]
 MODULES = {"easel": "easel.py", "artisan": "design_tokens.py", "mint": "vocabulary.json"}

@@ -22,10 +22,12 @@ from tests.theatre.easel_runs import (
 )
 from tests.theatre.rated_runs import events
 from tests.theatre.runs import Finished, Stage, checked
-from theatre.cli.demo_reviewers import REVIEWERS, demo_scores, score_file
+from theatre.cli.demo.reviewers import REVIEWERS, demo_scores, score_file
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.template_validator import TemplateValidator
 from theatre.scorers import load_scorers
+
+pytestmark = pytest.mark.untraced
 
 RATINGS = FIXTURES / "ratings" / "product_easel_v1"
 PAGE = (FIXTURES.parent / "docs" / "easel.md").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ import pytest
 import rfc8785
 
 from theatre.engine.canonical_json import JsonObject, canonical_line
-from theatre.engine.errors import BundleError
+from theatre.engine.errors import AlreadySealedError, BundleError
 from theatre.engine.evidence_bundle import (
     PART_SIZE,
     EvidenceBundleBuilder,
@@ -253,7 +253,7 @@ def test_what_an_earlier_crash_left_is_cleared(tmp_path: Path) -> None:
 def test_a_sealed_bundle_is_never_replaced(tmp_path: Path) -> None:
     bundle, _ = sealed(tmp_path)
     before = files_in(bundle)
-    with pytest.raises(BundleError, match="expected to seal the bundle, got "):
+    with pytest.raises(AlreadySealedError, match="got one: another attempt sealed it"):
         sealed(tmp_path, episodes=3)
     assert files_in(bundle) == before
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
@@ -390,7 +390,7 @@ def test_a_link_in_the_place_of_the_draft_is_not_followed(tmp_path: Path) -> Non
 FULL_DISK = """
 import resource, sys
 from pathlib import Path
-from theatre.engine.errors import BundleError
+from theatre.engine.errors import AlreadySealedError, BundleError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 
 kind, folder = sys.argv[1], Path(sys.argv[2])

@@ -27,6 +27,8 @@ from theatre.engine.models import CriterionResult, Scored, Verdict
 from theatre.engine.scoring import CriterionPlan, wilson_interval
 from theatre.engine.scoring.units import ResampledUnits
 
+pytestmark = pytest.mark.untraced
+
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 DOCUMENTED_REPEATS = 1000

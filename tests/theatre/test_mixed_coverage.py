@@ -12,6 +12,8 @@ import pytest
 
 from tests.theatre.mixed_runs import drawn_interval
 
+pytestmark = pytest.mark.untraced
+
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 REPEATS = 1000 if SOAK else 10

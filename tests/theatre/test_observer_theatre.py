@@ -20,6 +20,8 @@ from theatre.cli.baselines import with_construct
 from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
+pytestmark = pytest.mark.untraced
+
 SOURCE, SIGNAL, FRESHNESS = (
     "source_fidelity",
     "signal_classification",

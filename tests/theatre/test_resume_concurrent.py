@@ -28,6 +28,8 @@ from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.oracle_contract import invocation_id
 
+pytestmark = pytest.mark.untraced
+
 SOAK = bool(os.environ.get("ECHELON_SOAK"))
 EPISODES = 180
 CALLS = 16

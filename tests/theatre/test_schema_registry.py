@@ -22,6 +22,7 @@ from theatre.engine.schema_registry import (
     resource_root,
     resources,
     shown,
+    without_values,
 )
 from theatre.engine.schema_registry.dialect import ecma_pattern
 
@@ -75,6 +76,35 @@ def test_a_violation_says_where_what_rule_expected_and_seen() -> None:
         "rule": "schema:enum",
         "detail": detail,
     }
+
+
+@pytest.mark.parametrize(
+    ("value", "told", "described"),
+    [
+        ("reply", "'reply'", "a text of 5 characters"),
+        (7, "7", "an integer"),
+        (1.5, "1.5", "a number"),
+        (True, "true", "a boolean"),
+        (None, "null", "null"),
+        ([1, 2], "an array of 2", "an array of 2"),
+        ({"a": 1}, "an object of 1", "an object of 1"),
+    ],
+)
+def test_a_violation_is_told_with_the_value_or_without(
+    value: object, told: str, described: str
+) -> None:
+    (violation,) = SchemaRegistry().validate_inline({"const": "other"}, value)
+    assert violation.detail == f"expected 'other', got {told}"
+    assert without_values(violation.detail) == f"expected 'other', got {described}"
+
+
+def test_alternatives_are_told_without_the_value_each() -> None:
+    schema = {"anyOf": [{"type": "integer"}, {"enum": ["a"]}, {"pattern": "^b$"}]}
+    (violation,) = SchemaRegistry().validate_inline(schema, "secret")
+    assert without_values(violation.detail) == (
+        "expected integer, got string; or expected one of a; got a text of 6 characters; "
+        "or expected text like ^b$, got a text of 6 characters"
+    )
 
 
 def test_all_violations_are_reported_sorted_by_pointer() -> None:

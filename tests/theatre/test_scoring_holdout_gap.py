@@ -32,6 +32,8 @@ from theatre.engine.scoring import CriterionPlan, ScoredEpisode
 from theatre.engine.scoring.holdout import SplitScores
 from theatre.engine.scoring.holdout_gap import JointMoments, holdout_gap
 
+pytestmark = pytest.mark.untraced
+
 Z = Fraction("1.959963984540054")
 HALF = Fraction(1, 2)
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")

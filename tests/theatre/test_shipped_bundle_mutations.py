@@ -34,6 +34,8 @@ from tests.theatre.runs import with_changes
 from tests.theatre.thinned import thinned
 from theatre.engine.canonical_json import JsonObject
 
+pytestmark = pytest.mark.untraced
+
 LOG = "ground_truth/observer_provenance.jsonl"
 OPEN = {"input_data": 1, "output_data": 2, "output_spec": 1, "params": 1}
 """Members that hold whatever a construct or a template puts there → how deep to tell it apart."""

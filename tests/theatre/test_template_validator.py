@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.schema_registry import without_values
 from theatre.engine.template_validator import TemplateValidator, ValidationReport, Violation
 from theatre.engine.template_validator.validator import RULES, TEMPLATE_SCHEMAS
 
@@ -531,6 +532,18 @@ def test_a_template_that_breaks_one_rule_has_that_one_error(case: Case) -> None:
     assert report.warnings == ()
     assert not report.valid
     assert report.errors[0].detail.startswith("expected ") or case.rule == "scorer-params"
+
+
+def test_a_long_chain_is_told_by_how_it_begins_and_without_values_not_at_all() -> None:
+    chain: list[JsonValue] = [f"link{number}" for number in range(9)]
+    report = VALIDATOR.validate(edited(CHAIN, {f"{PRODUCT}/construct_chain": chain}))
+    (detail,) = [one.detail for one in report.errors if one.rule == "chain-matches-programme"]
+    expected = "expected the constructs of the construct_invocation steps in their order"
+    links = " → ".join(f"'link{number}'" for number in range(8))
+    assert detail == f"{expected} ('mirror' → 'lens' → 'prism'), got {links} → …"
+    words = ("a text of 6 characters", "a text of 4 characters", "a text of 5 characters")
+    seen = " → ".join(["a text of 5 characters"] * 8)
+    assert without_values(detail) == f"{expected} ({' → '.join(words)}), got {seen} → …"
 
 
 @pytest.mark.parametrize("case", WARNINGS, ids=case_id)

@@ -15,12 +15,15 @@ from theatre.cli.lazy_group import LazyGroup
 COMMANDS = {
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
     "construct": ("theatre.cli.construct_group:construct", "Serve constructs, print versions."),
-    "demo": ("theatre.cli.demo_command:demo", "Certify a real construct and catch a forgery."),
+    "debate": ("theatre.cli.debate_group:debate", "Validate, check and audit debate artefacts."),
+    "demo": (
+        "theatre.cli.demo.command:demo",
+        "Start the service, certify, catch a forgery, stop it.",
+    ),
     "gate": ("theatre.cli.gate_command:gate", "Show which review a construct's tier earns it."),
     "theatre": ("theatre.cli.theatre_group:theatre", "Validate, commit, run and show theatres."),
+    "verify": ("theatre.cli.verify_command:verify", "Score change summaries against a history."),
 }
-"""Command → where it lives, and the line that `--help` shows without importing it."""
-
 cli = LazyGroup(
     "echelon",
     commands_by_name=COMMANDS,

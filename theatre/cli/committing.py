@@ -6,13 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from theatre.cli.input_files import read_file
+from theatre.cli.template_files import require_valid
 from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock
 from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.errors import DatasetError, InvalidTemplateError
-from theatre.engine.template_validator import TemplateValidator, ValidationReport
+from theatre.engine.errors import DatasetError
 from theatre.engine.templates import (
     ProductTheatreTemplate,
     product_template,
@@ -28,26 +27,6 @@ from theatre.scorers.pins import scorers_in_use
 def utc_now() -> datetime:
     """Return the time; the one clock that the command line hands to the engine."""
     return datetime.now(UTC)
-
-
-def read_template(path: Path) -> JsonObject:
-    """Parse a template file strictly; NotFoundError where there is none."""
-    return parse_object(read_file(path, what="a template file"), max_depth=MAX_INPUT_DEPTH)
-
-
-def validate_template(document: JsonObject) -> ValidationReport:
-    """Return every error and warning of a template; data files are not opened."""
-    return TemplateValidator(load_scorers()).validate(document)
-
-
-def require_valid(document: JsonObject) -> None:
-    """Raise InvalidTemplateError listing every violation."""
-    report = validate_template(document)
-    if report.errors:
-        listed = "\n".join(f"  {e.pointer or '/'} [{e.rule}] {e.detail}" for e in report.errors)
-        raise InvalidTemplateError(
-            f"the template breaks {len(report.errors)} rule(s):\n{listed}", violations=report.errors
-        )
 
 
 async def commit_template(

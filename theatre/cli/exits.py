@@ -10,8 +10,10 @@ from typing import NamedTuple
 import click
 
 from theatre.cli.output import echo, print_document
+from theatre.debate import errors as debate_errors
 from theatre.engine import errors
 from theatre.oracles import errors as oracle_errors
+from theatre.verification import errors as verification_errors
 
 
 class ExitCode(IntEnum):
@@ -66,6 +68,8 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.BundleError, ExitCode.INVALID),
     (errors.RlmfExportError, ExitCode.INVALID),
     (errors.ExpertiseError, ExitCode.INVALID),
+    (verification_errors.RepositoryError, ExitCode.INVALID),
+    (verification_errors.OutputTakenError, ExitCode.INVALID),
     (oracle_errors.ConstructFilesError, ExitCode.INVALID),
     (oracle_errors.ConstructRegistryError, ExitCode.INVALID),
     (oracle_errors.ConstructTransportError, ExitCode.INVALID),
@@ -73,11 +77,17 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (oracle_errors.OutboundRefusedError, ExitCode.INVALID),
     (oracle_errors.RequestHeadersError, ExitCode.INVALID),
     (oracle_errors.SanitisePolicyError, ExitCode.INVALID),
+    (debate_errors.InvalidDebateError, ExitCode.INVALID),
+    (debate_errors.SweepError, ExitCode.INVALID),
+    (debate_errors.HistoryRewrittenError, ExitCode.CHECK_FAILED),
+    (debate_errors.DebateLogError, ExitCode.CHECK_FAILED),
     # The theatre is in no state for it.
     (errors.InvalidTransitionError, ExitCode.WRONG_STATE),
     (errors.StateConflictError, ExitCode.WRONG_STATE),
     # What is there is kept; the same command goes on with it.
     (oracle_errors.ConstructUnreachableError, ExitCode.INCOMPLETE),
+    (verification_errors.TooFewReplaysError, ExitCode.INCOMPLETE),
+    (verification_errors.RateLimitedError, ExitCode.INCOMPLETE),
     (InterruptedRunError, ExitCode.INCOMPLETE),
     # A fault of this program or of its files, or an error of a plugin.
     (errors.TheatreError, ExitCode.FAILURE),

@@ -2,49 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import cast
 
 import click
 
+CommandTable = Mapping[str, tuple[str, str]]
+"""Command → where it lives (`module:attribute`), and the line that `--help` shows of it."""
+
 
 class LazyGroup(click.Group):
-    """Shows its own commands from a table, and others from an entry-point group."""
+    """Shows its own commands from a table, and others from tables of an entry-point group.
+
+    An entry point of the group names a table of its distribution, in a module that imports little.
+    """
 
     def __init__(
         self,
         name: str,
         *,
-        commands_by_name: Mapping[str, tuple[str, str]],
-        entry_point_group: str,
+        commands_by_name: CommandTable,
         help: str,  # noqa: A002  # click's own name for it
+        entry_point_group: str | None = None,
     ) -> None:
         super().__init__(name, help=help, no_args_is_help=True)
-        self._table = commands_by_name
+        self._own = commands_by_name
         self._entry_point_group = entry_point_group
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
         """Return all command names without importing a command."""
-        return sorted({*self._table, *self._others()})
+        return sorted(self._table())
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002  # click's signature
         """Import and return one command; None for an unknown name."""
-        if cmd_name in self._table:
-            module, _, attribute = self._table[cmd_name][0].partition(":")
-            return cast("click.Command", getattr(import_module(module), attribute))
-        others = entry_points(group=self._entry_point_group)
-        if cmd_name in others.names:
-            return cast("click.Command", others[cmd_name].load())
-        return None
+        table = self._own if cmd_name in self._own else self._table()
+        if cmd_name not in table:
+            return None
+        module, _, attribute = table[cmd_name][0].partition(":")
+        return cast("click.Command", getattr(import_module(module), attribute))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002  # click's signature
-        """Write the command list from the table: no command is imported for it."""
-        rows = [(name, self._table[name][1]) for name in sorted(self._table)]
-        rows += [(name, "") for name in self._others() if name not in self._table]
+        """Write the command list from the tables: no command is imported for it."""
+        rows = [(name, line) for name, (_, line) in sorted(self._table().items())]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
-    def _others(self) -> list[str]:
-        return sorted(entry_points(group=self._entry_point_group).names)
+    def _table(self) -> CommandTable:
+        """Return all commands; nobody else takes the name of one of its own."""
+        return {**dict(self._others()), **self._own}
+
+    def _others(self) -> Iterator[tuple[str, tuple[str, str]]]:
+        if self._entry_point_group is None:
+            return
+        for entry in entry_points(group=self._entry_point_group):
+            yield from _table_of(entry).items()
+
+
+def _table_of(entry: EntryPoint) -> CommandTable:
+    """Return the table of a distribution; in place of a broken one a command that says so."""
+    try:
+        return cast("CommandTable", dict(entry.load()))
+    except Exception as error:  # noqa: BLE001 - others' code: the commands of the rest go on
+        return {entry.name: (entry.value, f"does not load: {type(error).__name__}")}

@@ -15,28 +15,39 @@ from theatre.files.theatre_store import TheatreView
 
 
 def draw_pictures(view: TheatreView, folder: Path, *, home: Path) -> list[Path]:
-    """Draw the scores of a theatre into `folder`, which is made; return the files written.
+    """Draw the scores of a theatre as `draw_bundle`; NotFoundError where it has no certificate."""
+    return draw_bundle(_certified_bundle(view), folder, home=home)
+
+
+def draw_bundle(bundle: Path, folder: Path, *, home: Path) -> list[Path]:
+    """Draw the scores in a bundle into `folder`, which is made; return the files written.
 
     matplotlib keeps what it learned of the machine's fonts in `home`/cache.
 
-    Raises NotFoundError where there is no certificate, and click's BadParameter where there can
-    be no such folder.
+    Raises click's BadParameter where there can be no such folder.
     """
-    bundle = _certified_bundle(view)
     certificate = parse_object((bundle / "certificate.json").read_bytes())
     aggregate = parse_object((bundle / "scores" / "aggregate.json").read_bytes())
     title = (
         f"{certificate['template_id']}: {certificate['construct_id']} "
         f"@ {str(certificate['construct_version'])[:12]}"
     )
-    _make(folder)
-    # It reads its variable when it is imported, and says things that are not about the picture.
-    os.environ.setdefault("MPLCONFIGDIR", str(home.resolve() / "cache" / "matplotlib"))
-    logging.getLogger("matplotlib").setLevel(logging.ERROR)
+    prepare(folder, home=home)
     # Imported here: matplotlib costs a second that nothing else need pay.
     from theatre.cli.plots import write_plots  # noqa: PLC0415  # see above
 
     return write_plots(aggregate, title, folder)
+
+
+def prepare(folder: Path, *, home: Path) -> None:
+    """Make `folder`, and tell matplotlib, before it is imported, where to keep its cache.
+
+    Raises click's BadParameter where there can be no such folder.
+    """
+    _make(folder)
+    # It reads its variable when it is imported, and says things that are not about the picture.
+    os.environ.setdefault("MPLCONFIGDIR", str(home.resolve() / "cache" / "matplotlib"))
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)
 
 
 def _certified_bundle(view: TheatreView) -> Path:

@@ -18,17 +18,17 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring import COMPOSITE, wilson_interval
 
 # Two hues that stay apart for colour-blind readers, and greys.
-_INK, _ACCENT, _QUIET, _GRID = "#1f2933", "#1b5e9b", "#8a6d3b", "#d9dee3"
-_STYLE: Any = {  # matplotlib types the names of all its settings
+INK, ACCENT, QUIET, GRID = "#1f2933", "#1b5e9b", "#8a6d3b", "#d9dee3"
+STYLE: Any = {  # matplotlib types the names of all its settings
     "svg.hashsalt": "echelon",
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 10,
-    "text.color": _INK,
-    "axes.edgecolor": _GRID,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
+    "text.color": INK,
+    "axes.edgecolor": GRID,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
 }
 
 
@@ -53,7 +53,7 @@ def write_plots(aggregate: JsonObject, title: str, folder: Path) -> list[Path]:
     with mpl.rc_context():
         # Whatever the user's own matplotlibrc says.
         mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
+        mpl.rcParams.update(STYLE)
         figures = {"criteria.svg": _criteria(numbers, title)}
         calibration = numbers["calibration"]
         if calibration is not None and calibration["probabilities"]:
@@ -74,7 +74,7 @@ def _criteria(numbers: Mapping[str, Any], title: str) -> Figure:
     _draw_parts(axes, rows, numbers["holdout_scores"])
     axes.set_xlim(-0.02, 1.02)
     axes.set_xlabel("score, with its 95 % interval")
-    _finish(axes, title)
+    finish(axes, title)
     return figure
 
 
@@ -95,18 +95,18 @@ def _rows(numbers: Mapping[str, Any]) -> list[_Row]:
 
 def _draw_row(axes: Axes, place: int, row: _Row) -> None:
     if row.score is None:
-        axes.text(0.01, place, "no score", va="center", color=_QUIET)
+        axes.text(0.01, place, "no score", va="center", color=QUIET)
         return
     if row.low is not None and row.high is not None:
         axes.plot(
             [row.low, row.high],
             [place, place],
-            color=_ACCENT,
+            color=ACCENT,
             lw=6,
             alpha=0.35,
             solid_capstyle="butt",
         )
-    axes.plot(row.score, place, "o", color=_ACCENT, ms=7)
+    axes.plot(row.score, place, "o", color=ACCENT, ms=7)
     axes.annotate(
         f"{row.score:.3f}  ({row.method})",
         (row.score, place),
@@ -130,7 +130,7 @@ def _draw_parts(axes: Axes, rows: Sequence[_Row], parts: Mapping[str, Any] | Non
         ]
         if points:
             label = f"{part} ({parts[part]['episodes']} episodes)"
-            axes.plot(*zip(*points, strict=True), marker, color=_QUIET, ms=8, mew=1.5, label=label)
+            axes.plot(*zip(*points, strict=True), marker, color=QUIET, ms=8, mew=1.5, label=label)
     axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2, frameon=False, fontsize=8)
 
 
@@ -138,7 +138,7 @@ def _reliability(calibration: Mapping[str, Any], title: str) -> Figure:
     bins = [one for one in calibration["bins"] if one["count"]]
     figure = Figure(figsize=(5.5, 6.4), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-    upper.plot([0, 1], [0, 1], color=_QUIET, lw=1, ls="--", label="perfectly calibrated")
+    upper.plot([0, 1], [0, 1], color=QUIET, lw=1, ls="--", label="perfectly calibrated")
     for one in bins:
         rate = one["share_right"]
         interval: Mapping[str, Any] = wilson_interval(round(rate * one["count"]), one["count"])
@@ -146,13 +146,13 @@ def _reliability(calibration: Mapping[str, Any], title: str) -> Figure:
         upper.plot(
             [at, at],
             [interval["low"], interval["high"]],
-            color=_ACCENT,
+            color=ACCENT,
             lw=2,
             alpha=0.4,
             solid_capstyle="butt",
         )
-        upper.plot(at, rate, "o", color=_ACCENT, ms=6)
-        lower.bar((one["low"] + one["high"]) / 2, one["count"], width=0.09, color=_ACCENT)
+        upper.plot(at, rate, "o", color=ACCENT, ms=6)
+        lower.bar((one["low"] + one["high"]) / 2, one["count"], width=0.09, color=ACCENT)
     upper.set_ylim(-0.02, 1.02)
     upper.set_ylabel("share that was right (Wilson 95 %)")
     upper.legend(loc="upper left", frameon=False, fontsize=8)
@@ -160,8 +160,8 @@ def _reliability(calibration: Mapping[str, Any], title: str) -> Figure:
     lower.set_xlim(0, 1)
     lower.set_ylabel("answers")
     lower.set_xlabel(f"confidence that the construct gave ({calibration['criterion']})")
-    _finish(upper, title)
-    _finish(lower, "")
+    finish(upper, title)
+    finish(lower, "")
     return figure
 
 
@@ -175,9 +175,10 @@ def _summary(calibration: Mapping[str, Any]) -> str:
     return "\n".join([*lines, f"ECE {ece['value']:.3f}", null])
 
 
-def _finish(axes: Axes, title: str) -> None:
+def finish(axes: Axes, title: str) -> None:
+    """Give `axes` its title and the looks that all pictures share."""
     axes.set_title(title, loc="left", fontsize=10)
-    axes.grid(visible=True, axis="both", color=_GRID, lw=0.6)
+    axes.grid(visible=True, axis="both", color=GRID, lw=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)

@@ -20,6 +20,7 @@ from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.retry import retrying
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
+from theatre.scorers.episode_runners import load_episode_runners
 
 _BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
 
@@ -68,6 +69,7 @@ async def run_theatre(
                     datasets=workspace.datasets_for(held.template_folder),
                     scorers=load_scorers(),
                     computations=load_computations(),
+                    runners=load_episode_runners(),
                     sanitiser=TextSanitiser(),
                     registry=SchemaRegistry(),
                     clock=utc_now,

@@ -28,11 +28,13 @@ def _print_plain(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 
 def _print_rich(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     # Imported here: rich costs start-up time that a pipe need not pay.
+    from rich.box import SIMPLE_HEAD  # noqa: PLC0415  # see above
     from rich.console import Console  # noqa: PLC0415  # see above
     from rich.table import Table  # noqa: PLC0415  # see above
     from rich.text import Text  # noqa: PLC0415  # see above
 
-    table = Table(*header)
+    # Two columns of space between cells: what fits as plain text fits here.
+    table = Table(*header, box=SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
     for row in rows:
         # As Text: brackets in a cell are no markup.
         table.add_row(*(Text(cell) for cell in row))

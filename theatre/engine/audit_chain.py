@@ -91,10 +91,15 @@ def verify_chain(entries: Iterable[JsonObject], *, theatre_id: str) -> ChainHead
 def verified_entries(entries: Iterable[JsonObject], *, theatre_id: str) -> Iterator[JsonObject]:
     """Yield each entry once it has been verified against the one before; errors as above."""
     head = ChainHead()
-    for line, entry in enumerate(entries, start=1):
-        _verify_entry(entry, head, theatre_id, line)
-        head = head_after(entry)
+    for entry in entries:
+        head = verify_next(head, entry, theatre_id=theatre_id)
         yield entry
+
+
+def verify_next(head: ChainHead, entry: JsonObject, *, theatre_id: str) -> ChainHead:
+    """Return the head behind `entry`, which continues the chain of `head`; errors as above."""
+    _verify_entry(entry, head, theatre_id, head.length + 1)
+    return head_after(entry)
 
 
 def _verify_entry(entry: JsonObject, head: ChainHead, theatre_id: str, line: int) -> None:

@@ -91,6 +91,12 @@ class StateConflictError(TheatreError):
     code = "state-conflict"
 
 
+class RunStoppedError(TheatreError):
+    """A run was asked to stop and has: what is in is recorded, the rest is still to be called."""
+
+    code = "run-stopped"
+
+
 class CommitmentError(TheatreError):
     """A commitment cannot be made, or does not recompute."""
 
@@ -137,6 +143,12 @@ class BundleError(TheatreError):
     """A folder is not an evidence bundle, or one cannot be written."""
 
     code = "bundle-invalid"
+
+
+class AlreadySealedError(BundleError):
+    """Another attempt at the same run has sealed its bundle; that one is to be taken."""
+
+    code = "already-sealed"
 
 
 class CertificateError(TheatreError):

@@ -7,19 +7,20 @@ durable, renamed once: a half-written bundle is never visible.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
 import shutil
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import BinaryIO, Self
 from uuid import UUID, uuid5
 
 from theatre.engine.canonical_json import JsonObject, canonical_line
-from theatre.engine.errors import BundleError
+from theatre.engine.errors import AlreadySealedError, BundleError
 
 PART_SIZE = 1000
 """Up to so many episodes each has a file of its own; past that, parts of this many lines."""
@@ -84,10 +85,13 @@ class EvidenceBundleBuilder:
     Raises BundleError for what the disk refuses, naming the file.
     """
 
-    def __init__(self, theatre_id: str, output_dir: Path) -> None:
+    def __init__(self, theatre_id: str, output_dir: Path, *, attempt: int = 0) -> None:
+        """Write below `output_dir`; no two writers of one theatre may have the same `attempt`."""
+        name = bundle_name(theatre_id)
         self._theatre_id = theatre_id
-        self._final = output_dir / bundle_name(theatre_id)
-        self._draft = output_dir / f".{bundle_name(theatre_id)}.partial"
+        self._final = output_dir / name
+        self._drafts = f".{name}*.partial"
+        self._draft = output_dir / (f".{name}.{attempt}.partial" if attempt else f".{name}.partial")
         self._begun: set[str] = set()
         self._entries: dict[str, FileEntry] = {}
 
@@ -97,9 +101,12 @@ class EvidenceBundleBuilder:
         return self._final
 
     def __enter__(self) -> Self:
-        """Start in an empty draft folder; what an earlier crash left there goes."""
+        """Start in an empty draft folder; what earlier attempts left, or still write, goes."""
         with _disk("make room for the bundle"):
-            shutil.rmtree(self._draft, ignore_errors=True)
+            for left in self._draft.parent.glob(self._drafts):
+                # A link is left, and refused where it stands in the way.
+                if not left.is_symlink():
+                    _remove_at_once(left)
             self._draft.mkdir(parents=True)
         return self
 
@@ -135,7 +142,9 @@ class EvidenceBundleBuilder:
         self._begun.add(path)
         with _disk(f"write {path}"):
             target = self._draft / path
-            target.parent.mkdir(parents=True, exist_ok=True)
+            # Folder by folder: a draft that another attempt has removed is not made again.
+            for folder in reversed(PurePosixPath(path).parents[:-1]):
+                (self._draft / folder).mkdir(exist_ok=True)
             with target.open("wb") as handle:
                 summed = _SummedFile(handle)
                 yield summed
@@ -188,12 +197,22 @@ class EvidenceBundleBuilder:
         )
 
     def seal(self) -> Path:
-        """Make the draft durable and give it its final name in one step; return that path."""
+        """Make the draft durable and give it its final name in one step; return that path.
+
+        AlreadySealedError where another attempt has been quicker: its bundle stays as it is.
+        """
         with _disk("seal the bundle"):
             for folder in {(self._draft / path).parent for path in self._entries}:
                 _sync_folder(folder)
             _sync_folder(self._draft)
-            self._draft.rename(self._final)
+            try:
+                self._draft.rename(self._final)
+            except OSError as error:
+                if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
+                    raise
+                raise AlreadySealedError(
+                    f"expected no bundle {self._final.name} yet, got one: another attempt sealed it"
+                ) from error
             _sync_folder(self._final.parent)
         return self._final
 
@@ -265,6 +284,14 @@ def _disk(action: str) -> Iterator[None]:
             f"expected to {action}, got {error.strerror or error}: "
             "free or mend the disk and run again; nothing half-written is visible"
         ) from error
+
+
+def _remove_at_once(draft: Path) -> None:
+    """Take a draft away from whoever may still write it: all of it, before any of it is gone."""
+    removed = draft.with_suffix(".removed")
+    shutil.rmtree(removed, ignore_errors=True)
+    draft.rename(removed)
+    shutil.rmtree(removed, ignore_errors=True)
 
 
 def _sync_folder(folder: Path) -> None:

@@ -8,6 +8,7 @@ from theatre.engine.errors import DatasetError
 from theatre.engine.models import read_episodes, read_gold_labels
 from theatre.engine.replay import DatasetSource
 from theatre.engine.replay.record_size import largest_episode_bytes
+from theatre.engine.schema_registry import Seen, worded
 from theatre.engine.templates import ProductTheatreTemplate
 
 
@@ -24,11 +25,16 @@ def verify_datasets(view: ProductTheatreTemplate, datasets: DatasetSource) -> No
         )
         ids = {episode.episode_id for episode in episodes}
         if not ids:
-            raise DatasetError(f"expected episodes in {config.replay_data_path}, got none")
+            raise DatasetError(
+                worded("expected episodes in ", Seen(config.replay_data_path), ", got none")
+            )
         if config.gold_label_set is not None:
             labels = read_gold_labels(opened[config.gold_label_dataset_id].lines())
             strangers = sorted(set(labels) - ids)
             if strangers:
                 raise DatasetError(
-                    f"expected gold labels for episodes of the dataset, got {strangers[:5]}"
+                    worded(
+                        "expected gold labels for episodes of the dataset, got ",
+                        Seen(strangers[:5], spelt=str),
+                    )
                 )

@@ -6,6 +6,7 @@ Nothing is loaded lazily and no model has relationships: repositories send Core 
 from backend.database.models.base import Base
 from backend.database.models.evidence import (
     HumanScore,
+    SealedBundle,
     TheatreAuditEvent,
     TheatreCertificate,
     TheatreEpisodeScore,
@@ -20,6 +21,7 @@ __all__ = [
     "HumanScore",
     "IdempotencyKey",
     "RegisteredConstruct",
+    "SealedBundle",
     "Theatre",
     "TheatreAuditEvent",
     "TheatreCertificate",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from sqlalchemy import (
+    BigInteger,
     CheckConstraint,
     Double,
     ForeignKey,
@@ -144,6 +145,21 @@ class TheatreAuditEvent(Base):
     entry_hash: Mapped[Sha256]
     entry: Mapped[CanonicalBytes]
     created_at: Mapped[Moment]
+
+
+class SealedBundle(Base):
+    """The archive of a theatre's sealed bundle, which lies in the evidence store under its hash."""
+
+    __tablename__ = "sealed_bundles"
+    __table_args__ = (
+        is_sha256("sha256"),
+        CheckConstraint("size_bytes > 0", name="not_empty"),
+    )
+
+    theatre_id: Mapped[Identifier] = mapped_column(ForeignKey("theatres.id"), primary_key=True)
+    sha256: Mapped[Sha256]
+    size_bytes: Mapped[int] = mapped_column(BigInteger)
+    sealed_at: Mapped[Moment]
 
 
 class HumanScore(Base):

@@ -11,6 +11,7 @@ from sqlalchemy import (
     Integer,
     String,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -65,7 +66,9 @@ class Theatre(Base):
     """One theatre. What was committed never changes again; `version` counts every change.
 
     `receipt` is the canonical commitment receipt; `run_epoch` is raised by whoever takes the run
-    up, and a batch of results of an older epoch is refused.
+    up, and a batch of results of an older epoch is refused. `run_job_id` is the job that the run
+    waits for or is held by; `lost_workers` counts those it lost since it last recorded anything.
+    `rehearsal_sha256` is of what a rehearsal runs on instead of the committed ground truth.
     """
 
     __tablename__ = "theatres"
@@ -83,6 +86,10 @@ class Theatre(Base):
         is_one_of("run_status", RUN_STATUSES),
         is_one_of("outcome", OUTCOMES),
         is_sha256("commitment_hash"),
+        is_sha256("rehearsal_sha256"),
+        CheckConstraint(
+            "rehearsal_sha256 IS NULL OR is_certificate_run IS FALSE", name="only_rehearsed"
+        ),
         CheckConstraint(
             "num_nonnulls(commitment_hash, committed_at, version_pins, dataset_hashes, receipt)"
             " IN (0, 5)",
@@ -108,6 +115,11 @@ class Theatre(Base):
         Index(None, "state"),
         Index(None, "construct_id"),
         Index(None, "template_id", "template_sha256"),
+        Index(
+            "ix_theatres_unfinished",
+            "run_status",
+            postgresql_where=text("run_status IN ('queued', 'running')"),
+        ),
     )
 
     id: Mapped[Identifier] = mapped_column(primary_key=True)
@@ -144,6 +156,10 @@ class Theatre(Base):
 
     created_at: Mapped[Moment]
     updated_at: Mapped[Moment]
+    rehearsal_sha256: Mapped[Sha256 | None]
+
+    run_job_id: Mapped[int | None] = mapped_column(BigInteger)
+    lost_workers: Mapped[int] = mapped_column(Integer, server_default="0")
 
 
 class Dataset(Base):

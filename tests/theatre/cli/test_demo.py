@@ -1,30 +1,41 @@
-"""`echelon demo`: certifies three theatres, catches a forgery, and leaves only its home."""
+"""`echelon demo` over HTTP: three certificates, a caught forgery, and nothing left running."""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
+import os
 import re
-import shutil
+import signal
+import stat
 import subprocess
-from dataclasses import dataclass
+import tarfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.backend.embedded_home import EmbeddedHome, command_of, pids
+from tests.demonstration import Demonstration, left_by, processes_of
 from tests.theatre.echelon_process import (
     CARTOGRAPH,
-    ECHELON,
-    Answer,
     echelon,
+    ended,
     environment,
-    processes_that_mention,
+    started,
     until,
 )
 from theatre.cli.baselines import with_construct
-from theatre.cli.demo_command import FORGED_FILE
-from theatre.engine.canonical_json import JsonObject, parse_object
-from theatre.files.theatre_store import FileTheatreStore
+from theatre.cli.demo.errors import DemoError, NoAnswerError, ServiceEndedError
+from theatre.cli.demo.forgery import FORGED_FILE
+from theatre.cli.demo.operator import write_constructs
+from theatre.cli.demo.place import DemoPlace
+from theatre.cli.demo.service import started_service
+from theatre.cli.demo.theatres import unpack
+from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 
 OBSERVER = CARTOGRAPH.with_name("product_observer_v1.json")
 EASEL = CARTOGRAPH.with_name("product_easel_v1.json")
@@ -35,79 +46,41 @@ COMMITMENTS = {
     for name, template in TEMPLATES.items()
 }
 BASELINES = ["observer_majority", "observer_keywords"]
-PATIENCE_SECONDS = 300
+SOAK = os.environ.get("ECHELON_SOAK") == "1"
+REVIEWERS = ["demo-reviewer-a", "demo-reviewer-b"]
 
 
-def demonstrate(*options: str, home: Path, temporary: Path) -> Answer:
-    ended = subprocess.run(
-        [ECHELON, "demo", *options],
-        env=environment(home, more={"TMPDIR": str(temporary)}),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-        timeout=PATIENCE_SECONDS,
-        encoding="utf-8",
-    )
-    return Answer(code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)
+def bundle_of(told: dict[str, Any]) -> Path:
+    return Path(told["bundle_path"])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Demonstrations:
-    """The demo as a text and as a document, one after the other in the same store."""
-
-    home: Path
-    text: Answer
-    document: Answer
-    left_in_temporary_folder: list[Path]
-
-    def step(self, number: int) -> str:
-        """Return what was printed from the heading of a step to the next."""
-        return self.text.stdout.partition(f"── {number} ")[2].partition("\n── ")[0]
-
-    def certificates(self) -> dict[str, dict[str, Any]]:
-        """Return every certificate in the store by its id."""
-        found = [json.loads(path.read_bytes()) for path in self.home.rglob("certificate.json")]
-        return {certificate["certificate_id"]: certificate for certificate in found}
+def test_the_demo_succeeds_and_leaves_nothing_but_its_folder(demonstration: Demonstration) -> None:
+    assert demonstration.code == 0, demonstration.pages
+    assert demonstration.left == []
+    assert {path.name for path in demonstration.folder.iterdir()} == {
+        *("bundles", "cache", "certificates", "constructs.toml", "evidence", "keys", "lock"),
+        *("people.json", "plots", "postgres", "service.log"),
+    }
+    for name in ("people.json", "keys/tokens.json"):
+        assert stat.S_IMODE((demonstration.folder / name).stat().st_mode) == 0o600
 
 
-@pytest.fixture(scope="module")
-def demos(tmp_path_factory: pytest.TempPathFactory) -> Demonstrations:
-    home, temporary = tmp_path_factory.mktemp("home"), tmp_path_factory.mktemp("temporary")
-    text = demonstrate(home=home, temporary=temporary)
-    document = demonstrate("--json", home=home, temporary=temporary)
-    until(lambda: not processes_that_mention(temporary), "the end of all processes")
-    return Demonstrations(
-        home=home,
-        text=text,
-        document=document,
-        left_in_temporary_folder=list(temporary.iterdir()),
+def test_the_demo_numbers_its_pages_and_says_how_it_ended(demonstration: Demonstration) -> None:
+    headings = [line for line in demonstration.pages.splitlines() if line.startswith("── ")]
+    numbers = [re.match(r"── +(\d+)/12  .{2,66} +\d+ s$", line) for line in headings[:-1]]
+    assert [found and int(found[1]) for found in numbers] == list(range(1, 13))
+    assert headings[-1] == (
+        "── The honest bundles passed, the forged one did not. Nothing is left running."
     )
 
 
-def test_the_demo_succeeds_twice_in_a_row_and_leaves_nothing_but_its_home(
-    demos: Demonstrations,
-) -> None:
-    assert (demos.text.code, demos.document.code) == (0, 0)
-    assert demos.left_in_temporary_folder == []
-    assert {path.name for path in demos.home.iterdir()} == {"cache", "plots", "theatres"}
-    assert len(FileTheatreStore(demos.home).theatre_ids()) == 10
-
-
-def test_the_demo_tells_its_steps_in_order(demos: Demonstrations) -> None:
-    steps = [line for line in demos.text.stdout.splitlines() if line.startswith("── ")]
-    assert [step.split()[1] for step in steps] == [*map(str, range(1, 12)), "The"]
-    assert steps[-1] == "── The honest bundles passed, the forged one did not."
-    told = {line.split()[0] for line in demos.text.stderr.splitlines()}
-    assert told == {template.stem for template in TEMPLATES.values()}
-
-
-@pytest.mark.parametrize(("step", "name"), [(2, "cartograph"), (4, "observer"), (8, "easel")])
+@pytest.mark.parametrize(("page", "name"), [(2, "cartograph"), (3, "observer"), (7, "easel")])
 def test_the_demo_shows_the_certificates_that_are_in_the_bundles(
-    demos: Demonstrations, step: int, name: str
+    demonstration: Demonstration, page: int, name: str
 ) -> None:
-    shown = demos.step(step)
-    (certificate_id,) = re.findall(r"^certificate  (\S+)$", shown, re.MULTILINE)
-    certificate = demos.certificates()[certificate_id]
+    shown, told = demonstration.page(page), demonstration.told[name]
+    certificate = json.loads((bundle_of(told) / "certificate.json").read_bytes())
+    assert f"certificate  {certificate['certificate_id']}" in shown
     assert f"commitment   {COMMITMENTS[name]}" in shown
     assert f"results      {certificate['results_hash']}" in shown
     assert f"tier         {certificate['verification_tier']}" in shown
@@ -117,29 +90,55 @@ def test_the_demo_shows_the_certificates_that_are_in_the_bundles(
     assert missing == certificate["caps"]
 
 
-def test_the_demo_says_how_far_the_observers_confidence_can_be_trusted(
-    demos: Demonstrations,
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_run_over_http_comes_to_the_results_that_are_published(
+    demonstration: Demonstration, name: str
 ) -> None:
-    assert "calibration" not in demos.step(2)
+    published = TEMPLATES[name].with_name(f"{TEMPLATES[name].stem}.expected.json")
+    told = demonstration.told[name]
+    assert told["certificate"]["results_hash"] == json.loads(published.read_bytes())["results_hash"]
+    assert told["theatre"]["commitment_hash"] == COMMITMENTS[name]
+
+
+def test_the_demo_shows_what_it_asked_and_what_the_service_answered(
+    demonstration: Demonstration,
+) -> None:
+    shown = demonstration.page(2)
+    assert f"theatre    {demonstration.told['cartograph']['theatre']['id']}" in shown
+    rows = [re.split(r"  +", line) for line in shown.splitlines() if "/theatres" in line]
+    assert [row[:2] for row in rows] == [
+        ["POST /theatres", "201"],
+        ["POST /theatres/{id}/commit", "200"],
+        ["POST /theatres/{id}/run", "202"],
+        ["GET /theatres/{id}/events", "200"],
+        ["GET /theatres/{id}/evidence-bundle", "200"],
+    ]
+    assert rows[3][2:] == ["ARCHIVED", "240/240", "certified"]
+
+
+def test_the_demo_says_how_far_the_observers_confidence_can_be_trusted(
+    demonstration: Demonstration,
+) -> None:
+    assert "calibration" not in demonstration.page(2)
     assert (
         "calibration  Brier 0.215, ECE 0.122 (if calibrated: 0.076 expected, 95 % below 0.115)"
-        in demos.step(4).splitlines()
+        in demonstration.page(3).splitlines()
     )
 
 
 def test_the_demo_shows_two_baselines_with_their_intervals_beside_the_observer(
-    demos: Demonstrations,
+    demonstration: Demonstration,
 ) -> None:
-    table = [re.split(r"  +", line) for line in demos.step(5).splitlines()[1:] if line]
+    table = [re.split(r"  +", line) for line in demonstration.page(4).splitlines() if line]
     assert table[0] == ["criterion", "observer", *BASELINES]
     rows = {row[0]: row[1:] for row in table[2:]}
-    run = {c["construct_id"]: c for c in demos.certificates().values()}
+    told = {"observer": demonstration.told["observer"], **demonstration.told["baselines"]}
     for name in ("source_fidelity", "signal_classification", "canvas_enrichment_freshness"):
         assert rows.pop(name) == [
             f"{one['scores'][name]:.3f} "
             f"({one['score_intervals'][name]['low']:.3f} … "
             f"{one['score_intervals'][name]['high']:.3f})"
-            for one in (run[construct] for construct in ("observer", *BASELINES))
+            for one in (run["certificate"] for run in told.values())
         ]
     assert [cell.split()[0] for cell in rows.pop("composite")] == ["0.467", "0.151", "0.164"]
     assert rows == {}
@@ -157,34 +156,38 @@ def recorded_ratings() -> dict[str, dict[str, float]]:
 
 
 def test_easels_run_stops_at_the_rubric_which_the_demo_shows_with_one_of_the_answers(
-    demos: Demonstrations,
+    demonstration: Demonstration,
 ) -> None:
-    shown = demos.step(6)
+    shown = demonstration.page(5)
     rating = json.loads(EASEL.read_bytes())["hitl_steps"][0]
-    assert re.search(r"^outcome   pending \(pending_hitl:judge_taste\)$", shown, re.MULTILINE)
-    assert " ".join(rating["rubric"].split()) in " ".join(shown.split())
+    assert "SETTLING  85/85  waits for judge_taste" in shown
+    first = " ".join(rating["rubric"].split("\n\n")[0].split())
+    assert f"rubric {first} …" in " ".join(shown.split())
     for point, label in rating["scoring_scale"]["labels"].items():
         assert re.search(rf"^ +{point}  {re.escape(label)}$", shown, re.MULTILINE)
-    assert "asked of at least 2 people, of whom none is an author, about each of 24" in shown
+    assert "asked of  at least 2 people, of whom none is an author, about each of 24" in shown
     (item,) = re.findall(r"^item      (\S+)$", shown, re.MULTILINE)
     assert item == next(iter(recorded_ratings()["demo-reviewer-a"]))
-    for part in ("brief", "wants", "avoids", "sheet"):
+    for part in ("brief", "wants", "avoids"):
         assert re.search(rf"^{part} {{4,5}}\S", shown, re.MULTILINE)
 
 
-def test_two_stand_ins_who_are_named_so_score_every_item(demos: Demonstrations) -> None:
+def test_two_stand_ins_who_are_named_so_score_every_item_as_users_of_their_own(
+    demonstration: Demonstration,
+) -> None:
     recorded = recorded_ratings()
-    shown = " ".join(demos.step(7).split())
+    shown = " ".join(demonstration.page(6).split())
     for name, scores in recorded.items():
         assert f"{name} {' '.join(f'{score:g}' for score in scores.values())}" in shown
-    assert demos.document.document["ratings"] == recorded
+    assert demonstration.told["ratings"] == recorded
     assert {len(scores) for scores in recorded.values()} == {24}
+    assert f"users      demo-author, {', '.join(REVIEWERS)}" in demonstration.page(1)
 
 
 def test_easels_certificate_tells_who_scored_and_where_decisions_were_lost(
-    demos: Demonstrations,
+    demonstration: Demonstration,
 ) -> None:
-    lines = demos.step(8).splitlines()
+    lines = demonstration.page(7).splitlines()
     (people,) = [n for n, line in enumerate(lines) if line.startswith("people       judge_taste: ")]
     assert ", alpha 0.177; share 0.2 of downstream_compliance, machine 0.938" in lines[people]
     assert lines[people + 1].split() == ["they", "are", "demo-reviewer-a,", "demo-reviewer-b"]
@@ -197,52 +200,90 @@ def test_easels_certificate_tells_who_scored_and_where_decisions_were_lost(
     ]
 
 
-def test_the_demo_finds_honest_bundles_sound_and_names_what_is_wrong_with_the_forged_one(
-    demos: Demonstrations,
+def test_anybody_gets_the_certificate_that_was_issued_and_the_tier_of_now(
+    demonstration: Demonstration,
 ) -> None:
-    honest, forged = demos.step(9), demos.step(10)
-    assert "FAIL" not in honest
-    assert len(re.findall(r"^valid: \d+ checks, 0 failed$", honest, re.MULTILINE)) == 3
-    assert FORGED_FILE in forged
-    assert re.search(r"^FAIL {9}sums$", forged, re.MULTILINE)
-    assert re.search(r"^FAIL {9}scores$", forged, re.MULTILINE)
-    assert re.search(r"^NOT VALID: \d+ checks, [1-9]\d* failed$", forged, re.MULTILINE)
+    shown = demonstration.page(8)
+    for name in TEMPLATES:
+        told = demonstration.told[name]
+        issued = Path(told["certificate_path"]).read_bytes()
+        assert sha256_hex(issued) == told["certificate"]["document_sha256"]
+        assert issued == (bundle_of(told) / "certificate.json").read_bytes().rstrip(b"\n")
+        row = rf"^{name} +{told['certificate']['certificate_id']} +(\w+) "
+        assert re.findall(row, shown, re.MULTILINE) == [told["certificate"]["verification_tier"]]
+        assert told["certificate"]["status"] == "valid"
 
 
-def test_the_demo_draws_all_three_and_says_where(demos: Demonstrations) -> None:
-    drawn = {
-        demos.home / "plots" / name
-        for name in (
-            "product_cartograph_v1/criteria.svg",
-            "product_easel_v1/criteria.svg",
-            "product_observer_v1/criteria.svg",
-            "product_observer_v1/reliability.svg",
-        )
+def test_a_router_trusts_what_the_operator_accepts_and_is_told_why_not_the_rest(
+    demonstration: Demonstration,
+) -> None:
+    told = {
+        name: (one["effective_tier"], one["routing_class"], one["effective_review"], one["reasons"])
+        for name, one in demonstration.told["routing"].items()
     }
-    assert {Path(line) for line in demos.step(11).splitlines()[1:] if line} == drawn
-    assert set(demos.home.glob("plots/*/*")) == drawn
+    assert told == {
+        "cartograph": ("UNVERIFIED", "baseline", "full", ["issued-unverified"]),
+        "observer": ("BACKTESTED", "mid", "skip", []),
+        "easel": ("BACKTESTED", "mid", "skip", []),
+        "observer_majority": ("UNVERIFIED", "baseline", "full", ["template-not-accepted"]),
+        "observer_keywords": ("UNVERIFIED", "baseline", "full", ["construct-not-registered"]),
+    }
+    shown = [re.split(r"  +", line) for line in demonstration.page(9).splitlines() if line][3:]
+    assert [row[-1] for row in shown] == [
+        "its own certificate says UNVERIFIED",
+        "as certified",
+        "as certified",
+        "no run on an accepted template",
+        "nobody has claimed it",
+    ]
 
 
-def test_the_demo_as_a_document_holds_runs_checks_plots_baselines_and_forgery(
-    demos: Demonstrations,
+def test_the_demo_finds_honest_bundles_sound_and_names_what_is_wrong_with_the_forged_one(
+    demonstration: Demonstration,
 ) -> None:
-    assert demos.document.stderr == ""
-    document = demos.document.document
-    assert set(document) == {*TEMPLATES, "baselines", "ratings", "forgery"}
-    for name, commitment in COMMITMENTS.items():
-        assert set(document[name]) == {"run", "check", "plots"}
-        assert document[name]["run"]["outcome"] == "certified"
-        assert document[name]["run"]["commitment_hash"] == commitment
-        assert document[name]["check"]["valid"] is True
-        assert all(Path(path).is_file() for path in document[name]["plots"])
-        assert document[name]["run"]["results_hash"] in demos.text.stdout
-    baselines = document["baselines"]
-    assert {name: run["outcome"] for name, run in baselines.items()} == dict.fromkeys(
-        BASELINES, "certified"
+    honest, forged = demonstration.page(10), demonstration.page(11)
+    assert re.findall(r"^(\w+) +(\d+) +(\d+) +(\w+)$", honest, re.MULTILINE) == [
+        (name, "27", "0", "valid") for name in TEMPLATES
+    ]
+    assert f"changed    {FORGED_FILE}" in forged
+    failed = re.findall(r"^FAIL  (\S+)$", forged, re.MULTILINE)
+    assert set(failed) >= {"inventory", "sums", "audit-episodes", "scores"}
+    assert forged.endswith(f"NOT VALID: 27 checks, {len(failed)} failed\n")
+
+
+def test_the_demo_draws_all_three_and_says_where(demonstration: Demonstration) -> None:
+    drawn = [
+        *("cartograph/criteria.svg", "observer/criteria.svg", "observer/reliability.svg"),
+        "easel/criteria.svg",
+    ]
+    shown = [path for line in demonstration.page(12).splitlines() for path in line[11:].split(", ")]
+    assert [path for path in shown if path] == [f".echelon/demo/plots/{name}" for name in drawn]
+    assert {*(demonstration.folder / "plots").glob("*/*")} == {
+        demonstration.folder / "plots" / name for name in drawn
+    }
+
+
+def test_the_demo_as_a_document_holds_everything_that_it_shows(
+    demonstration: Demonstration,
+) -> None:
+    told = demonstration.told
+    assert set(told) == {
+        *("home", "seconds", "baselines", "ratings", "routing", "forgery"),
+        *TEMPLATES,
+    }
+    assert told["home"] == str(demonstration.folder)
+    for name in TEMPLATES:
+        assert set(told[name]) == {
+            *("theatre", "certificate", "bundle_path", "certificate_path", "check", "plots")
+        }
+        assert told[name]["theatre"]["state"] == "ARCHIVED"
+        assert told[name]["theatre"]["outcome"] == "certified"
+        assert told[name]["check"]["valid"] is True
+        assert all(Path(path).is_file() for path in told[name]["plots"])
+    assert {name: one["theatre"]["outcome"] for name, one in told["baselines"].items()} == (
+        dict.fromkeys(BASELINES, "certified")
     )
-    assert document["forgery"]["valid"] is False
-    failed = {check["id"] for check in document["forgery"]["checks"] if check["ok"] is False}
-    assert failed >= {"sums", "audit-episodes", "scores"}
+    assert told["forgery"]["valid"] is False
 
 
 def differences(one: Any, other: Any, place: str = "") -> set[str]:  # noqa: ANN401 - any JSON
@@ -260,16 +301,14 @@ def differences(one: Any, other: Any, place: str = "") -> set[str]:  # noqa: ANN
 
 
 def test_a_baseline_is_measured_by_the_same_template_but_for_who_is_measured(
-    demos: Demonstrations,
+    demonstration: Demonstration,
 ) -> None:
     template = parse_object(OBSERVER.read_bytes())
     for name in BASELINES:
-        run = demos.document.document["baselines"][name]
-        committed: JsonObject = parse_object(
-            (Path(run["bundle_path"]) / "template.json").read_bytes()
-        )
-        pin = json.loads((Path(run["bundle_path"]) / "certificate.json").read_bytes())
-        assert committed == with_construct(template, name, version=pin["construct_version"])
+        told = demonstration.told["baselines"][name]
+        committed: JsonObject = parse_object((bundle_of(told) / "template.json").read_bytes())
+        version = told["certificate"]["construct_version"]
+        assert committed == with_construct(template, name, version=version)
         assert differences(template, committed) == {
             "/version_pins/constructs/observer",
             f"/version_pins/constructs/{name}",
@@ -279,10 +318,184 @@ def test_a_baseline_is_measured_by_the_same_template_but_for_who_is_measured(
         }
 
 
-@pytest.mark.parametrize("name", TEMPLATES)
-def test_the_bundles_of_the_demo_can_be_checked_by_their_path(
-    demos: Demonstrations, tmp_path: Path, name: str
+def test_the_commands_that_the_demo_names_check_its_bundles(
+    demonstration: Demonstration, tmp_path: Path
 ) -> None:
-    bundle = demos.document.document[name]["run"]["bundle_path"]
-    moved = shutil.copytree(bundle, tmp_path / "elsewhere")
-    assert echelon("check", moved, home=tmp_path / "home").code == 0
+    shown = demonstration.page(10).replace(" \\\n", " ")
+    commands = re.findall(r"^echelon (check .*)$", shown, re.MULTILINE)
+    assert len(commands) == len(TEMPLATES)
+    cwd = Path(demonstration.home).parent
+    checked = echelon(*commands[0].split(), home=tmp_path / "home", cwd=cwd)
+    assert checked.code == 0
+    assert checked.stdout.endswith("valid: 27 checks, 0 failed\n")
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside", "bundle", "bundle/../../outside"])
+def test_an_archive_that_would_write_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    archive = tmp_path / "bundle.tar.gz"
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.addfile(tarfile.TarInfo(name), io.BytesIO())
+    with pytest.raises(DemoError, match="expected the files of a bundle, got "):
+        unpack(archive, tmp_path / "folder" / "target")
+    assert [path.name for path in tmp_path.rglob("*")] == ["bundle.tar.gz"]
+
+
+def children_of(parent: int) -> set[int]:
+    """A child that is just about to become another program still has its parent's command."""
+    stats = {pid: Path(f"/proc/{pid}/stat") for pid in pids()}
+    found = set()
+    for pid, stat_file in stats.items():
+        with contextlib.suppress(OSError):
+            fields = stat_file.read_text(encoding="utf-8").rpartition(")")[2].split()
+            if int(fields[1]) == parent:
+                found.add(pid)
+    return found
+
+
+def read_until(process: subprocess.Popen[str], text: str) -> None:
+    """Read what a demo prints to the line that holds `text`."""
+    assert process.stdout is not None
+    assert any(text in line for line in process.stdout), process.communicate()
+
+
+class Checkout:
+    """A folder in which demos run one after the other, each to an end of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.home = folder / "a checkout" / ".echelon"
+        self.home.parent.mkdir()
+        self.temporary = Path(environment(self.home)["TMPDIR"])
+
+    @contextlib.contextmanager
+    def demo(self, *, at: str) -> Iterator[subprocess.Popen[str]]:
+        """Start a demo and yield it once it has begun the page `at`."""
+        with started("demo", home=self.home) as process:
+            read_until(process, at)
+            yield process
+
+    @contextlib.contextmanager
+    def demo_at_work(self) -> Iterator[subprocess.Popen[str]]:
+        """Start a demo and yield it once the service has started a construct for it."""
+        with self.demo(at="Cartograph claims four skills") as process:
+            folders = self.home / "demo" / "temporary"
+            until(lambda: [*folders.glob("echelon-construct-*")], "the construct at work")
+            yield process
+
+    def running(self, part: str) -> list[int]:
+        """What runs here with `part` in its command."""
+        return [
+            pid for pid in processes_of(self.home) if part in command_of(pid).replace("\0", " ")
+        ]
+
+    def await_nothing_left_running(self) -> None:
+        """The database's keeper takes the sockets away when it ends, the last of all."""
+        sockets = EmbeddedHome(self.home / "demo").cluster.sockets
+        until(lambda: not sockets.exists(), "the end of the database")
+        until(lambda: not processes_of(self.home), "the end of everything that a demo started")
+
+    def left(self) -> list[str]:
+        return left_by(self.home, self.temporary)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Iterator[Checkout]:
+    made = Checkout(tmp_path)
+    yield made
+    EmbeddedHome(made.home / "demo").end()
+
+
+def test_however_a_demo_ends_nothing_is_left_running_and_the_next_one_starts(
+    checkout: Checkout,
+) -> None:
+    with checkout.demo_at_work() as demo:
+        assert checkout.running("postgres -D")
+        demo.kill()
+        checkout.await_nothing_left_running()
+
+    with checkout.demo_at_work() as demo:
+        (service,) = children_of(demo.pid) & {*checkout.running("-m theatre.cli serve")}
+        os.kill(service, signal.SIGKILL)
+        bereft = ended(demo)
+        assert checkout.left() == []
+    assert bereft.code == 1
+    assert "error (demo-service-ended): expected the service to go on, got its end" in bereft.stderr
+
+    with checkout.demo_at_work() as demo:
+        demo.send_signal(signal.SIGINT)
+        stopped = ended(demo)
+        assert checkout.left() == []
+    assert (stopped.code, stopped.stderr.strip()) == (8, "error (interrupted): interrupted")
+
+    with checkout.demo(at="The service starts") as demo:
+        demo.send_signal(signal.SIGTERM)
+        stopped = ended(demo)
+        assert checkout.left() == []
+    assert (stopped.code, stopped.stderr.strip()) == (8, "error (interrupted): interrupted")
+
+
+@pytest.mark.skipif(not SOAK, reason="a second whole demo: ECHELON_SOAK=1")
+def test_a_second_demo_in_the_same_folder_is_as_good_as_the_first(checkout: Checkout) -> None:
+    runs = [echelon("demo", "--json", home=checkout.home, patience=300) for _ in range(2)]
+    assert [run.code for run in runs] == [0, 0]
+    first, second = (run.document for run in runs)
+    for name in TEMPLATES:
+        hashes = {one[name]["certificate"]["results_hash"] for one in (first, second)}
+        assert len(hashes) == 1
+        assert first[name]["theatre"]["id"] != second[name]["theatre"]["id"]
+    assert checkout.left() == []
+
+
+def test_a_second_demo_at_the_same_time_in_the_same_folder_is_refused(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with DemoPlace.held(Workspace.from_environment({"ECHELON_HOME": str(home)})):
+        refused = echelon("demo", "--json", home=home)
+    assert refused.code == 6
+    assert refused.document["error"]["code"] == "demo-running"
+    assert "name another folder in ECHELON_HOME" in refused.document["error"]["message"]
+
+
+def ask_a_service_that_is_killed(place: DemoPlace) -> None:
+    with started_service(place) as service:
+        service.address()
+        service.process.kill()
+        raise NoAnswerError("expected an answer, got none")
+
+
+def test_a_killed_service_is_waited_for_until_its_database_has_ended(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    with DemoPlace.held(Workspace.from_environment({"ECHELON_HOME": str(home)})) as place:
+        write_constructs(place.constructs, {})
+        try:
+            with pytest.raises(ServiceEndedError, match=r"got its end \(exit code -9\)"):
+                ask_a_service_that_is_killed(place)
+            assert processes_of(home) == []
+        finally:
+            EmbeddedHome(place.folder).end()
+
+
+def test_a_service_that_does_not_start_is_quoted(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "demo").mkdir(parents=True)
+    (home / "demo" / "postgres").write_text("in the way")
+    failed = echelon("demo", "--json", home=home)
+    assert failed.code == 1
+    error = failed.document["error"]
+    assert error["code"] == "demo-service-ended"
+    assert "expected the service to start, got its end (exit code 1)" in error["message"]
+    assert "File exists" in error["message"]
+    assert str(home / "demo" / "service.log") in error["message"]
+    assert processes_of(home) == []
+
+
+def test_no_setting_of_the_caller_reaches_the_demos_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ECHELON_DATABASE_URL", "postgresql://a-real-one/echelon")
+    monkeypatch.setenv("ECHELON_MODE", "production")
+    place = DemoPlace(folder=tmp_path, issuer="a name")
+    own = {name: value for name, value in place.environment.items() if name.startswith("ECHELON_")}
+    assert own == {
+        "ECHELON_HOME": str(tmp_path),
+        "ECHELON_CONSTRUCTS": str(tmp_path / "constructs.toml"),
+        "ECHELON_ISSUER": "a name",
+    }

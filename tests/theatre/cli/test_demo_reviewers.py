@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from theatre.cli.demo_reviewers import (
+from theatre.cli.demo.reviewers import (
     REVIEWERS,
     asks_who_decided,
     contrast,

@@ -8,6 +8,7 @@ from theatre.cli import exits
 from theatre.cli.exits import ExitCode, InterruptedRunError, exit_code_of
 from theatre.engine import errors
 from theatre.oracles import errors as oracle_errors
+from theatre.verification import errors as verification_errors
 
 # A fault of this program or of its files, which no change to what was given would mend.
 FAULTS = {
@@ -17,14 +18,17 @@ FAULTS = {
     "ClockError",
     "JournalError",
     "ResourceMissingError",
+    "RunStoppedError",
     "TheatreError",
     "TierRecordError",
+    "VerificationError",
 }
 TABLE = {
     ExitCode.FAILURE: FAULTS,
     ExitCode.NOT_FOUND: {"NotFoundError", "UnknownConstructError"},
     ExitCode.INVALID: {
         "AddressNotAllowedError",
+        "AlreadySealedError",
         "BundleError",
         "CanonicalisationError",
         "CommitmentError",
@@ -39,21 +43,28 @@ TABLE = {
         "InvalidTemplateError",
         "OutboundPolicyError",
         "OutboundRefusedError",
+        "OutputTakenError",
         "ParseError",
         "PinMismatchError",
         "ProgrammeError",
         "RehearsalAdapterError",
+        "RepositoryError",
         "RequestHeadersError",
         "RlmfExportError",
         "SanitisePolicyError",
         "UnknownScorerError",
     },
     ExitCode.WRONG_STATE: {"InvalidTransitionError", "StateConflictError"},
-    ExitCode.INCOMPLETE: {"ConstructUnreachableError", "InterruptedRunError"},
+    ExitCode.INCOMPLETE: {
+        "ConstructUnreachableError",
+        "InterruptedRunError",
+        "RateLimitedError",
+        "TooFewReplaysError",
+    },
 }
 KINDS = {
     kind.__name__: kind
-    for module in (errors, oracle_errors, exits)
+    for module in (errors, oracle_errors, verification_errors, exits)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, errors.TheatreError)
 }

@@ -81,6 +81,8 @@ def until_refused(service: Service) -> None:
     while time.monotonic() < deadline:
         try:
             socket.create_connection(("127.0.0.1", service.port)).close()
+        except ConnectionResetError:
+            continue  # It was queued by a socket that closed before it was taken.
         except ConnectionRefusedError:
             return
     raise TimeoutError("expected the server to stop listening, it did not")

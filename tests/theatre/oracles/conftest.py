@@ -61,10 +61,10 @@ def hang():
 
 @pytest.fixture(autouse=True)
 def no_process_is_left() -> Iterator[None]:
-    """Every test ends as many children as it started, zombies included."""
+    """Every test ends the children that it started, zombies included."""
     before = children()
     yield
-    assert children() == before
+    assert children() <= before
 
 
 def children() -> set[int]:

@@ -37,6 +37,7 @@ from theatre.scorers.record_completeness import SCORER as RECORD_COMPLETENESS
 from theatre.scorers.sequence_similarity import SCORER as SEQUENCE_SIMILARITY
 from theatre.scorers.set_f1 import SCORER as SET_F1
 from theatre.scorers.timestamp_order import SCORER as TIMESTAMP_ORDER
+from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
 
 CHECKOUT = Path(__file__).parents[3]
 SHIPPED = {
@@ -48,6 +49,9 @@ SHIPPED = {
     "hash_chain": HASH_CHAIN,
     "json_schema": JSON_SCHEMA,
     "label_accuracy": LABEL_ACCURACY,
+    "lexical_precision": PRECISION,
+    "lexical_recall": RECALL,
+    "lexical_reply_accuracy": REPLY_ACCURACY,
     "numeric_tolerance": NUMERIC_TOLERANCE,
     "record_completeness": RECORD_COMPLETENESS,
     "sequence_similarity": SEQUENCE_SIMILARITY,
@@ -58,6 +62,7 @@ OWN_PARAMS: dict[str, JsonObject] = {
     "contains_terms": {"field": "result", "terms": ["red"]},
     "freshness_decay": {"field": "result", "reference": "as_of", "half_life_seconds": 1},
     "json_schema": {"field": "result", "schema": {}},
+    "lexical_precision": {"field": "result", "diff": "as_of"},
     "record_completeness": {"field": "result", "required": ["id"]},
     "timestamp_order": {"field": "result"},
 }

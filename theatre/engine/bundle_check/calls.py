@@ -44,12 +44,19 @@ _CALL = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallPlace:
-    """Which call it is: `hop` counts from 0, `repeat` is 0 or 1; and whether it may be sent."""
+    """Which call it is: `hop` and `turn` count from 0, `repeat` is 0 or 1; and may it be sent."""
 
     episode: GroundTruthEpisode
     hop: int
     repeat: int
     sendable: bool = True
+    turn: int = 0
+
+    @property
+    def name(self) -> str:
+        """Return what the call's id is the UUID of; only interactive episodes name turns."""
+        name = f"{self.episode.seq}:{self.hop}:{self.repeat}"
+        return f"{name}:{self.turn}" if self.turn else name
 
 
 def require_adapter(plan: CommittedPlan, adapter: JsonValue | Nothing) -> None:
@@ -85,9 +92,7 @@ class CallChecker:
         hop = self._plan.hops[place.hop]
         self._check_frame(known, hop, place)
         committed = CommittedCall(
-            invocation_id=str(
-                uuid5(self._theatre, f"{place.episode.seq}:{place.hop}:{place.repeat}")
-            ),
+            invocation_id=str(uuid5(self._theatre, place.name)),
             construct_id=hop.construct_id,
             version=hop.version,
             max_attempts=self._plan.max_attempts,

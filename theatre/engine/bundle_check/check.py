@@ -54,7 +54,7 @@ from theatre.engine.bundle_check.tier_check import TierEvidence, check_tier
 from theatre.engine.bundle_check.trail_facts import TrailSources, check_trail_facts
 from theatre.engine.bundle_check.unanchored import name_what_nothing_settles
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Computation, Scorer
+from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
 
 _NO_TEMPLATE = Cause("no valid template says what was committed")
@@ -70,15 +70,20 @@ def check_bundle(
     computations: Mapping[str, Computation],
     sanitiser: InputSanitiser | None,
     certificate: bytes | None = None,
+    runners: Mapping[str, EpisodeRunner] | None = None,
 ) -> CheckReport:
     """Check the bundle in folder `bundle`; `certificate` is a copy kept from elsewhere.
 
-    `scorers` and `computations` are the installed ones by name, `sanitiser` the installed one,
-    if any. Raises BundleError where the folder is no bundle at all; every other defect is a
-    line of the report.
+    `scorers`, `computations` and `runners` are the installed ones by name, `sanitiser` the
+    installed one, if any. Raises BundleError where the folder is no bundle at all; every other
+    defect is a line of the report.
     """
     installed = _Installed(
-        scorers=scorers, computations=computations, sanitiser=sanitiser, registry=registry
+        scorers=scorers,
+        computations=computations,
+        runners=runners or {},
+        sanitiser=sanitiser,
+        registry=registry,
     )
     return _BundleCheck(bundle, installed).run(certificate)
 
@@ -89,6 +94,7 @@ class _Installed:
 
     scorers: Mapping[str, Scorer]
     computations: Mapping[str, Computation]
+    runners: Mapping[str, EpisodeRunner]
     sanitiser: InputSanitiser | None
     registry: SchemaRegistry
 
@@ -102,7 +108,10 @@ class _BundleCheck:
         self._ledger = Ledger()
         self._documents: Documents = read_documents(self._folder, self._ledger)
         self._plan: CommittedPlan | None = check_template(
-            self._documents, installed.registry, self._ledger
+            self._documents,
+            installed.registry,
+            self._ledger,
+            runners=frozenset(installed.runners),
         )
         self._theatre_id = theatre_id_of(self._documents, self._ledger)
         rated = self._plan is not None and bool(self._plan.rubrics)
@@ -198,6 +207,7 @@ class _BundleCheck:
             plan,
             calls=CallChecker(plan, theatre_id, adapters, installed.registry),
             sanitising=SanitisingCheck(plan.sanitising, installed.sanitiser, self._ledger),
+            runner=installed.runners.get(plan.episode_runner),
             repeated=repeated_episodes(read, plan.commitment_hash, plan.deterministic_sample),
             ledger=self._ledger,
         )

@@ -49,7 +49,11 @@ _RECEIPT_MEMBERS = frozenset(
 
 
 def check_template(
-    documents: Documents, registry: SchemaRegistry, ledger: Ledger
+    documents: Documents,
+    registry: SchemaRegistry,
+    ledger: Ledger,
+    *,
+    runners: frozenset[str] = frozenset(),
 ) -> CommittedPlan | None:
     """Make the check `template`; return the plan, or None where none can be read.
 
@@ -64,7 +68,7 @@ def check_template(
     for candidate in sorted(candidates, key=lambda found: commitment_hash(found) != committed):
         try:
             _require_valid(candidate, registry)
-            return committed_plan(candidate)
+            return committed_plan(candidate, runners=runners)
         except DefectError as defect:
             ledger.wrong(CheckId.TEMPLATE, defect.expected, defect.actual)
     return None

@@ -6,7 +6,7 @@ without the engine's own views and rules: the check must not share their mistake
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import PurePosixPath
@@ -28,6 +28,7 @@ from theatre.engine.bundle_check.json_values import DefectError, shown
 from theatre.engine.bundle_check.rubrics import RUBRIC, CommittedRubric, committed_rubrics
 from theatre.engine.bundle_check.steps import CommittedStep, committed_steps
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
+from theatre.engine.models import SINGLE_CALL
 from theatre.engine.scoring import exact
 
 REPLAY_DATASET = "ground_truth/dataset.jsonl"
@@ -79,6 +80,7 @@ class CommittedPlan:
     max_refusal_rate: Fraction
     max_concurrency: int
     deterministic_sample: int
+    episode_runner: str
     sanitising: SanitisePolicy | None
     steps: tuple[CommittedStep, ...]
     rubrics: Mapping[str, CommittedRubric]
@@ -115,8 +117,8 @@ def commitment_hash(template: JsonObject) -> str:
     )
 
 
-def committed_plan(document: JsonObject) -> CommittedPlan:
-    """Read a template that fits the schema of its version.
+def committed_plan(document: JsonObject, *, runners: frozenset[str] = frozenset()) -> CommittedPlan:
+    """Read a template that fits the schema of its version; `runners` are the installed ones.
 
     Raises DefectError for a rule that the arithmetic rests on, and for what was committed but
     is beyond this version of the check: it must not pass what it did not recompute.
@@ -125,12 +127,14 @@ def committed_plan(document: JsonObject) -> CommittedPlan:
         raise DefectError("a replay template", shown(document["execution_path"]))
     config, pins = _object(document, "product_theatre_config"), _object(document, "version_pins")
     policy = _DEFAULTS | _object(document, "execution_policy")
-    _refuse_beyond(config)
+    _refuse_beyond(config, runners)
     construct_id = cast("str", config["construct_under_test"])
     hops = committed_hops(document, timeout_seconds=cast("float", policy["timeout_seconds"]))
     versions = {hop.construct_id: hop.version for hop in hops}
     hashes = cast("dict[str, str]", _object(document, "dataset_hashes"))
     threshold = exact(cast("float", policy["failure_threshold"]))
+    if config.get("episode_runner", SINGLE_CALL) != SINGLE_CALL:
+        _refuse_beyond_play(policy, hops)
     return CommittedPlan(
         document=document,
         commitment_hash=commitment_hash(document),
@@ -154,6 +158,7 @@ def committed_plan(document: JsonObject) -> CommittedPlan:
         failure_threshold=threshold if policy["on_threshold"] == "settle" else None,
         max_refusal_rate=exact(cast("float", policy["max_refusal_rate"])),
         max_concurrency=int(cast("float", policy["max_concurrency"])),
+        episode_runner=cast("str", config.get("episode_runner", SINGLE_CALL)),
         deterministic_sample=int(cast("float", policy["deterministic_sample"])),
         sanitising=committed_sanitising(document) if policy["sanitise_input"] else None,
         steps=committed_steps(document, hashes),
@@ -166,14 +171,26 @@ def _object(document: JsonObject, name: str) -> JsonObject:
     return cast("JsonObject", document.get(name, {}))
 
 
-def _refuse_beyond(config: JsonObject) -> None:
+def _refuse_beyond(config: JsonObject, runners: frozenset[str]) -> None:
     """Raise DefectError for committed behaviour that this version cannot recompute."""
-    runner = config.get("episode_runner", "single_call")
-    if runner != "single_call":
-        raise DefectError("episode_runner single_call (all this version can check)", shown(runner))
+    runner = config.get("episode_runner", SINGLE_CALL)
+    if runner not in {SINGLE_CALL, *runners}:
+        installed = "".join(f" or {name}" for name in sorted(runners))
+        raise DefectError(
+            f"episode_runner {SINGLE_CALL}{installed} (all this version can check)", shown(runner)
+        )
     endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
     if "mock" in {config["adapter_type"], *(e["adapter_type"] for e in endpoints.values())}:
         raise DefectError("an adapter_type that reaches a real construct", '"mock"')
+
+
+def _refuse_beyond_play(policy: JsonObject, hops: Sequence[CommittedHop]) -> None:
+    """Raise DefectError for what no interactive episode is run with."""
+    if len(hops) > 1 or policy["deterministic_sample"] or policy["sanitise_input"]:
+        raise DefectError(
+            "an interactive episode with one construct, no repeats, and inputs as they are",
+            f"{len(hops)} constructs, {shown(policy)}",
+        )
 
 
 def _replay_hash(config: JsonObject, hashes: Mapping[str, str]) -> str:

@@ -13,6 +13,10 @@ FIRST, REPEATED = 0, 1
 """The `repeat` of the calls of a first round, and of a second one."""
 
 
+EPISODE_RESULT = "episode_result"
+"""The member in which the runner of an interactive episode leaves its result."""
+
+
 def calls_of(record: JsonObject) -> list[JsonValue]:
     """Return the calls of a record, in order; none where it holds no array of them."""
     calls = at(record, "calls")
@@ -35,7 +39,13 @@ def last_attempt(call: JsonValue | Nothing) -> JsonValue | Nothing:
 
 
 def outputs_of(record: JsonObject, repeat: int) -> list[JsonObject]:
-    """Return the outputs of one round, up to the first call that did not succeed."""
+    """Return the outputs of one round, up to the first call that did not succeed.
+
+    Of an interactive episode: what its runner made of it, in the place of its one output.
+    """
+    played = at(record, EPISODE_RESULT)
+    if not isinstance(played, Nothing):
+        return [played] if isinstance(played, dict) else []
     outputs: list[JsonObject] = []
     for call in round_of(record, repeat):
         response = at(last_attempt(call), "response")

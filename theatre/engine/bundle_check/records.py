@@ -20,6 +20,7 @@ from theatre.engine.bundle_check.json_values import (
 from theatre.engine.bundle_check.output_shape import OUTPUT_SPEC
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import (
+    EPISODE_RESULT,
     FIRST,
     REPEATED,
     answering_call,
@@ -28,13 +29,19 @@ from theatre.engine.bundle_check.recorded import (
     outputs_of,
     round_of,
 )
-from theatre.engine.bundle_check.report import CheckId, Ledger
+from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.sanitising import SanitisingCheck, SentInput
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import GroundTruthEpisode, InvocationStatus
+from theatre.engine.models import (
+    EpisodeRunner,
+    GroundTruthEpisode,
+    InvocationStatus,
+    play_seed,
+)
 from theatre.engine.scoring import EpisodeAnswer
 
 _RECORD = frozenset({"seq", "episode_id", "sanitised", "calls"})
+_PLAYED_RECORD = _RECORD | {"runner", EPISODE_RESULT}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +55,8 @@ class _Round:
 class RecordChecker:
     """Holds each record against the plan, the dataset and the adapters that the trail names.
 
-    `repeated` are the episodes, by `seq`, that are to be called a second time.
+    `repeated` are the episodes, by `seq`, that are to be called a second time; `runner` is the
+    installed one of interactive episodes, which are played again.
     """
 
     def __init__(
@@ -59,12 +67,14 @@ class RecordChecker:
         sanitising: SanitisingCheck,
         repeated: frozenset[int],
         ledger: Ledger,
+        runner: EpisodeRunner | None = None,
     ) -> None:
         self._plan = plan
         self._calls = calls
         self._sanitising = sanitising
         self._repeated = repeated
         self._ledger = ledger
+        self._runner = runner
 
     def check(self, record: JsonObject, episode: GroundTruthEpisode, where: str) -> None:
         """Note to `invocations`, `version-pins` and `sanitised-input` what is wrong."""
@@ -103,18 +113,59 @@ class RecordChecker:
     def _check_record(
         self, record: JsonObject, episode: GroundTruthEpisode, sent: SentInput
     ) -> None:
-        require_members(record, _RECORD, "a record")
+        require_members(record, _PLAYED_RECORD if self._runner else _RECORD, "a record")
         require_same("seq", episode.seq, record["seq"])
         require_same("episode_id", episode.episode_id, record["episode_id"])
         calls = record["calls"]
         if not isinstance(calls, list):
             raise DefectError("calls as an array", shown(calls))
+        if self._runner is not None:
+            self._check_play(self._runner, record, calls, episode)
+            return
         first = self._check_round(calls, episode, sent, FIRST)
         made = first.calls
         if first.succeeded and episode.seq in self._repeated:
             made += self._check_round(calls[made:], episode, sent, REPEATED).calls
         if len(calls) != made:
             raise DefectError(f"{made} calls, those of the committed rounds", str(len(calls)))
+
+    def _check_play(
+        self,
+        runner: EpisodeRunner,
+        record: JsonObject,
+        calls: Sequence[JsonValue],
+        episode: GroundTruthEpisode,
+    ) -> None:
+        """Play the episode again with the recorded answers: same requests, same result."""
+        if record["runner"] != runner.pin:
+            named = f"{shown(record['runner'])} is recorded and {runner.pin} installed"
+            self._ledger.cannot(CheckId.INVOCATIONS, Cause(f"runner {named}", unavailable=True))
+            return
+        seed = play_seed(self._plan.commitment_hash, episode.episode_id)
+        play = runner.play(episode.input_data, seed)
+        made, result = 0, None
+        try:
+            sent = next(play)
+            while (output := self._check_turn(calls, episode, made, sent)) is not None:
+                made += 1
+                sent = play.send(output)
+            made += 1
+        except StopIteration as ended:
+            result = ended.value
+        require_same(EPISODE_RESULT, result, record[EPISODE_RESULT])
+        if len(calls) != made:
+            raise DefectError(f"{made} calls, those that the runner asks for", str(len(calls)))
+
+    def _check_turn(
+        self, calls: Sequence[JsonValue], episode: GroundTruthEpisode, turn: int, sent: JsonObject
+    ) -> JsonObject | None:
+        if turn >= len(calls):
+            raise DefectError(f"a call of turn {turn}", "none")
+        place = CallPlace(episode=episode, hop=0, repeat=FIRST, turn=turn)
+        try:
+            return self._calls.check(calls[turn], place, sent)
+        except DefectError as defect:
+            raise DefectError(f"turn {turn}, with {defect.expected}", defect.actual) from defect
 
     def _check_round(
         self,
@@ -143,7 +194,10 @@ class RecordChecker:
     def _check_versions(self, record: JsonObject, where: str) -> None:
         """Let an accepted answer report the pin, and a mismatch report anything."""
         rounds = [round_of(record, repeat) for repeat in (FIRST, REPEATED)]
-        pinned = [pair for calls in rounds for pair in zip(calls, self._plan.hops, strict=False)]
+        hops = self._plan.hops
+        if self._runner is not None:
+            hops = hops[:1] * len(rounds[0])
+        pinned = [pair for calls in rounds for pair in zip(calls, hops, strict=False)]
         if not pinned or len(pinned) != len(calls_of(record)):
             expected = f"{where}: calls of the chain with a version each"
             self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(at(record, "calls")))

@@ -4,6 +4,12 @@ All of them are frozen. Documents that were committed are frozen deeply (`freeze
 "immutable after COMMITTED" is a property of the type before it is a check.
 """
 
+from theatre.engine.models.episode_runners import (
+    SINGLE_CALL,
+    EpisodePlay,
+    EpisodeRunner,
+    play_seed,
+)
 from theatre.engine.models.episodes import (
     MAX_EPISODE_BYTES,
     GroundTruthEpisode,
@@ -38,10 +44,13 @@ from theatre.engine.models.scorers import (
 
 __all__ = [
     "MAX_EPISODE_BYTES",
+    "SINGLE_CALL",
     "Computation",
     "CriterionResult",
     "EpisodeOutcome",
+    "EpisodePlay",
     "EpisodeResult",
+    "EpisodeRunner",
     "ExecutionPath",
     "FrozenArray",
     "FrozenObject",
@@ -55,6 +64,7 @@ __all__ = [
     "Verdict",
     "freeze_json",
     "freeze_object",
+    "play_seed",
     "read_episodes",
     "read_gold_labels",
     "sequence_ranges",

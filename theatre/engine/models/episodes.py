@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, json_type, parse_object
 from theatre.engine.errors import DatasetError, ParseError
+from theatre.engine.schema_registry import Seen, worded
 
 MAX_EPISODE_BYTES = 8 * 1024 * 1024
 _EPISODE_KEYS = frozenset(
@@ -50,7 +51,11 @@ def read_episodes(
         episode = _read_episode(seq, line)
         if episode.episode_id in seen:
             raise DatasetError(
-                f"line {seq}: expected a new episode_id, got {episode.episode_id[:80]!r} again"
+                worded(
+                    f"line {seq}: expected a new episode_id, got ",
+                    Seen(episode.episode_id[:80], spelt=repr),
+                    " again",
+                )
             )
         seen.add(episode.episode_id)
         yield episode
@@ -64,7 +69,11 @@ def read_gold_labels(lines: Iterable[bytes]) -> dict[str, JsonObject]:
         episode_id = _text(record, "episode_id", number)
         if episode_id in labels:
             raise DatasetError(
-                f"line {number}: expected one label an id, got {episode_id[:80]!r} again"
+                worded(
+                    f"line {number}: expected one label an id, got ",
+                    Seen(episode_id[:80], spelt=repr),
+                    " again",
+                )
             )
         _text(record, "labeller", number)
         if "note" in record:
@@ -92,12 +101,14 @@ def _read_line(number: int, line: bytes, known: frozenset[str]) -> JsonObject:
     try:
         record = parse_object(line, max_bytes=MAX_EPISODE_BYTES, max_depth=MAX_INPUT_DEPTH)
     except ParseError as error:
-        raise DatasetError(f"line {number}: {error}") from error
+        raise DatasetError(worded(f"line {number}: ", Seen(error, spelt=str))) from error
     if not known.issuperset(record):
         unknown = sorted(set(record) - known)
         raise DatasetError(
-            f"line {number}: expected only {', '.join(sorted(known))}; "
-            f"got {', '.join(unknown)[:200]}"
+            worded(
+                f"line {number}: expected only {', '.join(sorted(known))}; got ",
+                Seen(", ".join(unknown)[:200], spelt=str),
+            )
         )
     return record
 

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import count
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import Clock, format_rfc3339
-from theatre.engine.models import GroundTruthEpisode, InvocationStatus
+from theatre.engine.models import (
+    EpisodeRunner,
+    GroundTruthEpisode,
+    InvocationStatus,
+    play_seed,
+)
 from theatre.engine.oracle_contract import (
     Attempt,
     InputSanitiser,
@@ -19,7 +25,7 @@ from theatre.engine.oracle_contract import (
     failed_attempt,
     invocation_id,
 )
-from theatre.engine.replay.records import FIRST, SECOND
+from theatre.engine.replay.records import EPISODE_RESULT, FIRST, SECOND
 from theatre.engine.scoring import EpisodeAnswer
 from theatre.engine.templates import Hop, ProductTheatreTemplate
 
@@ -73,6 +79,8 @@ class EpisodeCaller:
         clock: Clock,
         sanitiser: InputSanitiser | None,
         repeated: frozenset[str],
+        runner: EpisodeRunner | None = None,
+        commitment_hash: str = "",
     ) -> None:
         self._theatre_id = theatre_id
         self._hops = template.hops
@@ -83,9 +91,13 @@ class EpisodeCaller:
         self._clock = clock
         self._sanitiser = sanitiser
         self._repeated = repeated
+        self._runner = runner
+        self._commitment_hash = commitment_hash
 
     async def call(self, episode: GroundTruthEpisode) -> CalledEpisode:
         """Return what came of calling for `episode`, whatever the constructs did."""
+        if self._runner is not None:
+            return await self._played(episode, self._runner)
         sanitised = self._sanitised(episode.input_data)
         value = episode.input_data if sanitised is None else sanitised.value
         if sanitised is not None and sanitised.wrong_keys:
@@ -102,6 +114,45 @@ class EpisodeCaller:
             "calls": [call for made in rounds for call in made.calls],
         }
         return CalledEpisode(episode=episode, answer=_answer(rounds[0]), record=record)
+
+    async def _played(self, episode: GroundTruthEpisode, runner: EpisodeRunner) -> CalledEpisode:
+        """Call turn after turn, as the runner asks; one that does not succeed is the last."""
+        hop, made, result = self._hops[0], _Round(FIRST), None
+        play = runner.play(episode.input_data, self._play_seed(episode))
+        try:
+            sent = next(play)
+            for turn in count():
+                output = await self._turn(made, episode, hop, sent, turn)
+                if output is None:
+                    break
+                sent = play.send(output)
+        except StopIteration as ended:
+            result = ended.value
+            made.outputs[hop.construct_id] = result
+        record: JsonObject = {
+            "seq": episode.seq,
+            "episode_id": episode.episode_id,
+            "sanitised": None,
+            "runner": runner.pin,
+            EPISODE_RESULT: result,
+            "calls": made.calls,
+        }
+        return CalledEpisode(episode=episode, answer=_answer(made), record=record)
+
+    async def _turn(
+        self, made: _Round, episode: GroundTruthEpisode, hop: Hop, sent: JsonObject, turn: int
+    ) -> JsonObject | None:
+        """Make one call of an interactive episode; return its output, None where it failed."""
+        request = self._request(episode, hop, sent, FIRST, turn=turn)
+        attempts = await self._invoke(self._adapters[hop.construct_id], request)
+        made.calls.append(self._call_document(hop, FIRST, request, attempts))
+        response = attempts[-1].response
+        made.status = response.status
+        succeeded = response.status is InvocationStatus.SUCCESS
+        return (response.output_data or {}) if succeeded else None
+
+    def _play_seed(self, episode: GroundTruthEpisode) -> str:
+        return play_seed(self._commitment_hash, episode.episode_id)
 
     def _sanitised(self, value: JsonObject) -> SanitisedInput | None:
         if self._sanitiser is None:
@@ -145,11 +196,17 @@ class EpisodeCaller:
         return _Round(FIRST, calls=[document], status=InvocationStatus.ERROR)
 
     def _request(
-        self, episode: GroundTruthEpisode, hop: Hop, value: JsonObject, repeat: int
+        self,
+        episode: GroundTruthEpisode,
+        hop: Hop,
+        value: JsonObject,
+        repeat: int,
+        *,
+        turn: int = 0,
     ) -> OracleInvocationRequest:
         return OracleInvocationRequest(
             invocation_id=invocation_id(
-                self._theatre_id, seq=episode.seq, hop=hop.number, repeat=repeat
+                self._theatre_id, seq=episode.seq, hop=hop.number, repeat=repeat, turn=turn
             ),
             theatre_id=self._theatre_id,
             episode_id=episode.episode_id,

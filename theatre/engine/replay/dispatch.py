@@ -21,7 +21,8 @@ class Dispatcher:
 
     `call` asks the construct; `record` keeps an answer, and is waited for before the next call
     takes the place of this one. Where the stop comes, calls that are still out are given up,
-    and answers that are in have been kept.
+    and answers that are in have been kept. Once `is_stopping` returns true no call begins; those
+    that are out are waited for, and `cut_short` says whether episodes were left out.
     """
 
     def __init__(
@@ -31,11 +32,14 @@ class Dispatcher:
         stop: FailureStop,
         call: Callable[[GroundTruthEpisode], Awaitable[CalledEpisode]],
         record: Callable[[CalledEpisode], Awaitable[None]],
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> None:
         self._slots = asyncio.Semaphore(limit)
         self._stop = stop
         self._call = call
         self._record = record
+        self._is_stopping = is_stopping
+        self.cut_short = False
         self._calling: set[asyncio.Task[None]] = set()
         self._next = 1
         self._early: dict[int, bool] = {}
@@ -52,11 +56,11 @@ class Dispatcher:
                 async for episode, recorded in pairs:
                     reached = episode.seq
                     await self._take(group, episode, recorded)
-                    if self._stop.stopped:
+                    if self._stop.stopped or self.cut_short:
                         break
         except BaseExceptionGroup as errors:
             raise _first(errors) from errors
-        if self._next <= reached and not self._stop.stopped:
+        if self._next <= reached and not (self._stop.stopped or self.cut_short):
             raise JournalError(
                 f"expected an answer or an error for episode {self._next}, got neither: run the "
                 "theatre again"
@@ -73,7 +77,10 @@ class Dispatcher:
             return
         await self._slots.acquire()
         # The answer that freed the place may have been the one that ends the run.
-        if not self._stop.stopped:
+        if self._stop.stopped:
+            return
+        self.cut_short = self._is_stopping()
+        if not self.cut_short:
             self._calling.add(group.create_task(self._answer(episode)))
 
     async def _answer(self, episode: GroundTruthEpisode) -> None:

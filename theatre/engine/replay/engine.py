@@ -13,7 +13,12 @@ from datetime import datetime
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
-from theatre.engine.errors import DatasetMismatchError, InvalidTransitionError
+from theatre.engine.errors import (
+    AlreadySealedError,
+    DatasetMismatchError,
+    InvalidTransitionError,
+    RunStoppedError,
+)
 from theatre.engine.models import read_episodes
 from theatre.engine.oracle_contract import InputSanitiser
 from theatre.engine.replay.activation import activation_detail
@@ -71,6 +76,7 @@ class ReplayEngine:
             committed_ratings(self._receipt.template_snapshot),
             surroundings.sanitiser,
             surroundings.registry,
+            surroundings.runners,
         )
         self._computations = planned_computations(
             self._template, surroundings.computations, surroundings.registry
@@ -89,9 +95,10 @@ class ReplayEngine:
         A bundle that an earlier process sealed is taken as it is, whatever became of the data.
         A dataset that is missing or changed before the first call raises DatasetError and
         leaves the state COMMITTED; one that changed in the middle resolves the theatre as
-        failed.
+        failed. RunStoppedError where the surroundings said that the run is to stop before it was
+        settled; what was called is recorded.
         """
-        earlier = await sealed_run(self._settings.output_dir, self._receipt, self._journal)
+        earlier = await self._sealed()
         if earlier is not None:
             await self._resolve(earlier)
             return self._theatre
@@ -157,9 +164,12 @@ class ReplayEngine:
                 stop=failure_stop(self._template, datasets.replay.lines_total),
                 call=caller.call,
                 record=record,
+                is_stopping=self._around.is_stopping,
             )
             episodes = read_episodes(datasets.replay.lines())
             await dispatcher.run(pair_in_order(episodes, self._journal.results()))
+        if dispatcher.cut_short or self._around.is_stopping():
+            raise RunStoppedError("expected to settle what was called, got asked to stop before")
 
     def _writer(self, recorder: Recorder, limit: int) -> BatchWriter[CalledEpisode]:
         """Return a writer that, with `limit` callers, never holds more than a batch back."""
@@ -186,6 +196,8 @@ class ReplayEngine:
             clock=self._around.clock,
             sanitiser=self._sanitiser,
             repeated=self._repeated(datasets),
+            runner=self._around.runners.get(self._template.product_theatre_config.episode_runner),
+            commitment_hash=self._receipt.commitment_hash,
         )
 
     @property
@@ -210,16 +222,26 @@ class ReplayEngine:
             history=self._around.history,
             issuer=self._settings.issuer,
             output_dir=self._settings.output_dir,
+            attempt=self._settings.attempt,
         )
         if self._settings.certificate_run:
             for adapter in self._around.adapters.values():
                 refuse_rehearsal(adapter)
-        return await settlement.seal(
-            self._journal,
-            datasets,
-            resolved_at=self._now(),
-            certificate_run=self._settings.certificate_run,
-        )
+        try:
+            return await settlement.seal(
+                self._journal,
+                datasets,
+                resolved_at=self._now(),
+                certificate_run=self._settings.certificate_run,
+            )
+        except AlreadySealedError:
+            earlier = await self._sealed()
+            if earlier is None:
+                raise
+            return earlier
+
+    async def _sealed(self) -> SealedRun | None:
+        return await sealed_run(self._settings.output_dir, self._receipt, self._journal)
 
     async def _resolve(self, run: SealedRun) -> None:
         if run.sealed_event is not None and not run.already_noted:

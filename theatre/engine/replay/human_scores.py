@@ -14,6 +14,7 @@ from typing import NamedTuple, cast
 from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue
 from theatre.engine.oracle_contract import clean_detail
 from theatre.engine.replay.programme_trail import OpenedRubric
+from theatre.engine.schema_registry import Seen, worded
 from theatre.engine.scoring import CommittedRating, PanelScores
 
 MAX_NAME = 200
@@ -106,29 +107,34 @@ class Eligibility:
             return _Reason("identity-empty", "expected the name of whoever scores, got none")
         if not name.isprintable() or len(name) > MAX_NAME:
             expected = f"expected a name of at most {MAX_NAME} printable characters"
-            return _Reason("identity-unreadable", f"{expected}, got {name[:40]!a}")
+            return _Reason(
+                "identity-unreadable", worded(f"{expected}, got ", Seen(name, spelt=_begun))
+            )
         if self._rating.scorer_must_not_be_author and identity(name) in self._authors:
             expected = "expected somebody who is no author of the template or of a construct"
-            return _Reason("scorer-is-author", f"{expected}, got {name}")
+            return _Reason("scorer-is-author", worded(f"{expected}, got ", Seen(name, spelt=str)))
         return None
 
     def _of_item(self, one: SubmittedScore, *, taken: bool) -> _Reason | None:
-        item = f"{one.episode_id[:100]!a}"
+        item = Seen(one.episode_id, spelt=_named)
         if one.episode_id not in self._items:
             expected = f"expected one of the {len(self._items)} items of the step"
-            return _Reason("not-an-item", f"{expected}, got {item}")
+            return _Reason("not-an-item", worded(f"{expected}, got ", item))
         if taken:
             expected = "expected one score a person for each item"
-            return _Reason("item-already-scored", f"{expected}, got a second one for {item}")
+            return _Reason(
+                "item-already-scored", worded(f"{expected}, got a second one for ", item)
+            )
         return None
 
     def _of_score(self, score: JsonValue) -> _Reason | None:
         scale = f"from {float(self._rating.low):g} to {float(self._rating.high):g}"
+        seen = Seen(score, spelt=_cut)
         if not _is_number(score):
             expected = f"expected a finite number {scale}"
-            return _Reason("score-not-a-number", f"{expected}, got {score!a:.40}")
+            return _Reason("score-not-a-number", worded(f"{expected}, got ", seen))
         if not self._rating.on_scale(cast("float", score)):
-            return _Reason("score-off-scale", f"expected a number {scale}, got {score!a:.40}")
+            return _Reason("score-off-scale", worded(f"expected a number {scale}, got ", seen))
         return None
 
 
@@ -136,7 +142,19 @@ def _of_comment(comment: str | None) -> _Reason | None:
     if comment is None or comment == clean_detail(comment, limit=MAX_COMMENT):
         return None
     expected = f"expected a comment of at most {MAX_COMMENT} characters and no invisible ones"
-    return _Reason("comment-unreadable", f"{expected}, got {comment[:40]!a}")
+    return _Reason("comment-unreadable", worded(f"{expected}, got ", Seen(comment, spelt=_begun)))
+
+
+def _named(episode_id: object) -> str:
+    return ascii(str(episode_id)[:100])
+
+
+def _begun(text: object) -> str:
+    return ascii(str(text)[:40])
+
+
+def _cut(score: object) -> str:
+    return f"{score!a:.40}"
 
 
 def _is_number(score: JsonValue) -> bool:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from theatre.engine.errors import PinMismatchError, ProgrammeError, RehearsalAdapterError
+from theatre.engine.models import SINGLE_CALL, EpisodeRunner
 from theatre.engine.oracle_contract import InputSanitiser, OracleAdapter, RehearsalAdapter
 from theatre.engine.replay.record_size import ANSWERS_SHARE, largest_answers_bytes
 from theatre.engine.resolution import (
@@ -35,17 +36,21 @@ def refuse_unsupported(
     ratings: Sequence[CommittedRating],
     sanitiser: InputSanitiser | None,
     registry: SchemaRegistry,
+    runners: Mapping[str, EpisodeRunner],
 ) -> None:
     """Raise ProgrammeError listing every committed policy that cannot be obeyed."""
     policy, config = template.execution_policy, template.product_theatre_config
-    answers = largest_answers_bytes(template)
+    runner = runners.get(config.episode_runner)
+    answers = largest_answers_bytes(template, turns=runner.max_calls if runner else 1)
     problems = {
         "execution_policy.sanitise_input needs a sanitiser, and there is none": (
             policy.sanitise_input and sanitiser is None
         ),
         f"construct_chain, max_retries and deterministic_sample must allow {ANSWERS_SHARE} bytes "
         f"of answers at most in one record, not {answers}": answers > ANSWERS_SHARE,
-        "episode_runner must be single_call": config.episode_runner != "single_call",
+        "episode_runner must be single_call": (
+            config.episode_runner != SINGLE_CALL and runner is None
+        ),
         "dataset_paths must have names that are file names, not dataset or gold_labels": any(
             name != config.gold_label_dataset_id and not _DATASET_FILE.fullmatch(name)
             for name in config.dataset_paths
@@ -54,6 +59,7 @@ def refuse_unsupported(
     ResolutionStateMachine(template.programme)
     unmet = [text for text, applies in problems.items() if applies]
     unmet += [
+        *(_runner_faults(template) if runner else ()),
         *_chain_faults(template),
         *_input_policy_faults(template),
         *_schema_faults(template, registry),
@@ -63,6 +69,16 @@ def refuse_unsupported(
         raise ProgrammeError(
             f"this version cannot run the template as committed: {'; '.join(unmet)}"
         )
+
+
+def _runner_faults(template: ProductTheatreTemplate) -> Iterator[str]:
+    """Yield what an interactive episode cannot be committed to: its turns depend on answers."""
+    if len(template.hops) > 1:
+        yield "an episode_runner must have one construct, not a chain"
+    if template.execution_policy.deterministic_sample:
+        yield "an episode_runner must have deterministic_sample 0"
+    if template.execution_policy.sanitise_input:
+        yield "an episode_runner must have sanitise_input false: it writes what is sent"
 
 
 def _chain_faults(template: ProductTheatreTemplate) -> Iterator[str]:

@@ -26,15 +26,16 @@ def largest_episode_bytes(template: ProductTheatreTemplate) -> int:
     return min(MAX_EPISODE_BYTES, INPUTS_SHARE // (_GROWTH * calls))
 
 
-def largest_answers_bytes(template: ProductTheatreTemplate) -> int:
+def largest_answers_bytes(template: ProductTheatreTemplate, *, turns: int = 1) -> int:
     """Return what all answers and rejected bytes of one record can come to, in bytes.
 
-    Hop k is sent the outputs of the k hops before it, and answers with one more.
+    Hop k is sent the outputs of the k hops before it, and answers with one more. `turns` is how
+    often a construct is called in an interactive episode.
     """
     hops = _hops(template)
     outputs = _GROWTH * (hops + hops * (hops - 1) // 2)
     rejected = hops * (template.execution_policy.retry_policy.max_retries + 1)
-    return _rounds(template) * (outputs + rejected) * MAX_ANSWER_BYTES
+    return turns * _rounds(template) * (outputs + rejected) * MAX_ANSWER_BYTES
 
 
 def _hops(template: ProductTheatreTemplate) -> int:

@@ -13,6 +13,9 @@ from theatre.engine.models import InvocationStatus
 FIRST, SECOND = 0, 1
 """The values of `repeat`."""
 
+EPISODE_RESULT = "episode_result"
+"""What the runner of an interactive episode made of it; null where a call did not succeed."""
+
 
 def calls_of(record: JsonObject, repeat: int = FIRST) -> list[JsonObject]:
     """Return the calls of one round, in order of their hops."""
@@ -37,7 +40,14 @@ def last_latency(record: JsonObject) -> int:
 
 
 def outputs_of(record: JsonObject, repeat: int = FIRST) -> dict[str, JsonObject]:
-    """Return construct → `output_data` of the hops that succeeded in one round, in order."""
+    """Return construct → `output_data` of the hops that succeeded in one round, in order.
+
+    Of an interactive episode: the runner's result, in the place of its one construct's output.
+    """
+    if EPISODE_RESULT in record:
+        played = record[EPISODE_RESULT]
+        construct = cast("str", answering_call(record)["construct_id"])
+        return {construct: played} if isinstance(played, dict) else {}
     outputs = {}
     for call in calls_of(record, repeat):
         response = cast("JsonObject", _last_attempt(call)["response"])

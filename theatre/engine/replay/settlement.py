@@ -61,6 +61,7 @@ class Settlement:
         history: TierHistory,
         issuer: str,
         output_dir: Path,
+        attempt: int = 0,
     ) -> None:
         self._template = template
         self._receipt = receipt
@@ -76,6 +77,7 @@ class Settlement:
         self._history = history
         self._issuer = issuer
         self._output_dir = output_dir
+        self._attempt = attempt
 
     async def seal(
         self,
@@ -89,12 +91,14 @@ class Settlement:
 
         A rehearsal, and a run in which nothing was scored, leave no bundle; so does a programme
         that fails, or waits for people: then its ending is returned. Raises BundleError
-        where the disk fails (nothing half-written stays visible) and CertificateError where
-        the evidence may back no certificate.
+        where the disk fails (nothing half-written stays visible), AlreadySealedError where another
+        attempt was quicker, and CertificateError where the evidence may back no certificate.
         """
         gold = datasets.gold_labels(self._template.product_theatre_config.gold_label_dataset_id)
         with (
-            EvidenceBundleBuilder(self._receipt.theatre_id, self._output_dir) as builder,
+            EvidenceBundleBuilder(
+                self._receipt.theatre_id, self._output_dir, attempt=self._attempt
+            ) as builder,
             EpisodeLines(gold) as episodes,
         ):
             self._write_commitment(builder, datasets)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from theatre.engine.clock import Clock, Sleep
-from theatre.engine.models import Computation, Scorer
+from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
 from theatre.engine.replay.journal import DatasetSource
 from theatre.engine.replay.progress import Progress
@@ -19,7 +19,8 @@ from theatre.engine.tier_assigner import TierHistory
 class RunSettings:
     """How a run is carried out; none of it shows in a result.
 
-    `concurrency_limit` is the most calls at a time, where that is less than was committed.
+    `concurrency_limit` is the most calls at a time, where that is less than was committed. Where
+    several processes may run one theatre after another, each has its own number `attempt`.
     """
 
     output_dir: Path
@@ -28,6 +29,7 @@ class RunSettings:
     batch_size: int = 100
     batch_seconds: float = 1.0
     concurrency_limit: int | None = None
+    attempt: int = 0
 
     def concurrency(self, committed: int) -> int:
         """Return how many calls to make at a time."""
@@ -42,6 +44,7 @@ class Surroundings:
 
     `adapters` holds one for every construct of an episode, by id, and `authors` who wrote it, where
     that is known; `sanitiser` may be None for templates that commit `sanitise_input` as false.
+    Once `is_stopping` returns true, no further episode is called.
     """
 
     adapters: Mapping[str, OracleAdapter]
@@ -50,9 +53,11 @@ class Surroundings:
     datasets: DatasetSource
     scorers: Mapping[str, Scorer]
     computations: Mapping[str, Computation] = field(default_factory=dict)
+    runners: Mapping[str, EpisodeRunner] = field(default_factory=dict)
     sanitiser: InputSanitiser | None = None
     registry: SchemaRegistry
     clock: Clock
     sleep: Sleep
     history: TierHistory = field(default_factory=TierHistory)
     on_progress: Callable[[Progress], None] = lambda _: None
+    is_stopping: Callable[[], bool] = lambda: False

@@ -6,6 +6,24 @@ beside the code.
 
 from theatre.engine.schema_registry.registry import SchemaRegistry
 from theatre.engine.schema_registry.resources import resource_root
-from theatre.engine.schema_registry.violations import SchemaViolation, json_pointer, shown
+from theatre.engine.schema_registry.violations import (
+    SchemaViolation,
+    Seen,
+    Wording,
+    json_pointer,
+    shown,
+    without_values,
+    worded,
+)
 
-__all__ = ["SchemaRegistry", "SchemaViolation", "json_pointer", "resource_root", "shown"]
+__all__ = [
+    "SchemaRegistry",
+    "SchemaViolation",
+    "Seen",
+    "Wording",
+    "json_pointer",
+    "resource_root",
+    "shown",
+    "without_values",
+    "worded",
+]

@@ -21,7 +21,7 @@ from jsonschema.validators import extend
 
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ClockError
-from theatre.engine.schema_registry.violations import shown
+from theatre.engine.schema_registry.violations import Seen, worded
 
 _ESCAPE_CLASS_OR_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", re.DOTALL)
 _ESCAPE_OR_SET_SIGN = re.compile(r"\\.|[\[&~|]", re.DOTALL)
@@ -67,7 +67,7 @@ def _pattern(
     _validator: _Validator, pattern: str, instance: object, _schema: object
 ) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not ecma_pattern(pattern).search(instance):
-        yield ValidationError(f"expected text like {pattern}, got {shown(instance)}")
+        yield ValidationError(worded(f"expected text like {pattern}, got ", Seen(instance)))
 
 
 def _pattern_properties(
@@ -93,7 +93,7 @@ def _additional_properties(
             continue
         if subschema is False:
             expected = f"only {', '.join(known)};" if known else "no members,"
-            yield ValidationError(f"expected {expected} got {shown(name)}", path=[name])
+            yield ValidationError(worded(f"expected {expected} got ", Seen(name)), path=[name])
         else:
             yield from validator.descend(value, subschema, path=name)
 
@@ -130,7 +130,7 @@ def _multiple_of(
         return
     endless = isinstance(instance, float) and not math.isfinite(instance)
     if endless or Fraction(repr(instance)) % Fraction(repr(divisor)):
-        yield ValidationError(f"expected a multiple of {divisor!r}, got {shown(instance)}")
+        yield ValidationError(worded(f"expected a multiple of {divisor!r}, got ", Seen(instance)))
 
 
 def _unique_items(
@@ -140,7 +140,9 @@ def _unique_items(
     if wanted is not True or not isinstance(instance, list):
         return
     if len({_comparable(item) for item in instance}) < len(instance):
-        yield ValidationError(f"expected no item twice, got a repetition in {shown(instance)}")
+        yield ValidationError(
+            worded("expected no item twice, got a repetition in ", Seen(instance))
+        )
 
 
 def _comparable(value: object) -> Hashable:

@@ -17,7 +17,7 @@ from theatre.engine.errors import CanonicalisationError, ResourceMissingError
 from theatre.engine.schema_registry.dialect import FORMATS, DialectValidator
 from theatre.engine.schema_registry.inline import UNUSABLE, schema_faults
 from theatre.engine.schema_registry.resources import resource_root
-from theatre.engine.schema_registry.violations import SchemaViolation, shown, violation_of
+from theatre.engine.schema_registry.violations import SchemaViolation, Seen, violation_of, worded
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -92,7 +92,9 @@ def _inline(schema_text: str) -> Validator | SchemaViolation:
     if fault is not None:
         return SchemaViolation("", UNUSABLE, fault.detail)
     for found in schema_faults(schema):
-        return SchemaViolation("", UNUSABLE, f"at {found.pointer or 'the root'}: {found.detail}")
+        return SchemaViolation(
+            "", UNUSABLE, worded(f"at {found.pointer or 'the root'}: ", found.detail)
+        )
     # Without its $id, so that local references stay local under every base URI.
     return _compiled({key: value for key, value in schema.items() if key != "$id"})
 
@@ -129,7 +131,7 @@ def _not_json(document: object) -> SchemaViolation | None:
         elif isinstance(value, list):
             stack.extend((item, depth + 1) for item in value)
         elif not _is_scalar(value):
-            detail = f"expected JSON, got {shown(value)}"
+            detail = worded("expected JSON, got ", Seen(value))
             return SchemaViolation("", "schema:json", detail)
     return None
 

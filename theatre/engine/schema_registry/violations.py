@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from theatre.engine.canonical_json import json_type
 
@@ -19,6 +19,13 @@ MAX_SHOWN = 80
 _MAX_SHOWN_BITS = 64
 _LITERALS = {"None": "null", "True": "true", "False": "false"}
 _MAX_ALTERNATIVES = 4
+_ARTICLES = {
+    "boolean": "a boolean",
+    "integer": "an integer",
+    "number": "a number",
+    "object": "an object",
+    "array": "an array",
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -59,6 +66,49 @@ def shown(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
+def described(value: object) -> str:
+    """Return what kind of value it is, and how long, for a message that must not repeat it."""
+    if isinstance(value, str):
+        return f"a text of {len(value)} characters"
+    kind = json_type(value)
+    size = f" of {len(value)}" if isinstance(value, Mapping | list | tuple) else ""
+    return f"{_ARTICLES.get(kind, kind)}{size}"
+
+
+class Seen(NamedTuple):
+    """A value of the document, as a part of a message about it."""
+
+    value: object
+    spelt: Callable[[object], str] = shown
+
+
+class Wording(str):
+    """A message that repeats values of the document; `discreet` is the same without them."""
+
+    __slots__ = ("discreet",)
+    discreet: str
+
+    def changed(self, change: Callable[[str], str]) -> Wording:
+        """Return both forms of the message, each as `change` makes it."""
+        made = Wording(change(self))
+        made.discreet = change(self.discreet)
+        return made
+
+
+def worded(*parts: str | Seen) -> Wording:
+    """Return the message that `parts` make; a plain text among them holds no value."""
+    made = Wording("".join(one.spelt(one.value) if isinstance(one, Seen) else one for one in parts))
+    made.discreet = "".join(
+        described(one.value) if isinstance(one, Seen) else without_values(one) for one in parts
+    )
+    return made
+
+
+def without_values(message: str) -> str:
+    """Return a message as it is told to those who must not be shown the document."""
+    return message.discreet if isinstance(message, Wording) else message
+
+
 def violation_of(error: ValidationError) -> SchemaViolation:
     """Return the violation that `error` reports, in this module's words."""
     return SchemaViolation(
@@ -83,7 +133,8 @@ def _detail(error: ValidationError) -> str:
     wording = _WORDINGS.get(_keyword(error))
     if wording is not None:
         return wording(error)
-    return f"expected {_keyword(error)} {shown(error.validator_value)}, got {shown(error.instance)}"
+    expected = f"expected {_keyword(error)} {shown(error.validator_value)}, got "
+    return worded(expected, Seen(error.instance))
 
 
 def _own_words(error: ValidationError) -> str:
@@ -101,18 +152,22 @@ def _types(error: ValidationError) -> str:
 
 
 def _constant(error: ValidationError) -> str:
-    return f"expected {shown(error.validator_value)}, got {shown(error.instance)}"
+    return worded(f"expected {shown(error.validator_value)}, got ", Seen(error.instance))
 
 
 def _enumeration(error: ValidationError) -> str:
     allowed = _names(cast("list[object]", error.validator_value))
-    return f"expected one of {allowed}; got {shown(error.instance)}"
+    return worded(f"expected one of {allowed}; got ", Seen(error.instance))
 
 
 def _alternatives(error: ValidationError) -> str:
     tried = list(dict.fromkeys(_detail(cause) for cause in error.context or ()))
     # `oneOf` also fails where several alternatives fit: then nothing was wrong with any of them.
-    return "; or ".join(tried[:_MAX_ALTERNATIVES]) or "expected one alternative to fit, got several"
+    if not tried:
+        return "expected one alternative to fit, got several"
+    return worded(
+        tried[0], *(part for one in tried[1:_MAX_ALTERNATIVES] for part in ("; or ", one))
+    )
 
 
 def _counting(unit: str, bound: str) -> Callable[[ValidationError], str]:
@@ -125,18 +180,18 @@ def _counting(unit: str, bound: str) -> Callable[[ValidationError], str]:
 
 def _comparing(comparison: str) -> Callable[[ValidationError], str]:
     def wording(error: ValidationError) -> str:
-        bound, seen = shown(error.validator_value), shown(error.instance)
-        return f"expected a number {comparison} {bound}, got {seen}"
+        bound = shown(error.validator_value)
+        return worded(f"expected a number {comparison} {bound}, got ", Seen(error.instance))
 
     return wording
 
 
 def _format(error: ValidationError) -> str:
-    return f"expected a {error.validator_value}, got {shown(error.instance)}"
+    return worded(f"expected a {error.validator_value}, got ", Seen(error.instance))
 
 
 def _nothing(error: ValidationError) -> str:
-    return f"expected no value here, got {shown(error.instance)}"
+    return worded("expected no value here, got ", Seen(error.instance))
 
 
 _WORDINGS: Mapping[str, Callable[[ValidationError], str]] = {

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import Seen, json_pointer, worded
 from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_number, as_text
 
 RESERVED_CRITERION = "composite_score"
@@ -24,7 +24,7 @@ def _weights_within_criteria(subject: Subject) -> Iterator[Finding]:
         if criterion not in known:
             yield (
                 json_pointer(*_WEIGHTS, criterion),
-                f"expected a criterion of criteria_ids, got {shown(criterion)}",
+                worded("expected a criterion of criteria_ids, got ", Seen(criterion)),
             )
 
 
@@ -33,7 +33,10 @@ def _weights_cover_criteria(subject: Subject) -> Iterator[Finding]:
     # No weights at all means equal weights; some of them would leave the rest to guessing.
     missing = sorted(subject.criterion_ids() - weights.keys()) if weights else []
     for criterion in missing:
-        yield json_pointer(*_WEIGHTS), f"expected a weight for {shown(criterion)}, got none"
+        yield (
+            json_pointer(*_WEIGHTS),
+            worded("expected a weight for ", Seen(criterion), ", got none"),
+        )
 
 
 def _weights_finite_and_not_negative(subject: Subject) -> Iterator[Finding]:
@@ -42,7 +45,7 @@ def _weights_finite_and_not_negative(subject: Subject) -> Iterator[Finding]:
         if weight is not None and not 0 <= weight < math.inf:
             yield (
                 json_pointer(*_WEIGHTS, criterion),
-                f"expected a finite weight ≥ 0, got {shown(weight)}",
+                worded("expected a finite weight ≥ 0, got ", Seen(weight)),
             )
 
 
@@ -71,8 +74,10 @@ def _criteria_id_length(subject: Subject) -> Iterator[Finding]:
             yield (
                 json_pointer("criteria", "criteria_ids", index),
                 (
-                    "expected at most 32 characters, a letter first (a downstream limit), "
-                    f"got {shown(criterion)}"
+                    worded(
+                        "expected at most 32 characters, a letter first (a downstream limit), got ",
+                        Seen(criterion),
+                    )
                 ),
             )
 
@@ -82,7 +87,7 @@ def _calibration_criterion_known(subject: Subject) -> Iterator[Finding]:
     if criterion is not None and criterion not in subject.criterion_ids():
         yield (
             json_pointer("scoring", "calibration_criterion"),
-            f"expected a criterion of criteria_ids, got {shown(criterion)}",
+            worded("expected a criterion of criteria_ids, got ", Seen(criterion)),
         )
 
 

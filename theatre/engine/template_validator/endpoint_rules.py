@@ -11,11 +11,12 @@ from urllib.parse import urlsplit
 
 from theatre.engine.canonical_json import parse_json
 from theatre.engine.errors import ParseError
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import Seen, json_pointer, worded
 from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_object, as_text
 
 _CONFIG = "product_theatre_config"
 _REGISTERED = re.compile(r"construct:\S+")
+_BEHIND_THE_PLACE = re.compile(r"[?#]")
 _CALLABLE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
@@ -26,9 +27,9 @@ def _endpoint_form(subject: Subject) -> Iterator[Finding]:
             continue
         wording, fits, on_this_machine_only = form
         if on_this_machine_only and subject.from_api:
-            yield pointer, f"expected construct:<id>, got {shown(endpoint)}"
+            yield pointer, worded("expected construct:<id>, got ", Seen(endpoint))
         elif not fits(endpoint):
-            yield pointer, f"expected construct:<id> or {wording}, got {shown(endpoint)}"
+            yield pointer, worded(f"expected construct:<id> or {wording}, got ", Seen(endpoint))
 
 
 def _python_adapter_local(subject: Subject) -> Iterator[Finding]:
@@ -67,9 +68,11 @@ def _adapters(subject: Subject) -> Iterator[tuple[str, str]]:
 def _is_web_address(endpoint: str) -> bool:
     try:
         parts = urlsplit(endpoint)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        is_place = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+    # A template is public: behind the place is where keys are carried. Userinfo has its own rule.
+    return is_place and not _BEHIND_THE_PLACE.search(endpoint)
 
 
 def _is_argument_list(endpoint: str) -> bool:
@@ -85,7 +88,7 @@ def _is_callable_name(endpoint: str) -> bool:
 
 
 _FORMS: Mapping[str, tuple[str, Callable[[str], bool], bool]] = {
-    "http": ("an http(s) URL", _is_web_address, False),
+    "http": ("an http(s) URL without query and fragment", _is_web_address, False),
     "local": ("a JSON array of arguments", _is_argument_list, True),
     "python": ("module:name", _is_callable_name, True),
 }

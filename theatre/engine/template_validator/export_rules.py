@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import Seen, json_pointer, worded
 from theatre.engine.template_validator.fork_options import (
     EXPORT_CONFIG,
     export_mapping,
@@ -33,8 +33,8 @@ def _export_config_complete(subject: Subject) -> Iterator[Finding]:
     for member in _MEMBERS if mapping else ():
         if not as_text(mapping.get(member)):
             where = (EXPORT_CONFIG, member) if member in mapping else (EXPORT_CONFIG,)
-            seen = shown(mapping[member]) if member in mapping else "none"
-            yield json_pointer(*where), f"expected {member} beside the others, got {seen}"
+            seen = Seen(mapping[member]) if member in mapping else "none"
+            yield json_pointer(*where), worded(f"expected {member} beside the others, got ", seen)
 
 
 def _export_fork_known(subject: Subject) -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def _export_fork_known(subject: Subject) -> Iterator[Finding]:
     if fork_id is not None and _fork(subject, fork_id) is None:
         yield (
             json_pointer(EXPORT_CONFIG, "fork_id"),
-            f"expected the fork_id of a fork of this template, got {shown(fork_id)}",
+            worded("expected the fork_id of a fork of this template, got ", Seen(fork_id)),
         )
 
 

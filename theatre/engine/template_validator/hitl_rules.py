@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from theatre.engine.canonical_json import JsonValue
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import Seen, json_pointer, worded
 from theatre.engine.template_validator.subject import (
     Finding,
     Rule,
@@ -34,7 +34,7 @@ def _hitl_step_known(subject: Subject) -> Iterator[Finding]:
         if step_id is not None and step_id not in rated:
             yield (
                 json_pointer(_STEPS, index, "step_id"),
-                f"expected a hitl_rubric step of the programme, got {shown(step_id)}",
+                worded("expected a hitl_rubric step of the programme, got ", Seen(step_id)),
             )
 
 
@@ -45,7 +45,7 @@ def _hitl_steps_match(subject: Subject) -> Iterator[Finding]:
         if step_id is not None and step_id not in specified:
             yield (
                 json_pointer(_PROGRAMME, index, "step_id"),
-                f"expected an entry in hitl_steps for {shown(step_id)}, got none",
+                worded("expected an entry in hitl_steps for ", Seen(step_id), ", got none"),
             )
 
 
@@ -54,7 +54,7 @@ def _scale_ordered(subject: Subject) -> Iterator[Finding]:
         if not low < high:
             yield (
                 json_pointer(_STEPS, index, "scoring_scale"),
-                f"expected min < max, got {shown(low)} and {shown(high)}",
+                worded("expected min < max, got ", Seen(low), " and ", Seen(high)),
             )
 
 
@@ -68,7 +68,14 @@ def _scale_labels_on_scale(subject: Subject) -> Iterator[Finding]:
             if not (_POINT.fullmatch(label) and low <= Fraction(label) <= high):
                 yield (
                     json_pointer(_STEPS, index, "scoring_scale", "labels", label),
-                    f"expected a number from {shown(low)} to {shown(high)}, got {shown(label)}",
+                    worded(
+                        "expected a number from ",
+                        Seen(low),
+                        " to ",
+                        Seen(high),
+                        ", got ",
+                        Seen(label),
+                    ),
                 )
 
 
@@ -79,7 +86,7 @@ def _hitl_criterion_known(subject: Subject) -> Iterator[Finding]:
         if criterion is not None and criterion not in known:
             yield (
                 json_pointer(_STEPS, index, "criterion_id"),
-                f"expected a criterion of criteria_ids, got {shown(criterion)}",
+                worded("expected a criterion of criteria_ids, got ", Seen(criterion)),
             )
 
 
@@ -93,7 +100,11 @@ def _hitl_criterion_once(subject: Subject) -> Iterator[Finding]:
         if shared.setdefault(criterion, step.get("step_id")) != step.get("step_id"):
             yield (
                 json_pointer(_STEPS, index, "criterion_id"),
-                f"expected one step with a share in each criterion, got {shown(criterion)} again",
+                worded(
+                    "expected one step with a share in each criterion, got ",
+                    Seen(criterion),
+                    " again",
+                ),
             )
 
 
@@ -118,8 +129,10 @@ def _hitl_step_id_is_file_name(subject: Subject) -> Iterator[Finding]:
             yield (
                 json_pointer(_PROGRAMME, index, "step_id"),
                 (
-                    "expected letters, digits, _ and -, and . behind the first of them, "
-                    f"got {shown(step_id)}"
+                    worded(
+                        "expected letters, digits, _ and -, and . behind the first of them, got ",
+                        Seen(step_id),
+                    )
                 ),
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import Seen, json_pointer, worded
 from theatre.engine.template_validator.fork_options import folded, residual_option
 from theatre.engine.template_validator.subject import (
     Finding,
@@ -55,8 +55,11 @@ def _sources_independent(subject: Subject) -> Iterator[Finding]:
         yield (
             json_pointer(*where),
             (
-                f"expected at least {shown(minimum)} sources that differ in provider or modality, "
-                f"got {len(independent)}"
+                worded(
+                    "expected at least ",
+                    Seen(minimum),
+                    f" sources that differ in provider or modality, got {len(independent)}",
+                )
             ),
         )
 
@@ -88,7 +91,7 @@ def _option_labels_distinct(subject: Subject) -> Iterator[Finding]:
             if folded(label) in seen:
                 yield (
                     json_pointer(_FORKS, index, "options", position, "label"),
-                    f"expected a label of its own (case aside), got {shown(label)} again",
+                    worded("expected a label of its own (case aside), got ", Seen(label), " again"),
                 )
             seen.add(folded(label))
 
@@ -109,7 +112,10 @@ def _undeclared(subject: Subject, claim: str) -> Iterator[Finding]:
     for index, fork in _forks(subject):
         if fork.get(claim) is not True:
             pointer = json_pointer(_FORKS, index, *([claim] if claim in fork else []))
-            yield pointer, f"expected {claim} to be true in a market, got {shown(fork.get(claim))}"
+            yield (
+                pointer,
+                worded(f"expected {claim} to be true in a market, got ", Seen(fork.get(claim))),
+            )
 
 
 def _forks(subject: Subject) -> Numbered:

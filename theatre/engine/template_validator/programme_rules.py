@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from theatre.engine.canonical_json import JsonValue
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import Seen, json_pointer, worded
 from theatre.engine.template_validator.subject import (
     Finding,
     Rule,
@@ -21,6 +21,7 @@ FAIL = "FAIL"
 
 _PROGRAMME = "resolution_programme"
 _INVOCATION = "construct_invocation"
+_MAX_LISTED = 8
 _CHAIN = ("product_theatre_config", "construct_chain")
 _TESTED = ("product_theatre_config", "construct_under_test")
 
@@ -62,7 +63,7 @@ def _construct_under_test_invoked(subject: Subject) -> Iterator[Finding]:
     if construct not in invoked:
         yield (
             json_pointer(*_TESTED),
-            f"expected a construct that the programme invokes, got {shown(construct)}",
+            worded("expected a construct that the programme invokes, got ", Seen(construct)),
         )
 
 
@@ -74,9 +75,11 @@ def _chain_matches_programme(subject: Subject) -> Iterator[Finding]:
     if invoked != chain and not whole_chain_in_one_step:
         yield (
             json_pointer(*_CHAIN),
-            (
-                "expected the constructs of the construct_invocation steps in their order "
-                f"({_listed(invoked)}), got {_listed(chain)}"
+            worded(
+                "expected the constructs of the construct_invocation steps in their order (",
+                *_listed(invoked),
+                "), got ",
+                *_listed(chain),
             ),
         )
 
@@ -86,7 +89,7 @@ def _chain_ends_in_construct_under_test(subject: Subject) -> Iterator[Finding]:
     if chain and construct is not None and construct not in (chain[0], chain[-1]):
         yield (
             json_pointer(*_TESTED),
-            f"expected the first or last construct of the chain, got {shown(construct)}",
+            worded("expected the first or last construct of the chain, got ", Seen(construct)),
         )
 
 
@@ -102,7 +105,10 @@ def _constructs_called_once(subject: Subject) -> Iterator[Finding]:
         seen: set[str] = set()
         for pointer, construct in places:
             if isinstance(construct, str) and construct in seen:
-                yield pointer, f"expected each construct once, got {shown(construct)} again"
+                yield (
+                    pointer,
+                    worded("expected each construct once, got ", Seen(construct), " again"),
+                )
             elif isinstance(construct, str):
                 seen.add(construct)
 
@@ -134,7 +140,7 @@ def _escalation_forward(subject: Subject) -> Iterator[Finding]:
         if target is not None and target != FAIL and last.get(target, -1) <= index:
             yield (
                 json_pointer(_PROGRAMME, index, "escalation_path"),
-                f"expected the step_id of a later step or {FAIL}, got {shown(target)}",
+                worded(f"expected the step_id of a later step or {FAIL}, got ", Seen(target)),
             )
 
 
@@ -149,7 +155,10 @@ def _output_spec_schema(subject: Subject) -> Iterator[Finding]:
 
 def _unless_pinned(subject: Subject, pointer: str, construct: str) -> Iterator[Finding]:
     if construct not in subject.pinned_constructs():
-        yield pointer, f"expected a pin in version_pins.constructs for {shown(construct)}, got none"
+        yield (
+            pointer,
+            worded("expected a pin in version_pins.constructs for ", Seen(construct), ", got none"),
+        )
 
 
 def _invoked(subject: Subject) -> list[JsonValue]:
@@ -165,12 +174,19 @@ def _repeated(where: str, items: JsonValue, key: str) -> Iterator[Finding]:
         if name is None:
             continue
         if name in seen:
-            yield where + json_pointer(index, key), f"expected a new {key}, got {shown(name)} again"
+            yield (
+                where + json_pointer(index, key),
+                worded(f"expected a new {key}, got ", Seen(name), " again"),
+            )
         seen.add(name)
 
 
-def _listed(constructs: list[JsonValue]) -> str:
-    return " → ".join(map(shown, constructs))[:200] or "none"
+def _listed(constructs: list[JsonValue]) -> list[str | Seen]:
+    first: list[str | Seen] = []
+    for construct in constructs[:_MAX_LISTED]:
+        first += [" → ", Seen(construct)]
+    cut = [" → …"] if len(constructs) > _MAX_LISTED else []
+    return [*first[1:], *cut] or ["none"]
 
 
 RULES = (

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import Seen, json_pointer, worded
 from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_object, as_text
 from theatre.engine.templates import CURRENT, EXISTING
 
@@ -23,12 +23,14 @@ def _criteria_scored(subject: Subject) -> Iterator[Finding]:
     for criterion in sorted(known - chosen.keys()):
         yield (
             where or json_pointer("scoring"),
-            f"expected criteria_scorers to name a scorer for {shown(criterion)}, got none",
+            worded(
+                "expected criteria_scorers to name a scorer for ", Seen(criterion), ", got none"
+            ),
         )
     for criterion in sorted(chosen.keys() - known):
         yield (
             json_pointer(*_SCORERS, criterion),
-            f"expected a criterion of criteria_ids, got {shown(criterion)}",
+            worded("expected a criterion of criteria_ids, got ", Seen(criterion)),
         )
 
 
@@ -38,7 +40,7 @@ def _scorer_known(subject: Subject) -> Iterator[Finding]:
         if name not in subject.scorers:
             yield (
                 json_pointer(*_SCORERS, criterion, "scorer"),
-                f"expected an installed scorer ({installed}), got {shown(name)}",
+                worded(f"expected an installed scorer ({installed}), got ", Seen(name)),
             )
 
 
@@ -47,7 +49,7 @@ def _scorer_params(subject: Subject) -> Iterator[Finding]:
         where = (*_SCORERS, criterion, "params") if "params" in choice else (*_SCORERS, criterion)
         faults = subject.registry.validate_inline(scorer.params_schema, choice.get("params", {}))
         for fault in faults:
-            yield json_pointer(*where) + fault.pointer, f"{scorer.pin}: {fault.detail}"
+            yield json_pointer(*where) + fault.pointer, worded(f"{scorer.pin}: ", fault.detail)
 
 
 def _scorer_pin(subject: Subject) -> Iterator[Finding]:
@@ -60,7 +62,10 @@ def _scorer_pin(subject: Subject) -> Iterator[Finding]:
         elif pins[scorer.name] != scorer.version:
             yield (
                 json_pointer("scorer_pins", scorer.name),
-                f"expected the installed version {scorer.version}, got {shown(pins[scorer.name])}",
+                worded(
+                    f"expected the installed version {scorer.version}, got ",
+                    Seen(pins[scorer.name]),
+                ),
             )
 
 

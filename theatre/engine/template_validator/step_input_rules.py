@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import Seen, json_pointer, worded
 from theatre.engine.template_validator.replay_rules import named_datasets
 from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_array, as_object
 
@@ -30,9 +30,9 @@ def _computation_named(subject: Subject) -> Iterator[Finding]:
     for where, spec in _specs(subject, _COMPUTATION):
         name = spec.get("computation")
         if not (isinstance(name, str) and name):
-            seen = f"got {shown(name)}" if "computation" in spec else "got none"
+            seen = worded("got ", Seen(name)) if "computation" in spec else "got none"
             pointer = where + json_pointer("computation") if "computation" in spec else where
-            yield pointer, f"expected input_spec to name a registered computation, {seen}"
+            yield pointer, worded("expected input_spec to name a registered computation, ", seen)
 
 
 def _computation_over(subject: Subject) -> Iterator[Finding]:
@@ -42,14 +42,17 @@ def _computation_over(subject: Subject) -> Iterator[Finding]:
         if not isinstance(over, str) or over not in datasets | {EPISODES}:
             yield (
                 where + json_pointer("over"),
-                f"expected {EPISODES} or the name of a dataset that has a path, got {shown(over)}",
+                worded(
+                    f"expected {EPISODES} or the name of a dataset that has a path, got ",
+                    Seen(over),
+                ),
             )
 
 
 def _computation_params(subject: Subject) -> Iterator[Finding]:
     for where, spec in _specs(subject, _COMPUTATION):
         if not isinstance(spec.get("params", {}), dict):
-            detail = f"expected the parameters as an object, got {shown(spec['params'])}"
+            detail = worded("expected the parameters as an object, got ", Seen(spec["params"]))
             yield where + json_pointer("params"), detail
 
 
@@ -63,7 +66,7 @@ def _role_markers_known(subject: Subject) -> Iterator[Finding]:
     for where, spec in _first(subject):
         markers = spec.get("role_markers", _ROLE_MARKERS[0])
         if markers not in _ROLE_MARKERS:
-            detail = f"expected {' or '.join(_ROLE_MARKERS)}, got {shown(markers)}"
+            detail = worded(f"expected {' or '.join(_ROLE_MARKERS)}, got ", Seen(markers))
             yield where + json_pointer("role_markers"), detail
 
 
@@ -71,12 +74,12 @@ def _raw_fields_are_pointers(subject: Subject) -> Iterator[Finding]:
     for where, spec in _first(subject):
         fields = spec.get("raw_fields", [])
         if not isinstance(fields, list):
-            detail = f"expected an array of JSON Pointers, got {shown(fields)}"
+            detail = worded("expected an array of JSON Pointers, got ", Seen(fields))
             yield where + json_pointer("raw_fields"), detail
         for index, field in enumerate(as_array(fields)):
             if not (isinstance(field, str) and _POINTER.fullmatch(field)):
                 pointer = where + json_pointer("raw_fields", index)
-                yield pointer, f"expected a JSON Pointer into the input, got {shown(field)}"
+                yield pointer, worded("expected a JSON Pointer into the input, got ", Seen(field))
 
 
 def _input_spec_read(subject: Subject) -> Iterator[Finding]:
@@ -88,7 +91,7 @@ def _input_spec_read(subject: Subject) -> Iterator[Finding]:
 def _unread(where: str, spec: JsonObject, known: frozenset[str]) -> Iterator[Finding]:
     for name in sorted(spec.keys() - known):
         expected = f"only {', '.join(sorted(known))}" if known else "no member"
-        yield where + json_pointer(name), f"expected {expected} here, got {shown(name)}"
+        yield where + json_pointer(name), worded(f"expected {expected} here, got ", Seen(name))
 
 
 def _specs(subject: Subject, kind: str) -> Iterator[tuple[str, JsonObject]]:

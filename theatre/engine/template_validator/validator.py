@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer
-from theatre.engine.schema_registry import SchemaRegistry, shown
+from theatre.engine.schema_registry import SchemaRegistry, Seen, Wording, worded
 from theatre.engine.template_validator import (
     criteria_rules,
     endpoint_rules,
@@ -89,8 +89,8 @@ def _unknown_version(document: JsonObject) -> Violation | None:
     stated = document.get("schema_version")
     if not isinstance(stated, str) or stated in TEMPLATE_SCHEMAS:
         return None
-    detail = f"expected one of {', '.join(TEMPLATE_SCHEMAS)}; got {shown(stated)}"
-    return Violation("/schema_version", "schema:enum", without_credentials(detail))
+    detail = worded(f"expected one of {', '.join(TEMPLATE_SCHEMAS)}; got ", Seen(stated))
+    return Violation("/schema_version", "schema:enum", detail.changed(without_credentials))
 
 
 def _broken(subject: Subject, severity: str) -> list[Violation]:
@@ -113,7 +113,9 @@ def _discreet(violations: list[Violation]) -> tuple[Violation, ...]:
             Violation(
                 without_credentials(violation.pointer),
                 violation.rule,
-                without_credentials(violation.detail),
+                violation.detail.changed(without_credentials)
+                if isinstance(violation.detail, Wording)
+                else without_credentials(violation.detail),
             )
             for violation in violations
         ]

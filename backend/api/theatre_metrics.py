@@ -1,0 +1,129 @@
+"""Theatres and runs as Prometheus reads them: of the whole deployment, by state and outcome.
+
+They are counted from the rows, so that every process tells the same and none is lost by a restart.
+No label names a construct, a template or a user.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+from sqlalchemy import AsyncAdaptedQueuePool
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.database.models.theatres import OUTCOMES, RUN_STATUSES
+from backend.repositories.run_totals import RunTotals, run_totals
+from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
+
+_FRESH_SECONDS = 5.0
+"""Whoever asks again within so long gets what was counted: the route is public."""
+_PATIENCE_SECONDS = 2.0
+_log = logging.getLogger(__name__)
+
+
+class TheatreMetrics(Collector):
+    """What was last counted, and how much of the database's pool is in use."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self._engine = engine
+        self._totals: Sequence[RunTotals] | None = None
+        self._counted_at = float("-inf")
+
+    async def count(self) -> None:
+        """Count anew unless that was done just now; without its database there are no totals."""
+        now = asyncio.get_running_loop().time()
+        if now - self._counted_at < _FRESH_SECONDS:
+            return
+        self._counted_at = now
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS), self._engine.connect() as connection:
+                self._totals = await run_totals(connection)
+        except (SQLAlchemyError, OSError) as error:
+            _log.warning("theatres were not counted", exc_info=error)
+            self._totals = None
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield every family; those of theatres only while the database answers."""
+        yield from self._pool()
+        if self._totals is not None:
+            yield from _of_theatres(self._totals)
+            yield from _of_runs(self._totals)
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: the families are known by being collected."""
+        return []
+
+    def _pool(self) -> Iterator[Metric]:
+        pool = self._engine.pool
+        if not isinstance(pool, AsyncAdaptedQueuePool):
+            raise TypeError(f"expected an engine with a queue pool, got {type(pool).__name__}")
+        family = GaugeMetricFamily(
+            "theatre_database_connections",
+            "Connections of this process to its database.",
+            labels=["state"],
+        )
+        family.add_metric(["in_use"], pool.checkedout())
+        family.add_metric(["idle"], pool.checkedin())
+        yield family
+        yield GaugeMetricFamily(
+            "theatre_database_connections_limit", "The most of them.", value=pool.size()
+        )
+
+
+def _of_theatres(totals: Sequence[RunTotals]) -> Iterator[Metric]:
+    in_state = _counted(totals, lambda one: one.state)
+    states = GaugeMetricFamily("theatre_theatres", "Theatres by state.", labels=["state"])
+    steps = CounterMetricFamily(
+        "theatre_state_transitions", "Steps of theatres, by where they lead.", labels=["to_state"]
+    )
+    beyond = in_state.total()
+    # The states are a line that nobody leaves: who is in one has come through all before it.
+    for state in VALID_TRANSITIONS:
+        states.add_metric([state.value], in_state[state.value])
+        if state is not TheatreState.DRAFT:
+            steps.add_metric([state.value], beyond)
+        beyond -= in_state[state.value]
+    yield from (states, steps)
+
+
+def _of_runs(totals: Sequence[RunTotals]) -> Iterator[Metric]:
+    at_work = _counted(totals, lambda one: one.run_status)
+    statuses = GaugeMetricFamily("theatre_runs", "Runs by status.", labels=["status"])
+    for status in RUN_STATUSES:
+        statuses.add_metric([status], at_work[status])
+    ended = _counted(totals, lambda one: one.outcome)
+    outcomes = CounterMetricFamily(
+        "theatre_run_outcomes", "Theatres that are resolved, by outcome.", labels=["outcome"]
+    )
+    for outcome in OUTCOMES:
+        outcomes.add_metric([outcome], ended[outcome])
+    yield from (statuses, outcomes)
+    for name, told, value in (
+        ("theatre_episodes", "Episodes that are recorded.", sum(one.episodes for one in totals)),
+        (
+            "theatre_episode_failures",
+            "Recorded episodes that ended in an error or a timeout.",
+            sum(one.failures for one in totals),
+        ),
+        (
+            "theatre_episode_refusals",
+            "Recorded episodes that the construct refused.",
+            sum(one.refusals for one in totals),
+        ),
+    ):
+        yield CounterMetricFamily(name, told, value=value)
+
+
+def _counted(
+    totals: Sequence[RunTotals], key: Callable[[RunTotals], str | None]
+) -> Counter[str | None]:
+    counted: Counter[str | None] = Counter()
+    for one in totals:
+        counted[key(one)] += one.theatres
+    return counted

@@ -1,0 +1,20 @@
+"""The service's part of the command line. Importing this imports none of the service."""
+
+COMMANDS = {
+    "admin": (
+        "backend.cli.admin_group:admin",
+        "Back up, restore and re-verify what is stored.",
+    ),
+    "key": ("backend.cli.key_group:key", "Make, list and revoke keys for tools."),
+    "openapi": (
+        "backend.cli.openapi_command:openapi",
+        "Print the description of the HTTP interface.",
+    ),
+    "registration": (
+        "backend.cli.registration_group:registration",
+        "Confirm whose constructs are whose.",
+    ),
+    "serve": ("backend.cli.serve_command:serve", "Serve the HTTP interface."),
+    "worker": ("backend.cli.worker_command:worker", "Run theatres that the service has queued."),
+}
+"""Command → where it lives, and the line that `echelon --help` shows (`theatre.cli.lazy_group`)."""

@@ -1,0 +1,148 @@
+"""`echelon admin …`: what the operator does with everything that is stored."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from backend.cli.refusals import or_end
+from backend.database import migrations
+from backend.database.embedded import EmbeddedServer
+from backend.database.opening import opened_database
+from backend.database.roles import OWNER
+from backend.database.sessions import application_engine
+from backend.errors import SettingsError
+from backend.evidence_store import EvidenceStore
+from backend.runtime import now
+from backend.services.backups import Backup, restore_backup, take_backup
+from backend.services.resources import TheatreResources
+from backend.services.store_check import StoreCheck, StoreReport
+from backend.settings import Settings
+from theatre.cli.exits import CommandEndedError, ExitCode
+from theatre.cli.output import echo, json_option, print_document
+
+
+@click.group(no_args_is_help=True)
+def admin() -> None:
+    """Back up, restore and re-verify everything that is stored."""
+
+
+@admin.command()
+@json_option
+def fsck(*, as_json: bool) -> None:
+    """Re-verify the whole evidence store and every row against it; exit 10 where one differs."""
+    settings = or_end(Settings.from_environment)
+    report = or_end(lambda: asyncio.run(_checked(settings)))
+    if as_json:
+        print_document(_document(report))
+    else:
+        _print(report)
+    if report.findings:
+        raise CommandEndedError(ExitCode.CHECK_FAILED)
+
+
+@admin.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@json_option
+def backup(folder: Path, *, as_json: bool) -> None:
+    """Copy the database and the evidence store into FOLDER; the service may go on meanwhile.
+
+    Exit 10 where the store has lost objects, which the backup then lacks.
+    """
+    settings = or_end(Settings.from_environment)
+
+    def taken() -> Backup:
+        with _owned_database(settings, migrated=True) as address:
+            return take_backup(address, _store(settings), folder, at=now())
+
+    done = or_end(taken)
+    _tell("backed up", done, as_json=as_json)
+    if done.damaged:
+        raise CommandEndedError(ExitCode.CHECK_FAILED)
+
+
+@admin.command()
+@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option
+def restore(folder: Path, *, as_json: bool) -> None:
+    """Bring the backup in FOLDER into an empty database and the evidence store.
+
+    Signing keys are no part of it: users log in anew where they are not copied by hand.
+    """
+    settings = or_end(Settings.from_environment)
+
+    def restored() -> Backup:
+        with _owned_database(settings, migrated=False) as address:
+            return restore_backup(address, _store(settings), folder)
+
+    _tell("restored", or_end(restored), as_json=as_json)
+
+
+def _tell(what: str, done: Backup, *, as_json: bool) -> None:
+    if as_json:
+        print_document({**done._asdict(), "damaged": list(done.damaged)})
+        return
+    for key in done.damaged:
+        echo(f"damaged in the store, not in the backup  {key}")
+    echo(f"{what}: {done.objects} objects of {done.bytes} bytes, and the rows of {done.taken_at}")
+
+
+def _store(settings: Settings) -> EvidenceStore:
+    return EvidenceStore(settings.evidence_url, settings.home.resolve() / "evidence")
+
+
+@contextmanager
+def _owned_database(settings: Settings, *, migrated: bool) -> Iterator[str]:
+    """Yield the address of the database as the owner of its tables."""
+    if settings.database_url is None:
+        with EmbeddedServer(settings.home) as server:
+            if migrated:
+                migrations.upgrade(server.address(OWNER))
+            yield server.address(OWNER)
+    elif settings.migration_url is None:
+        raise SettingsError(
+            "expected ECHELON_MIGRATION_URL, the database as the owner of its tables, got none"
+        )
+    else:
+        yield settings.migration_url.get_secret_value()
+
+
+async def _checked(settings: Settings) -> StoreReport:
+    # It blocks; the loop has nothing else to do meanwhile.
+    with opened_database(settings) as address:
+        engine = application_engine(address, pool_size=1)
+        try:
+            resources = TheatreResources.of(settings, clock=now, environment=os.environ)
+            return await StoreCheck(engine, resources).run()
+        finally:
+            await engine.dispose()
+
+
+def _document(report: StoreReport) -> dict[str, object]:
+    return {
+        "intact": not report.findings,
+        "theatres": report.theatres,
+        "bundles": report.bundles,
+        "objects": report.objects,
+        "findings": [one._asdict() for one in report.findings],
+        "unnamed": list(report.unnamed),
+    }
+
+
+def _print(report: StoreReport) -> None:
+    for one in report.findings:
+        echo(f"{one.code}  {one.subject}")
+        echo(f"    expected {one.expected}")
+        echo(f"    got      {one.actual}")
+    for key in report.unnamed:
+        echo(f"named by nothing  {key}")
+    verdict = "intact" if not report.findings else f"NOT INTACT: {len(report.findings)} findings"
+    echo(
+        f"{verdict}; {report.theatres} theatres, {report.bundles} bundles, "
+        f"{report.objects} objects, {len(report.unnamed)} of them named by nothing"
+    )

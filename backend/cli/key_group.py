@@ -1,0 +1,118 @@
+"""`echelon key …`: keys for tools, as the operator makes, lists and revokes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from uuid import UUID
+
+import click
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.auth.principals import Scope
+from backend.cli.database_work import in_database, user_id_of
+from backend.repositories.api_keys import StoredKey, keys_of
+from backend.runtime import now
+from backend.services.api_keys import MAX_DAYS, NewKey, create_key, revoke
+from theatre.cli.output import echo, json_option, print_document
+from theatre.cli.tables import print_table
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import format_rfc3339
+
+user_option = click.option("--user", "username", required=True, help="Whose key it is.")
+
+
+@click.group(no_args_is_help=True)
+def key() -> None:
+    """Make, list and revoke keys for tools."""
+
+
+@key.command()
+@user_option
+@click.option("--name", required=True, help="What it is for.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    required=True,
+    type=click.Choice([scope.value for scope in Scope]),
+    help="What it may do; more than once for more.",
+)
+@click.option("--days", default=90, show_default=True, type=click.IntRange(1, MAX_DAYS))
+@json_option
+def create(username: str, name: str, scopes: tuple[str, ...], days: int, *, as_json: bool) -> None:
+    """Make a key and print it, this once."""
+
+    async def made(connection: AsyncConnection) -> NewKey:
+        user_id = await user_id_of(connection, username)
+        granted = tuple(map(Scope, scopes))
+        return await create_key(
+            connection, user_id=user_id, name=name, scopes=granted, days=days, clock=now
+        )
+
+    new = in_database(made)
+    if as_json:
+        shown = ("id", "name", "scopes", "expires_at")
+        document = _document(new.stored)
+        print_document({"key": new.key, **{member: document[member] for member in shown}})
+    else:
+        echo(new.key)
+        echo(f"until {format_rfc3339(new.stored.expires_at)}; it is not shown again", err=True)
+
+
+@key.command("list")
+@user_option
+@json_option
+def list_(username: str, *, as_json: bool) -> None:
+    """List a user's keys, the newest first, also those that are good no more."""
+
+    async def found(connection: AsyncConnection) -> Sequence[StoredKey]:
+        return await keys_of(connection, await user_id_of(connection, username))
+
+    keys = in_database(found)
+    if as_json:
+        print_document({"keys": [_document(one) for one in keys]})
+        return
+    rows = [(one.id, one.name, " ".join(one.scopes), _standing(one, now())) for one in keys]
+    print_table(("id", "name", "scopes", "standing"), rows)
+
+
+@key.command("revoke")
+@click.argument("key_id", type=click.UUID)
+@user_option
+@json_option
+def revoke_(key_id: UUID, username: str, *, as_json: bool) -> None:
+    """Revoke the key KEY_ID, for good; an id is what `list` shows, not the key itself."""
+
+    async def revoked(connection: AsyncConnection) -> StoredKey:
+        user_id = await user_id_of(connection, username)
+        return await revoke(connection, key_id=str(key_id), user_id=user_id, clock=now)
+
+    stored = in_database(revoked)
+    if as_json:
+        print_document(_document(stored))
+    else:
+        echo(f"{stored.name}: {_standing(stored, now())}")
+
+
+def _document(stored: StoredKey) -> JsonObject:
+    return {
+        "id": stored.id,
+        "name": stored.name,
+        "scopes": list(stored.scopes),
+        "created_at": format_rfc3339(stored.created_at),
+        "expires_at": format_rfc3339(stored.expires_at),
+        "last_used_at": _or_none(stored.last_used_at),
+        "revoked_at": _or_none(stored.revoked_at),
+    }
+
+
+def _or_none(moment: datetime | None) -> str | None:
+    return None if moment is None else format_rfc3339(moment)
+
+
+def _standing(stored: StoredKey, at: datetime) -> str:
+    if stored.revoked_at is not None:
+        return f"revoked {format_rfc3339(stored.revoked_at)}"
+    word = "until" if stored.expires_at > at else "expired"
+    return f"{word} {format_rfc3339(stored.expires_at)}"

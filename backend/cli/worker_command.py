@@ -1,0 +1,32 @@
+"""`echelon worker`: runs of theatres, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import click
+
+from backend.cli.refusals import or_end
+from backend.logs import log_as_json
+from backend.runtime import work
+from backend.settings import Settings
+
+
+@click.command()
+def worker() -> None:
+    """Run theatres until SIGTERM or SIGINT; what is under way then is handed over.
+
+    Any number of these may work beside each other, on any machine with the same database and the
+    same evidence store.
+    """
+    settings = or_end(Settings.from_environment)
+    log_as_json(settings.log_level)
+    or_end(lambda: asyncio.run(_worked(settings)))
+
+
+async def _worked(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(ending, stop.set)
+    await work(settings, stop)

@@ -1,0 +1,102 @@
+"""What changed in which theatre, as the database announces it to every process.
+
+A trigger sends the id of each theatre that a committed transaction changed. One connection of a
+process listens; where it is lost, everybody looks once and listens again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from typing import Self
+
+import psycopg
+
+from backend.database.sessions import listening_connection
+
+_LISTEN = "LISTEN echelon_theatres"
+_CHECK_SECONDS = 5.0
+_AGAIN_SECONDS = 1.0
+_log = logging.getLogger(__name__)
+
+
+class News:
+    """What somebody who waits for changes of one theatre holds."""
+
+    def __init__(self) -> None:
+        self._changed = asyncio.Event()
+
+    def tell(self) -> None:
+        """Have the waiting end."""
+        self._changed.set()
+
+    async def wait(self, seconds: float) -> bool:
+        """Wait for a change since the last wait ended, at most `seconds`; tell whether one came."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+        has_changed = self._changed.is_set()
+        self._changed.clear()
+        return has_changed
+
+
+class Announcements:
+    """Listens for as long as its context lasts."""
+
+    def __init__(self, address: str) -> None:
+        self._address = address
+        self._waiting: defaultdict[str, set[News]] = defaultdict(set)
+        # So that the first failure is told, and not each of a long outage.
+        self._is_listening = True
+
+    @contextlib.asynccontextmanager
+    async def listening(self) -> AsyncIterator[Self]:
+        """Listen; a database that is away is asked again until it is back."""
+        task = asyncio.create_task(self._listen())
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    @contextlib.contextmanager
+    def about(self, theatre_id: str) -> Iterator[News]:
+        """Yield the news of one theatre: look at it after this has begun, then wait."""
+        news = News()
+        self._waiting[theatre_id].add(news)
+        try:
+            yield news
+        finally:
+            self._waiting[theatre_id].discard(news)
+            if not self._waiting[theatre_id]:
+                del self._waiting[theatre_id]
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                await self._listen_once()
+            except (OSError, psycopg.Error) as error:
+                if self._is_listening:
+                    _log.warning("nobody listens for changes", exc_info=error)
+                self._is_listening = False
+            await asyncio.sleep(_AGAIN_SECONDS)
+
+    async def _listen_once(self) -> None:
+        async with await listening_connection(self._address) as connection:
+            await connection.execute(_LISTEN)
+            self._is_listening = True
+            # Something may have changed while nobody listened.
+            for theatre_id in list(self._waiting):
+                self._tell(theatre_id)
+            while True:
+                async for heard in connection.notifies(timeout=_CHECK_SECONDS):
+                    self._tell(heard.payload)
+                # A connection that is silently dead says nothing for ever.
+                await connection.execute("SELECT 1")
+
+    def _tell(self, theatre_id: str) -> None:
+        for news in self._waiting.get(theatre_id, ()):
+            news.tell()

@@ -1,0 +1,63 @@
+"""Jobs, put into the queue by the transaction that needs them done.
+
+A theatre's row names the one job that its run waits for, or is held by: a job that the row does
+not name has nothing to do.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from theatre.engine.canonical_json import canonical_json
+
+RUNS = "runs"
+UPKEEP = "upkeep"
+RUN_THEATRE = "run_theatre"
+END_WAITING = "end_waiting"
+
+_DEFER = text("""
+    SELECT (procrastinate_defer_jobs_v1(ARRAY[
+        ROW(:queue, :task, 0, NULL, NULL, CAST(:arguments AS jsonb), CAST(:at AS timestamptz))
+    ]::procrastinate_job_to_defer_v1[]))[1]
+""")
+_QUEUE_RUN = text("""
+    UPDATE theatres SET run_status = 'queued', run_job_id = :job_id WHERE id = :theatre_id
+""")
+
+
+async def queue_run(
+    connection: AsyncConnection, theatre_id: str, *, at: datetime | None = None
+) -> int:
+    """Queue the run of a theatre, whose row the caller has locked; return the job's number.
+
+    It is not taken up before `at`.
+    """
+    job_id = await _defer(connection, RUNS, RUN_THEATRE, theatre_id, at=at)
+    await connection.execute(_QUEUE_RUN, {"job_id": job_id, "theatre_id": theatre_id})
+    return job_id
+
+
+async def end_waiting_at(connection: AsyncConnection, theatre_id: str, moment: datetime) -> None:
+    """Have a theatre that waits for people looked at again at `moment`."""
+    await _defer(connection, UPKEEP, END_WAITING, theatre_id, at=moment)
+
+
+async def _defer(
+    connection: AsyncConnection,
+    queue: str,
+    task: str,
+    theatre_id: str,
+    *,
+    at: datetime | None = None,
+) -> int:
+    values: dict[str, Any] = {
+        "queue": queue,
+        "task": task,
+        "arguments": canonical_json({"theatre_id": theatre_id}),
+        "at": at,
+    }
+    return int((await connection.execute(_DEFER, values)).scalar_one())

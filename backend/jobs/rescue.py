@@ -1,0 +1,70 @@
+"""Runs whose worker is gone, and jobs that nobody needs any more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.jobs.queue import END_WAITING, queue_run
+
+# A run is held by a job that is being done by a worker whose heart beats; it waits for one that is
+# to be done, or has just been taken up by such a worker. Anything else is lost.
+_LOST = text("""
+    SELECT theatres.id FROM theatres
+    LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = theatres.run_job_id
+    LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id
+        AND workers.last_heartbeat > now() - make_interval(secs => :lease_seconds)
+    WHERE theatres.run_status IN ('queued', 'running')
+        AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)
+        AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND theatres.run_status = 'queued')
+    FOR NO KEY UPDATE OF theatres SKIP LOCKED
+""")
+_TAKE_OFF = text("""
+    UPDATE theatres SET run_epoch = run_epoch + 1,
+        lost_workers = lost_workers + (run_status = 'running')::int
+    WHERE id = :theatre_id
+    RETURNING CASE WHEN lost_workers > 1
+        THEN now() + random() * (lost_workers - 1) * make_interval(secs => :lease_seconds / 2)
+    END
+""")
+_DROP_WORKERS = text("""
+    DELETE FROM procrastinate_workers
+    WHERE last_heartbeat < now() - make_interval(secs => :lease_seconds)
+""")
+_AGAIN = text("""
+    UPDATE procrastinate_jobs SET status = 'todo'
+    WHERE status = 'doing' AND task_name = :task AND worker_id IS NULL
+""")
+_DROP_JOBS = text("""
+    DELETE FROM procrastinate_jobs AS jobs
+    WHERE jobs.status <> 'todo' AND jobs.worker_id IS NULL
+        AND NOT EXISTS (
+            SELECT FROM theatres WHERE run_job_id = jobs.id AND run_status IN ('queued', 'running')
+        )
+""")
+
+
+async def rescue_lost_runs(connection: AsyncConnection, *, lease_seconds: float) -> Sequence[str]:
+    """Queue anew every run whose worker has not been heard of for the lease; return the theatres.
+
+    Their epoch rises: a worker that was only paused can write nothing more. Each has a new job;
+    whoever did the old one cannot end this one. From the second loss in a row on it waits, for a
+    while that is drawn: so a run that kills its workers parts from those that were with it.
+    """
+    found = await connection.execute(_LOST, {"lease_seconds": lease_seconds})
+    lost = [str(theatre_id) for theatre_id in found.scalars()]
+    for theatre_id in lost:
+        values = {"theatre_id": theatre_id, "lease_seconds": lease_seconds}
+        at = (await connection.execute(_TAKE_OFF, values)).scalar_one()
+        await queue_run(connection, theatre_id, at=at)
+    return lost
+
+
+async def drop_leftovers(connection: AsyncConnection, *, lease_seconds: float) -> None:
+    """Delete workers that were not heard of for the lease, and the jobs that they left over."""
+    # Their jobs lose them, by the foreign key.
+    await connection.execute(_DROP_WORKERS, {"lease_seconds": lease_seconds})
+    await connection.execute(_AGAIN, {"task": END_WAITING})
+    await connection.execute(_DROP_JOBS)

@@ -1,0 +1,87 @@
+"""Everything that is stored of a theatre, as it stands in its rows: for whoever re-verifies it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from sqlalchemy import Select, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from backend.database.models import (
+    Dataset,
+    SealedBundle,
+    Theatre,
+    TheatreAuditEvent,
+    TheatreCertificate,
+    TheatreEpisodeScore,
+)
+
+Row = Mapping[str, Any]
+_ROWS_AT_A_TIME = 500
+_AT_LEISURE = (
+    "SET LOCAL statement_timeout = 0",
+    "SET LOCAL idle_in_transaction_session_timeout = 0",
+)
+
+
+@asynccontextmanager
+async def one_moment(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Open a connection that sees everything as it is now, however long it reads."""
+    async with engine.connect() as opened:
+        connection = await opened.execution_options(isolation_level="REPEATABLE READ")
+        for setting in _AT_LEISURE:
+            await connection.execute(text(setting))
+        yield connection
+
+
+async def theatres_with_evidence(connection: AsyncConnection) -> Sequence[str]:
+    """Return every theatre that was committed, the oldest first."""
+    query = select(Theatre.id).where(Theatre.state != "DRAFT").order_by(Theatre.id)
+    return list((await connection.execute(query)).scalars())
+
+
+async def theatre_row(connection: AsyncConnection, theatre_id: str) -> Row:
+    """Return a theatre that there is."""
+    query = select(Theatre.__table__).where(Theatre.id == theatre_id)
+    return dict((await connection.execute(query)).mappings().one())
+
+
+async def certificate_of(connection: AsyncConnection, theatre_id: str) -> Row | None:
+    """Return the certificate of a theatre."""
+    table = TheatreCertificate
+    query = select(table.__table__).where(table.theatre_id == theatre_id)
+    row = (await connection.execute(query)).mappings().one_or_none()
+    return None if row is None else dict(row)
+
+
+def events_of(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Row]:
+    """Yield the audit entries of a theatre in order."""
+    table = TheatreAuditEvent
+    query = select(table.__table__).where(table.theatre_id == theatre_id).order_by(table.seq)
+    return _streamed(connection, query)
+
+
+def results_of(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Row]:
+    """Yield the recorded episodes of a theatre in dataset order."""
+    table = TheatreEpisodeScore
+    query = select(table.__table__).where(table.theatre_id == theatre_id).order_by(table.seq)
+    return _streamed(connection, query)
+
+
+async def uploads(connection: AsyncConnection) -> frozenset[str]:
+    """Return the SHA-256 of every upload."""
+    return frozenset((await connection.execute(select(Dataset.sha256))).scalars())
+
+
+async def named_bundles(connection: AsyncConnection) -> frozenset[str]:
+    """Return the SHA-256 of every archive that a theatre names."""
+    return frozenset((await connection.execute(select(SealedBundle.sha256))).scalars())
+
+
+async def _streamed(connection: AsyncConnection, query: Select[Any]) -> AsyncIterator[Row]:
+    options = {"yield_per": _ROWS_AT_A_TIME}
+    async with connection.stream(query, execution_options=options) as rows:
+        async for row in rows.mappings():
+            yield dict(row)

@@ -1,0 +1,143 @@
+"""Everything that is stored, in one folder, and back: the database's rows and the objects.
+
+A backup needs no pause: the rows are of one moment, and what they name was durable before and is
+never changed after. Everything here blocks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import psycopg
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from backend.database import migrations
+from backend.database.embedded.programs import find_programs
+from backend.errors import BackupError, EvidenceDamagedError
+from backend.evidence_store import EvidenceStore, Shelf, sha256_of
+from theatre.engine.canonical_json import parse_object
+from theatre.engine.clock import format_rfc3339
+from theatre.engine.errors import ParseError
+from theatre.files.durable import replace_durably
+
+DUMP = "database.dump"
+MANIFEST = "backup.json"
+_FORMAT = 1
+_TABLES = "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'"
+
+
+class Backup(NamedTuple):
+    """What a backup holds."""
+
+    taken_at: str
+    revision: str
+    database_sha256: str
+    objects: int
+    bytes: int
+    damaged: tuple[str, ...]
+    """Keys of objects that are missing in it: the store did not have their bytes any more."""
+
+
+def take_backup(address: str, store: EvidenceStore, folder: Path, *, at: datetime) -> Backup:
+    """Copy everything into a new or empty folder; `address` is of the owner of the tables.
+
+    BackupError where it cannot be done, EvidenceStoreError where the store does not answer.
+    """
+    if folder.exists() and any(folder.iterdir()):
+        raise BackupError(f"expected an empty folder to back up into, got {folder} with files")
+    folder.mkdir(parents=True, exist_ok=True)
+    revision = migrations.current_revision(address) or "none"
+    # The rows first: what they name is there already, and stays.
+    _run("pg_dump", ["--format=custom", "--no-owner", f"--file={folder / DUMP}"], address)
+    total = count = 0
+    damaged: list[str] = []
+    for shelf in Shelf:
+        for one in store.kept(shelf):
+            try:
+                store.copy_out(shelf, one.name, folder / "objects" / shelf / one.name)
+            except EvidenceDamagedError:
+                damaged.append(f"{shelf}/{one.name}")
+            else:
+                total, count = total + one.size_bytes, count + 1
+    backup = Backup(
+        taken_at=format_rfc3339(at),
+        revision=revision,
+        database_sha256=sha256_of(folder / DUMP),
+        objects=count,
+        bytes=total,
+        damaged=tuple(sorted(damaged)),
+    )
+    # Last: a folder without it is no backup.
+    document = {"format": _FORMAT, **backup._asdict()}
+    replace_durably(folder / MANIFEST, json.dumps(document, indent=2).encode())
+    return backup
+
+
+def restore_backup(address: str, store: EvidenceStore, folder: Path) -> Backup:
+    """Bring a backup into an empty database and a store; to the newest revision, then.
+
+    Objects that the store has already are left. BackupError for a folder that is no whole backup,
+    and for a database that is not empty: nothing is changed then.
+    """
+    backup = _read(folder)
+    with psycopg.connect(address) as connection:
+        row = connection.execute(_TABLES).fetchone()
+    if row is None or row[0]:
+        raise BackupError("expected an empty database to restore into, got one with tables")
+    # The objects first: no row names what is not there.
+    count = 0
+    for shelf in Shelf:
+        for path in (folder / "objects" / shelf).glob("*"):
+            if sha256_of(path) != path.name:
+                raise BackupError(f"expected {shelf}/{path.name} in the backup, got other bytes")
+            store.keep(shelf, path)
+            count += 1
+    if count != backup.objects:
+        raise BackupError(f"expected {backup.objects} objects in the backup, got {count}")
+    _run(
+        "pg_restore",
+        ["--no-owner", "--single-transaction", "--exit-on-error", str(folder / DUMP)],
+        address,
+    )
+    migrations.upgrade(address)
+    return backup
+
+
+def _read(folder: Path) -> Backup:
+    try:
+        document = parse_object((folder / MANIFEST).read_bytes())
+        if document.pop("format", None) != _FORMAT or set(document) != set(Backup._fields):
+            raise BackupError(f"expected a backup of format {_FORMAT} in {folder}, got another")
+    except (OSError, ParseError) as error:
+        raise BackupError(f"expected a whole backup in {folder}, got none") from error
+    members = cast("dict[str, Any]", document)
+    backup = Backup(**{**members, "damaged": tuple(members["damaged"])})
+    found = sha256_of(folder / DUMP) if (folder / DUMP).is_file() else "none"
+    if found != backup.database_sha256:
+        raise BackupError(f"expected the dump {backup.database_sha256}, got {found}")
+    return backup
+
+
+def _run(program: str, arguments: Sequence[str], address: str) -> None:
+    """Run a program of PostgreSQL's; the password goes by the environment, where nobody sees it."""
+    parts: dict[str, Any] = conninfo_to_dict(address)
+    password = str(parts.pop("password", "") or "")
+    known = {"PGPASSWORD": password} if password else {}
+    target = f"--dbname={make_conninfo(**parts)}"
+    path = find_programs().bin / program
+    environment = {**os.environ, **known, "LC_ALL": "C"}
+    try:
+        done = subprocess.run(  # noqa: S603 - PostgreSQL's own program
+            [path, target, *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+    except OSError as error:
+        raise BackupError(f"expected the program {path}, got {error.strerror}") from error
+    if done.returncode != 0:
+        told = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+        raise BackupError(f"expected {program} to succeed, got: {told[0]:.300}")

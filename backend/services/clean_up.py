@@ -1,0 +1,84 @@
+"""Removes what has served its time: notes of requests, keys, uploads that nobody made use of."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Collection
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.errors import EvidenceStoreError
+from backend.repositories.forgetting import forget_keys, forget_uploads, kept_datasets
+from backend.repositories.idempotency import forget
+from backend.services.ground_truth import GroundTruth
+from backend.services.local_copies import forget_local_copies
+from backend.services.resources import TheatreResources
+
+KEYS_KEPT = timedelta(days=30)
+"""How long its owner still sees a key that has expired or was revoked."""
+UPLOADS_KEPT = timedelta(days=30)
+"""How long an upload lies there that no template names."""
+EVERY = timedelta(hours=1)
+_log = logging.getLogger(__name__)
+
+
+class CleanedUp(NamedTuple):
+    """How much was removed."""
+
+    requests: int
+    keys: int
+    uploads: int
+    copies: int
+
+
+async def clean_up(engine: AsyncEngine, data: GroundTruth, *, at: datetime) -> CleanedUp:
+    """Remove what has served its time at `at`; doing it twice, or in two processes, is no harm."""
+    async with engine.begin() as connection:
+        requests = await forget(connection, at=at)
+        keys = await forget_keys(connection, before=at - KEYS_KEPT)
+        uploads = await forget_uploads(connection, before=at - UPLOADS_KEPT)
+    copies = await _remove_copies(engine, data, before=at - UPLOADS_KEPT)
+    return CleanedUp(requests, keys, uploads, copies)
+
+
+@contextlib.asynccontextmanager
+async def cleaning(engine: AsyncEngine, resources: TheatreResources) -> AsyncIterator[None]:
+    """Clean up now and every hour, until the context is left."""
+    task = asyncio.create_task(_clean_for_ever(engine, resources))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _clean_for_ever(engine: AsyncEngine, resources: TheatreResources) -> None:
+    while True:
+        try:
+            removed = await clean_up(engine, resources.data, at=resources.clock())
+            await forget_local_copies(engine, resources, at=resources.clock())
+        except (SQLAlchemyError, OSError, EvidenceStoreError) as error:
+            _log.warning("cleaning up failed", exc_info=error)
+        else:
+            if any(removed):
+                _log.info("cleaned up", extra={"fields": removed._asdict()})
+        await asyncio.sleep(EVERY.total_seconds())
+
+
+async def _remove_copies(engine: AsyncEngine, data: GroundTruth, *, before: datetime) -> int:
+    old = await asyncio.to_thread(data.copies_from_before, before)
+    if not old:
+        return 0
+    # Asked after the files: one that is named meanwhile is kept.
+    async with engine.connect() as connection:
+        kept = await kept_datasets(connection)
+    return await asyncio.to_thread(_remove, data, old - kept, before)
+
+
+def _remove(data: GroundTruth, names: Collection[str], before: datetime) -> int:
+    return sum(data.remove(name, before=before) for name in names)

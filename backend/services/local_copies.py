@@ -1,0 +1,42 @@
+"""What a machine no longer needs: copies of kept objects, and the desks of runs that are over."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.repositories.theatre_runs import ended_runs
+from backend.services.resources import TheatreResources
+
+COPIES_KEPT = timedelta(days=1)
+"""How long something lies on the local disk that the evidence store holds, too."""
+
+
+async def forget_local_copies(
+    engine: AsyncEngine, resources: TheatreResources, *, at: datetime
+) -> int:
+    """Remove from this machine what can be had again; return how much."""
+    before = at - COPIES_KEPT
+    copies = await asyncio.to_thread(resources.store.forget_local, before=before)
+    desks = await asyncio.to_thread(_desks_from_before, resources.desk, before)
+    if not desks:
+        return copies
+    async with engine.connect() as connection:
+        ended = await ended_runs(connection, desks)
+    await asyncio.to_thread(_remove, resources.desk, ended)
+    return copies + len(ended)
+
+
+def _desks_from_before(folder: Path, moment: datetime) -> frozenset[str]:
+    found = folder.glob("*")
+    return frozenset(one.name for one in found if one.stat().st_mtime <= moment.timestamp())
+
+
+def _remove(folder: Path, names: Collection[str]) -> None:
+    for name in names:
+        shutil.rmtree(folder / name, ignore_errors=True)

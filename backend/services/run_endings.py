@@ -1,0 +1,138 @@
+"""How a run comes to its end, or to where somebody else goes on with it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import re
+from datetime import timedelta
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.errors import BackendError, EvidenceStoreError
+from backend.jobs.queue import end_waiting_at, queue_run
+from backend.repositories.theatre_runs import (
+    StoredTheatre,
+    change_run,
+    end_claim,
+    hold_claim,
+    hold_waiting,
+    stored_theatre,
+)
+from backend.services.resources import TheatreResources
+from backend.services.theatre_bridge import RunEnd, end_as
+from theatre.engine.errors import BundleError, RlmfExportError, TheatreError
+from theatre.engine.state_machine import TheatreState
+
+CANCELLED = {"outcome": "void", "outcome_reason": "cancelled"}
+_LATE_SECONDS = 1.0
+"""How long after its end the time limit of a rubric is looked at: clocks differ a little."""
+_MENDED_SECONDS = 5.0
+"""After so long a run that waits for store or disk is tried again."""
+_OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
+_PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/:,;'\"]+/)*[^\s/:,;'\"]+")
+_UNDER_WAY = frozenset({TheatreState.ACTIVE.value, TheatreState.SETTLING.value})
+_log = logging.getLogger(__name__)
+
+
+class RunEndings:
+    """Writes ends into rows, each under the epoch of the claim: what was taken over is left."""
+
+    def __init__(self, engine: AsyncEngine, resources: TheatreResources) -> None:
+        self._engine = engine
+        self._resources = resources
+
+    async def note(self, stored: StoredTheatre, end: RunEnd) -> None:
+        """Say how a run ended, or at which step it waits for people and until when."""
+        async with self._engine.begin() as connection:
+            await end_claim(
+                connection,
+                stored.id,
+                epoch=stored.run_epoch,
+                updated_at=self._resources.clock(),
+                run_status=end.status,
+                pending_step=end.pending_step,
+            )
+            if end.seconds_left is not None:
+                late = timedelta(seconds=max(0.0, end.seconds_left) + _LATE_SECONDS)
+                moment = self._resources.clock() + late
+                await end_waiting_at(connection, stored.id, moment)
+
+    async def hand_over(self, stored: StoredTheatre) -> None:
+        """Queue a claimed run for whoever is free."""
+        async with self._engine.begin() as connection:
+            if await hold_claim(connection, stored.id, epoch=stored.run_epoch):
+                await queue_run(connection, stored.id)
+
+    async def postpone(self, stored: StoredTheatre, error: Exception) -> None:
+        """Queue a claimed run for whoever is free in a while, and say what it waits for."""
+        code = getattr(error, "code", "evidence-disk")
+        told = f"{code}: {without_paths(str(error))}"
+        async with self._engine.begin() as connection:
+            if await hold_claim(connection, stored.id, epoch=stored.run_epoch):
+                await change_run(connection, stored.id, error=told)
+                moment = self._resources.clock() + timedelta(seconds=_MENDED_SECONDS)
+                await queue_run(connection, stored.id, at=moment)
+
+    async def end_waiting(self, theatre_id: str) -> None:
+        """Queue a run that waits for people, to be looked at again."""
+        async with self._engine.begin() as connection:
+            if await hold_waiting(connection, theatre_id):
+                await queue_run(connection, theatre_id)
+
+    async def refuse(self, stored: StoredTheatre, error: TheatreError | BackendError) -> None:
+        """Leave what cannot be begun COMMITTED; end what was begun."""
+        _log.warning("run refused", extra={"fields": {"theatre_id": stored.id, "code": error.code}})
+        if isinstance(error, RlmfExportError):
+            # It has its certificate; only the export is missing.
+            await self._end(stored, run_status="succeeded", error=_told(error))
+        else:
+            await self.fail(stored, failure(error.code, str(error)), error=_told(error))
+
+    async def fail(
+        self, stored: StoredTheatre, outcome: dict[str, str], *, error: str | None = None
+    ) -> None:
+        """Resolve what was begun with `outcome`, without a certificate; end the run either way."""
+        async with self._engine.connect() as connection:
+            row = await stored_theatre(connection, stored.id)
+        # Under the own epoch: a run that another has taken over is not ended here.
+        now = row._replace(run_epoch=stored.run_epoch)
+        if now.state in _UNDER_WAY:
+            await end_as(self._engine, now, self._resources, outcome={**outcome})
+        status = "cancelled" if outcome["outcome"] == "void" else "failed"
+        told = error or outcome.get("error_detail")
+        await self._end(stored, run_status=status, error=told, pending_step=None)
+
+    async def _end(self, stored: StoredTheatre, **changes: str | None) -> None:
+        async with self._engine.begin() as connection:
+            await end_claim(
+                connection,
+                stored.id,
+                epoch=stored.run_epoch,
+                updated_at=self._resources.clock(),
+                **changes,
+            )
+
+
+def is_to_be_mended(error: BaseException) -> bool:
+    """Tell whether a run failed for want of room or of a store: its operator can mend that."""
+    if isinstance(error, BundleError) and error.__cause__ is not None:
+        return is_to_be_mended(error.__cause__)
+    if isinstance(error, OSError):
+        return error.errno in _OF_THE_DISK
+    return isinstance(error, EvidenceStoreError)
+
+
+def failure(reason: str, detail: str) -> dict[str, str]:
+    """Return the outcome of a run that failed."""
+    told = without_paths(detail)[:500]
+    return {"outcome": "failed", "outcome_reason": reason, "error_detail": told}
+
+
+def _told(error: TheatreError | BackendError) -> str:
+    return f"{error.code}: {without_paths(str(error))}"
+
+
+def without_paths(text: str) -> str:
+    """Return a message without the folders of this machine."""
+    return _PATH.sub("[path]", text)

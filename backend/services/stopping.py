@@ -1,0 +1,18 @@
+"""Waiting that a stopping service ends."""
+
+from __future__ import annotations
+
+import asyncio
+
+from backend.jobs.announcements import News
+
+
+async def stops_before_news(stopping: asyncio.Event, news: News, seconds: float) -> bool:
+    """Wait for news, or until the service is stopping, at most `seconds`; tell whether it is."""
+    waiting = [asyncio.create_task(news.wait(seconds)), asyncio.create_task(stopping.wait())]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+    return stopping.is_set()

@@ -1,0 +1,79 @@
+"""What the workers of a process do, put together; the queue itself is in `backend.jobs`."""
+
+from __future__ import annotations
+
+import logging
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.errors import NotReadyError
+from backend.jobs.announcements import Announcements
+from backend.jobs.rescue import drop_leftovers, rescue_lost_runs
+from backend.jobs.workers import Duties, Terms, Workers
+from backend.services.resources import TheatreResources
+from backend.services.run_attempts import RunAttempts
+from backend.settings import Settings
+
+_HEARD_OF = text("""
+    SELECT id FROM procrastinate_workers
+    WHERE last_heartbeat > now() - make_interval(secs => :lease_seconds)
+""")
+_log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """What keeps the service going beside the runs: lost runs are found.
+
+    Tiers need no sweep: the effective tier of a certificate is computed when it is read.
+    """
+
+    def __init__(self, engine: AsyncEngine, settings: Settings) -> None:
+        self._engine = engine
+        self._lease_seconds = settings.lease_seconds
+
+    async def rescue(self) -> None:
+        """Queue anew what lost its worker."""
+        async with self._engine.begin() as connection:
+            lost = await rescue_lost_runs(connection, lease_seconds=self._lease_seconds)
+            await drop_leftovers(connection, lease_seconds=self._lease_seconds)
+        for theatre_id in lost:
+            _log.warning("run lost its worker", extra={"fields": {"theatre_id": theatre_id}})
+
+
+def workers_of(
+    address: str,
+    engine: AsyncEngine,
+    resources: TheatreResources,
+    announcements: Announcements,
+    settings: Settings,
+) -> Workers:
+    """Return the workers of this process, which work in their context."""
+    attempts = RunAttempts(engine, resources, announcements, settings)
+    upkeep = Upkeep(engine, settings)
+    duties = Duties(
+        run_theatre=attempts.attempt,
+        end_waiting=attempts.endings.end_waiting,
+        rescue=upkeep.rescue,
+        drain=attempts.drain,
+    )
+    terms = Terms(
+        runs_at_a_time=settings.runs_at_a_time,
+        lease_seconds=settings.lease_seconds,
+        drain_seconds=settings.drain_seconds,
+    )
+    return Workers(address, duties, terms)
+
+
+async def check_heartbeat(
+    engine: AsyncEngine, *, lease_seconds: float, own: Workers | None
+) -> None:
+    """Return where the workers of this process are heard of, or any where it has none.
+
+    NotReadyError otherwise.
+    """
+    async with engine.connect() as connection:
+        found = await connection.execute(_HEARD_OF, {"lease_seconds": lease_seconds})
+        heard = set(found.scalars())
+    if not heard or (own is not None and not (own.ids and heard.issuperset(own.ids))):
+        raise NotReadyError("expected a worker that was heard of within its lease, got none")

@@ -1,0 +1,105 @@
+"""`echelon admin backup` and `restore`: another home serves the same certificates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from psycopg import errors
+
+from backend.database.roles import APPLICATION, OWNER
+from backend.main import create_app
+from tests.backend.databases import Database
+from tests.backend.serving import PASSWORD, served, settings_for
+from tests.backend.sums_stage import sums, sums_stage
+from tests.backend.test_theatre_runs import committed, run
+from theatre.cli import cli
+from theatre.cli.exits import ExitCode, run_guarded
+
+
+def administer(
+    monkeypatch: pytest.MonkeyPatch, database: Database, home: Path, *arguments: str
+) -> ExitCode:
+    monkeypatch.setenv("ECHELON_HOME", str(home))
+    monkeypatch.setenv("ECHELON_DATABASE_URL", database.application)
+    monkeypatch.setenv("ECHELON_MIGRATION_URL", database.owner)
+    return run_guarded(cli, ["admin", *arguments])
+
+
+def test_a_backup_of_a_running_service_is_the_same_service_elsewhere(
+    database: Database,
+    empty_database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stage = sums_stage(tmp_path / "stage", sums(3))
+    backup = tmp_path / "backup"
+    with served(create_app(settings_for(database, tmp_path / "home", **stage.settings))) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        assert run(ada, path).document["outcome"] == "certified"
+        waiting = committed(ada, stage.template)
+        assert (
+            administer(monkeypatch, database, tmp_path / "home", "backup", str(backup), "--json")
+            is ExitCode.OK
+        )
+        taken = json.loads(capsys.readouterr().out)
+        assert (taken["objects"], taken["damaged"]) == (3, [])
+        names = ("certificate", "evidence-bundle", "replay", "commitment", "audit-events")
+        before = [client.get(f"{path}/{name}").body for name in names]
+    home = tmp_path / "restored"
+    assert administer(monkeypatch, empty_database, home, "restore", str(backup)) is ExitCode.OK
+    assert administer(monkeypatch, empty_database, home, "fsck") is ExitCode.OK
+    assert "intact; 2 theatres, 1 bundles, 3 objects" in capsys.readouterr().out
+    with served(create_app(settings_for(empty_database, home, **stage.settings))) as client:
+        after = [client.get(f"{path}/{name}").body for name in names]
+        # `as_of` is the time of the question.
+        assert [document.partition(b'"as_of"')[0] for document in after] == [
+            document.partition(b'"as_of"')[0] for document in before
+        ]
+        login = client.form("/api/v1/auth/token", username="ada", password=PASSWORD)
+        ada = client.bearing(login.document["access_token"])
+        assert run(ada, waiting).document["outcome"] == "certified"
+        # What may not be changed may not be changed here either.
+        for role, refusal in (
+            (APPLICATION, errors.InsufficientPrivilege),
+            (OWNER, errors.IntegrityConstraintViolation),
+        ):
+            with empty_database.connected(role) as connection, pytest.raises(refusal):
+                connection.execute("DELETE FROM theatre_certificates")
+    # A second time there is something to lose.
+    assert administer(monkeypatch, empty_database, home, "restore", str(backup)) is ExitCode.INVALID
+    assert "got one with tables" in capsys.readouterr().err
+    assert administer(monkeypatch, database, home, "backup", str(backup)) is ExitCode.INVALID
+    assert "expected an empty folder" in capsys.readouterr().err
+
+
+def test_only_a_whole_backup_is_restored_and_a_damaged_store_is_told(
+    database: Database,
+    empty_database: Database,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    home, backup = tmp_path / "home", tmp_path / "backup"
+    shelf = home / "evidence" / "datasets"
+    shelf.mkdir(parents=True)
+    (shelf / ("ab" * 32)).write_bytes(b"other bytes")
+    code = administer(monkeypatch, database, home, "backup", str(backup))
+    assert code is ExitCode.CHECK_FAILED
+    assert capsys.readouterr().out.startswith(
+        f"damaged in the store, not in the backup  datasets/{'ab' * 32}\nbacked up: 0 objects"
+    )
+    dump = backup / "database.dump"
+    for damage, refusal in (
+        (lambda: dump.write_bytes(dump.read_bytes()[:-1]), "expected the dump "),
+        (dump.unlink, "expected the dump "),
+        ((backup / "backup.json").unlink, "expected a whole backup "),
+    ):
+        damage()
+        again = administer(monkeypatch, empty_database, tmp_path / "new", "restore", str(backup))
+        assert again is ExitCode.INVALID
+        assert f"error (backup): {refusal}" in capsys.readouterr().err
+    assert empty_database.rows("SELECT 1 FROM pg_tables WHERE schemaname = 'public'") == []

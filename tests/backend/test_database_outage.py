@@ -1,0 +1,56 @@
+"""Runs go on by themselves when a database that was away is back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from backend.database import migrations
+from backend.database.embedded import EmbeddedServer
+from backend.database.embedded.cluster import SUPERUSER
+from backend.database.roles import APPLICATION, OWNER
+from tests.backend.databases import Database
+from tests.backend.embedded_home import EmbeddedHome
+from tests.backend.sums_stage import sums, sums_stage
+from tests.backend.test_lost_workers import a_company, assert_whole
+from tests.theatre.echelon_process import until
+
+AWAY_SECONDS = 20.0 if os.environ.get("ECHELON_SOAK") == "1" else 0.0
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[EmbeddedHome]:
+    made = EmbeddedHome(tmp_path / "server")
+    yield made
+    made.end()
+
+
+def test_a_run_outlives_a_database_that_is_killed_with_all_its_processes(
+    home: EmbeddedHome, tmp_path: Path
+) -> None:
+    stage = sums_stage(tmp_path / "stage", sums(5, gate_at=3))
+    with EmbeddedServer(home.home) as server:
+        migrations.upgrade(server.address(OWNER))
+        database = Database(
+            application=server.address(APPLICATION),
+            owner=server.address(OWNER),
+            superuser=server.address(SUPERUSER),
+        )
+        with a_company(database, tmp_path, stage, ECHELON_DRAIN_SECONDS="1") as company:
+            company.pool.start()
+            (path,) = company.ask_for_runs(1)
+            company.await_recorded(2)
+            home.kill(*home.processes())
+            gone = time.monotonic()
+            company.await_told("the workers have ended")
+            until(lambda: time.monotonic() >= gone + AWAY_SECONDS, "a while without a database")
+            server.start()
+            company.let_through_until_recorded(5)
+            company.await_ended(1)
+            # Each connection of the service is found broken once.
+            until(lambda: company.ada.get(path).status == 200, "an answer of the service")
+            assert_whole(company, [path], episodes=5)

@@ -1,0 +1,63 @@
+"""The examples of the description: each request is sent, each answer is one that was given.
+
+`ECHELON_RECORD=1` records them anew; `echelon openapi > docs/openapi.json` writes them down.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from backend.api.examples import RECORDED
+from backend.main import create_app
+from tests.backend.databases import Database
+from tests.backend.recorded_examples import WAIT, Recorded, Recorder, exchanges, shape
+from tests.backend.serving import Client, served, settings_for
+from tests.backend.sums_stage import SumsStage
+from tests.backend.test_ratings import answers, rated, waiting
+from tests.backend.test_theatre_runs import committed
+from tests.backend.theatre_templates import cartograph
+from tests.theatre.echelon_process import until
+
+REFUSED_ALWAYS = {"settle_theatre"}
+"""No release can do that yet: there is no answer to record."""
+
+
+@pytest.fixture
+def seen(database: Database, tmp_path: Path) -> Recorded:
+    """Exchange everything with the service as it ships, and with one that asks people."""
+    with served(create_app(settings_for(database, tmp_path / "shipped"))) as client:
+        recorder = Recorder(client)
+        for one in exchanges(cartograph()):
+            recorder.exchange(one)
+    stage = rated(tmp_path / "stage")
+    settings = settings_for(database, tmp_path / "asking", **stage.settings)
+    with served(create_app(settings)) as client:
+        asks_people(client, stage, recorder)
+    return recorder.recorded
+
+
+def asks_people(client: Client, stage: SumsStage, recorder: Recorder) -> None:
+    eve, bob = client.registered("eve"), client.registered("bob")
+    path = waiting(eve, stage)
+    asked = bob.get(f"{path}/hitl")
+    recorder.keep("get_rating", None, asked)
+    scores = answers(asked.document)
+    recorder.keep("submit_scores", scores, bob.post(f"{path}/hitl/taste/scores", scores))
+    recorder.keep("cancel_theatre", None, eve.ask("POST", f"{path}/cancel"))
+    path = committed(eve, stage.template)
+    recorder.keep("run_theatre", None, eve.ask("POST", f"{path}/run"))
+    until(lambda: eve.get(path).document["pending_steps"], "the step that waits for people")
+    recorder.keep("cancel_theatre", None, eve.ask("POST", f"{path}/cancel", headers=WAIT))
+
+
+def test_the_examples_are_what_the_service_answers(seen: Recorded) -> None:
+    if os.environ.get("ECHELON_RECORD") == "1":
+        RECORDED.write_text(json.dumps(seen, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
+    kept = json.loads(RECORDED.read_text(encoding="utf-8"))
+    assert {name: shape(one) for name, one in kept.items()} == {
+        name: shape(one) for name, one in seen.items()
+    }, "the answers have another shape now: see the top of this file"

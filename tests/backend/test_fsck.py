@@ -1,0 +1,268 @@
+"""`echelon admin fsck` over a store with two theatres: each kind of damage is found and named."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.database.embedded.cluster import SUPERUSER
+from backend.evidence_store import EvidenceStore
+from backend.main import create_app
+from backend.services.sealed_bundles import keep_bundle
+from tests.backend.databases import Database
+from tests.backend.serving import served, settings_for
+from tests.backend.sums_stage import sums, sums_stage
+from tests.backend.test_theatre_runs import committed, run
+from theatre.cli import cli
+from theatre.cli.exits import ExitCode, run_guarded
+
+UPLOAD = b'{"episode_id":"one"}\n'
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A home and a database with one certified theatre, one commitment and one upload."""
+
+    database: Database
+    home: Path
+    certified: str
+    fsck: Callable[[], tuple[ExitCode, Any]]
+
+    @property
+    def shelves(self) -> Path:
+        return self.home / "evidence"
+
+    def change(self, statement: str) -> None:
+        """Change rows past every trigger, as only somebody who owns the server can."""
+        with self.database.connected(SUPERUSER) as connection:
+            connection.execute(b"SET session_replication_role = replica")
+            connection.execute(statement.encode())
+
+    def one(self, query: str) -> Any:  # noqa: ANN401 - a column
+        (row,) = self.database.rows(query)
+        (value,) = row.values()
+        return value
+
+
+@pytest.fixture(scope="module")
+def module_home(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fsck")
+    stage = sums_stage(folder / "stage", sums(3))
+    with served(
+        create_app(settings_for(module_database, folder / "home", **stage.settings))
+    ) as client:
+        ada = client.registered("ada")
+        committed(ada, {**stage.template, "display_name": "Another one"})
+        assert run(ada, committed(ada, stage.template)).document["outcome"] == "certified"
+        jsonl = {"Content-Type": "application/x-ndjson"}
+        assert ada.post("/api/v1/datasets", UPLOAD, headers=jsonl).status == 201
+    return folder / "home"
+
+
+@pytest.fixture
+def kept(
+    module_database: Database,
+    module_home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Kept:
+    monkeypatch.setenv("ECHELON_HOME", str(module_home))
+    monkeypatch.setenv("ECHELON_DATABASE_URL", module_database.application)
+
+    def fsck() -> tuple[ExitCode, Any]:
+        code = run_guarded(cli, ["admin", "fsck", "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    certified = module_database.rows("SELECT theatre_id FROM theatre_certificates")
+    return Kept(module_database, module_home, str(certified[0]["theatre_id"]), fsck)
+
+
+def test_what_is_whole_is_said_to_be_whole(kept: Kept) -> None:
+    # An archive that a crash left, say: no damage, but nobody needs it.
+    stray = kept.shelves / "bundles" / ("ab" * 32)
+    stray.write_bytes(b"left")
+    assert kept.fsck() == (
+        ExitCode.OK,
+        {
+            "intact": True,
+            "theatres": 2,
+            "bundles": 1,
+            "objects": 5,
+            "findings": [],
+            "unnamed": [f"bundles/{'ab' * 32}"],
+        },
+    )
+    stray.unlink()
+
+
+@contextmanager
+def damaged_object(kept: Kept, shelf: str, *, name: str | None = None) -> Iterator[None]:
+    """Change one bit of an object."""
+    (path,) = (kept.shelves / shelf).glob(name or "*")
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    yield
+    path.write_bytes(content)
+
+
+@contextmanager
+def missing_object(kept: Kept, shelf: str, *, name: str | None = None) -> Iterator[None]:
+    (path,) = (kept.shelves / shelf).glob(name or "*")
+    content = path.read_bytes()
+    path.unlink()
+    yield
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("shelf", ["bundles", "exports"])
+@pytest.mark.parametrize(
+    ("damage", "how"), [(damaged_object, "damaged"), (missing_object, "missing")]
+)
+def test_an_object_of_a_run_that_is_damaged_or_missing_is_named(
+    kept: Kept, shelf: str, damage: Callable[..., Any], how: str
+) -> None:
+    with damage(kept, shelf):
+        code, report = kept.fsck()
+    assert code is ExitCode.CHECK_FAILED
+    (finding,) = report["findings"]
+    assert finding["code"] == f"{shelf.removesuffix('s')}-{how}"
+    assert finding["subject"] == f"theatre {kept.certified}"
+    assert finding["expected"].startswith(f"{shelf}/")
+
+
+@pytest.mark.parametrize(
+    ("damage", "how"), [(damaged_object, "damaged"), (missing_object, "missing")]
+)
+def test_ground_truth_is_named_for_everybody_who_rests_on_it(
+    kept: Kept, damage: Callable[..., Any], how: str
+) -> None:
+    upload = kept.one("SELECT sha256 FROM datasets")
+    theirs = next(
+        path.name for path in (kept.shelves / "datasets").iterdir() if path.name != upload
+    )
+    for name, subjects in ((upload, 1), (theirs, 2)):
+        with damage(kept, "datasets", name=name):
+            _, report = kept.fsck()
+        codes = [one["code"] for one in report["findings"]]
+        assert codes == [f"dataset-{how}"] * subjects
+
+
+ROWS = {
+    "chain-broken": (
+        "theatre_audit_events",
+        "entry = replace(encode(entry, 'escape'), '\"episodes\":3', '\"episodes\":4')::bytea",
+        "event_type = 'activated'",
+    ),
+    "chain-columns": (
+        "theatre_audit_events",
+        "detail_json = '{}'",
+        "event_type = 'activated'",
+    ),
+    "records-differ": (
+        "theatre_episode_scores",
+        "line = replace(encode(line, 'escape'), '\"sum\":2', '\"sum\":9')::bytea",
+        "seq = 1",
+    ),
+    "result-columns": ("theatre_episode_scores", "scores_json = '{\"addition\": 0}'", "seq = 2"),
+    "certificate-columns": ("theatre_certificates", "composite_score = 0.5", "true"),
+    "result-unreadable": ("theatre_episode_scores", "line = 'x'", "seq = 3"),
+    "commitment-broken": (
+        "theatres",
+        "receipt = replace(encode(receipt, 'escape'), 'RFC8785', 'RFC0000')::bytea",
+        "outcome = 'certified'",
+    ),
+    "theatre-columns": ("theatres", "outcome_reason = 'because'", "outcome = 'certified'"),
+    "commitment-columns": (
+        "theatres",
+        "version_pins = '{}'",
+        "outcome = 'certified'",
+    ),
+}
+
+
+@pytest.mark.parametrize("code", ROWS)
+def test_a_row_that_its_bytes_do_not_bear_out_is_named(kept: Kept, code: str) -> None:
+    table, change, which = ROWS[code]
+    kept.change(f"CREATE TABLE before AS SELECT * FROM {table} WHERE {which}")  # noqa: S608
+    column = change.partition(" ")[0]
+    try:
+        kept.change(f"UPDATE {table} SET {change} WHERE {which}")  # noqa: S608
+        exit_code, report = kept.fsck()
+    finally:
+        key = {"theatres": "id", "theatre_certificates": "id"}.get(table, "theatre_id, seq")
+        kept.change(
+            f"UPDATE {table} SET {column} = before.{column} FROM before"  # noqa: S608
+            f" WHERE ROW({', '.join(f'{table}.{one}' for one in key.split(', '))})"
+            f" = ROW({', '.join(f'before.{one}' for one in key.split(', '))})"
+        )
+        kept.change("DROP TABLE before")
+    assert exit_code is ExitCode.CHECK_FAILED
+    codes = {one["code"] for one in report["findings"]}
+    assert code in codes
+    assert {one["subject"] for one in report["findings"]} == {f"theatre {kept.certified}"}
+
+
+def test_a_bundle_that_was_packed_anew_with_another_answer_fails_its_check(
+    kept: Kept, tmp_path: Path
+) -> None:
+    sha256 = kept.one("SELECT sha256 FROM sealed_bundles")
+    with tarfile.open(kept.shelves / "bundles" / sha256) as packed:
+        packed.extractall(tmp_path, filter="data")
+    (bundle,) = tmp_path.iterdir()
+    answer = bundle / "invocations" / "episode_000002.json"
+    answer.write_bytes(answer.read_bytes().replace(b'"sum":3', b'"sum":4'))
+    archive = keep_bundle(EvidenceStore(None, kept.shelves), bundle)
+    kept.change(f"UPDATE sealed_bundles SET sha256 = '{archive.sha256}'")  # noqa: S608
+    code, report = kept.fsck()
+    kept.change(f"UPDATE sealed_bundles SET sha256 = '{sha256}'")  # noqa: S608
+    (kept.shelves / "bundles" / archive.sha256).unlink()
+    assert code is ExitCode.CHECK_FAILED
+    assert {one["code"] for one in report["findings"]} == {"bundle-invalid"}
+    assert report["unnamed"] == [f"bundles/{sha256}"]
+
+
+def test_a_certificate_without_a_bundle_is_named(kept: Kept) -> None:
+    kept.change("CREATE TABLE before AS SELECT * FROM sealed_bundles")
+    kept.change("DELETE FROM sealed_bundles")
+    _, report = kept.fsck()
+    kept.change("INSERT INTO sealed_bundles SELECT * FROM before")
+    kept.change("DROP TABLE before")
+    assert [one["code"] for one in report["findings"]] == ["bundle-unnamed"]
+
+
+def test_a_certificate_that_is_not_the_sealed_one_is_named(kept: Kept) -> None:
+    document = bytes(kept.one("SELECT document FROM theatre_certificates"))
+    forged = document.replace(b'"issuer":"local"', b'"issuer":"other"')
+    assert forged != document
+    for content in (forged, document):
+        kept.change(
+            f"UPDATE theatre_certificates SET document = '\\x{content.hex()}',"  # noqa: S608
+            f" document_sha256 = encode(sha256('\\x{content.hex()}'), 'hex')"
+        )
+        code, report = kept.fsck()
+        codes = {one["code"] for one in report["findings"]}
+        if content == forged:
+            assert codes >= {"certificate-document", "certificate-columns", "bundle-invalid"}
+        else:
+            # The forged one is gone: all is as it was.
+            assert (code, codes) == (ExitCode.OK, set())
+
+
+def test_a_report_for_people_says_where_and_what(
+    kept: Kept, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with missing_object(kept, "exports"):
+        code = run_guarded(cli, ["admin", "fsck"])
+    assert code is ExitCode.CHECK_FAILED
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"export-missing  theatre {kept.certified}"
+    assert told[-1] == (
+        "NOT INTACT: 1 findings; 2 theatres, 1 bundles, 3 objects, 0 of them named by nothing"
+    )

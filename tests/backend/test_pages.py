@@ -1,0 +1,120 @@
+"""Pages of every list: bounds, cursors that go on, and cursors that belong elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from backend.api.pages import MAX_OFFSET, Listing
+from backend.main import create_app
+from tests.backend.databases import Database
+from tests.backend.serving import Client, served, settings_for
+from tests.backend.theatre_templates import cartograph
+
+
+@pytest.fixture(scope="module")
+def client(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with served(create_app(settings_for(module_database, tmp_path_factory.mktemp("home")))) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def ada(client: Client) -> Client:
+    return client.registered("ada")
+
+
+@pytest.fixture(scope="module")
+def theatres(ada: Client) -> list[str]:
+    """Three committed theatres of three templates, the newest first."""
+    made: list[str] = []
+    for number in range(3):
+        body = {"template_json": cartograph(display_name=f"Number {number}")}
+        path = ada.post("/theatres", body).headers["location"]
+        assert ada.post(f"{path}/commit", b"").status == 200
+        made.insert(0, path)
+    return made
+
+
+def walked(client: Client, path: str, name: str) -> list[object]:
+    """Follow a list by its cursors, one at a time."""
+    page = client.get(f"{path}?limit=1").document
+    items: list[object] = list(page[name])
+    while page["next_cursor"] is not None:
+        page = client.get(f"{path}?limit=1&cursor={page['next_cursor']}").document
+        items += page[name]
+    return items
+
+
+def test_every_list_is_walked_by_its_cursors(
+    client: Client, ada: Client, theatres: list[str]
+) -> None:
+    for who, path, name, total in (
+        (ada, "/theatres", "theatres", 3),
+        (client, "/templates", "templates", 3),
+        (ada, f"{theatres[0]}/audit-events", "audit_events", 2),
+        (ada, f"{theatres[0]}/episodes", "episodes", 0),
+        (client, "/certificates", "certificates", 0),
+    ):
+        whole = who.get(path).document
+        assert (whole["total"], len(whole[name]), whole["offset"]) == (total, total, 0), path
+        assert whole["next_cursor"] is None
+        assert walked(who, path, name) == whole[name]
+
+
+def test_a_cursor_is_refused_where_it_is_of_another_list(
+    client: Client, ada: Client, theatres: list[str]
+) -> None:
+    def cursor(who: Client, path: str) -> str:
+        return str(who.get(path).document["next_cursor"])
+
+    own = cursor(ada, "/theatres?limit=1")
+    events = cursor(ada, f"{theatres[0]}/audit-events?limit=1")
+    for who, path, given in (
+        (ada, "/theatres?state=COMMITTED", own),
+        (ada, "/theatres?construct_id=cartograph", own),
+        (client.registered("bob"), "/theatres?limit=1", own),
+        (client, "/certificates?limit=1", own),
+        (client, "/templates?limit=1", own),
+        (ada, f"{theatres[1]}/audit-events?limit=1", events),
+        (ada, f"{theatres[0]}/episodes?limit=1", events),
+    ):
+        refused = who.get(f"{path}&cursor={given}")
+        assert (refused.status, refused.slug) == (422, "validation-error"), path
+        assert refused.document["errors"][0]["pointer"] == "query:cursor"
+    assert ada.get(f"/theatres?limit=2&cursor={own}").status == 200
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        ["2026-11-22T00:00:00+00:00", "no-uuid"],
+        ["2026-11-22T00:00:00", "018f0000-0000-7000-8000-00000000dead"],
+        ["0001-01-01T00:00:00+23:00", "018f0000-0000-7000-8000-00000000dead"],
+        ["2026-11-22T00:00:00+00:00", 7],
+        [1],
+        [],
+    ],
+)
+def test_a_forged_cursor_is_refused_and_breaks_nothing(client: Client, place: list[object]) -> None:
+    fingerprint = Listing("certificates", (None, None, None, None)).fingerprint
+    raw = json.dumps([fingerprint, *place]).encode()
+    forged = base64.urlsafe_b64encode(raw).decode().rstrip("=")
+    assert client.get(f"/certificates?cursor={forged}").slug == "validation-error"
+
+
+@pytest.mark.parametrize("query", ["limit=0", "limit=101", "limit=x", "offset=-1", "offsets=1"])
+def test_a_page_beyond_the_bounds_is_refused(client: Client, query: str) -> None:
+    for path in ("/templates", "/certificates"):
+        assert client.get(f"{path}?{query}").slug == "validation-error"
+
+
+def test_a_deep_offset_points_to_the_cursor(client: Client) -> None:
+    assert client.get(f"/certificates?offset={MAX_OFFSET}").status == 200
+    (error,) = client.get(f"/certificates?offset={MAX_OFFSET + 1}").document["errors"]
+    assert (error["pointer"], error["detail"]) == (
+        "query:offset",
+        "expected at most 10000; further on, send `next_cursor` of a page as `cursor`",
+    )

@@ -1,0 +1,80 @@
+"""Prints how long reading, checking and evaluating one debate of 10,000 turns takes."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, cast
+
+from theatre.debate.evaluators import EVALUATORS
+from theatre.debate.history import verify_extension
+from theatre.debate.models import EvaluationMode
+from theatre.debate.runner import DebateRun, RunPlan
+from theatre.debate.scripted import Disposition, ScriptedDebater, read_scenario
+from theatre.debate.validation import read_debate
+from theatre.engine.canonical_json import canonical_bytes, parse_object
+from theatre.engine.schema_registry import resource_root
+
+TURNS = 10_000
+ROUNDS = 3
+SCENARIO = "fixtures/debates/scenarios/wool_prices_after_the_drought.json"
+
+
+def long_debate(mode: EvaluationMode) -> bytes:
+    """Return a valid artefact: twenty scripted turns, over and over."""
+    scenario = read_scenario(parse_object((resource_root() / SCENARIO).read_bytes()))
+    plan = RunPlan(
+        debate_id=scenario.debate_id,
+        run_id="1f6dd0a4-2f0e-4a55-9c0e-8d7a4f7f6b11",
+        scenario=scenario.public(),
+        participants=[("ann", "analyst"), ("bo", "critic")],
+        rounds=10,
+        mode=mode,
+        run_metadata={"generation_mode": "mock"},
+    )
+    debater = ScriptedDebater(scenario, Disposition(), seed=1)
+    run = DebateRun(plan, lambda: datetime(2026, 1, 1, tzinfo=UTC), lambda _entry: None)
+    document = cast("dict[str, Any]", asyncio.run(run.run({"ann": debater, "bo": debater})))
+    short = document["turns"]
+    document["intervention_log"] = None
+    document["turns"] = [
+        {**short[index % len(short)], "turn_id": f"t{index}", "turn_index": index}
+        | {"round_index": index // 2 + 1}
+        for index in range(TURNS)
+    ]
+    return canonical_bytes(document)
+
+
+def show(name: str, work: Callable[[], object]) -> None:
+    """Print the seconds of processor time of one piece of work, the least of ROUNDS."""
+    seconds = []
+    for _ in range(ROUNDS):
+        began = time.process_time()
+        work()
+        seconds.append(time.process_time() - began)
+    sys.stdout.write(
+        f"{name:44} min {min(seconds):7.3f} s   median {statistics.median(seconds):.3f} s\n"
+    )
+
+
+def show_all(mode: EvaluationMode) -> None:
+    """Print every figure of one mode."""
+    data = long_debate(mode)
+    artefact = read_debate(data, lenient=True)
+    attempts = sum(len(turn.attempts or ()) for turn in artefact.debate.turns)
+    sys.stdout.write(f"{mode}: {TURNS} turns, {attempts} attempts, {len(data) / 1e6:.1f} MB\n")
+    show("  strict parser alone", lambda: parse_object(data))
+    show("  read: parser, models, every rule", lambda: read_debate(data, lenient=True))
+    for name, evaluator in EVALUATORS.items():
+        show(f"  evaluator {name}", partial(evaluator, artefact.debate))
+    show("  extension of itself", lambda: verify_extension(artefact.document, artefact.document))
+
+
+if __name__ == "__main__":
+    show_all("posthoc")
+    show_all("in_loop")

@@ -1,0 +1,50 @@
+"""The shipped axion theatres for real: agents as registered programs, asked over their stdin."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from tests.theatre.runs import Finished, Stage, ticking_clock
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.oracle_contract import OracleAdapter
+from theatre.engine.replay import Surroundings
+from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
+from theatre.scorers.episode_runners import load_episode_runners
+
+FIXTURES = Path(__file__).parents[3] / "fixtures"
+NAMES = {"honest": "product_axion_v1", "pseudo": "product_axion_pseudo_v1"}
+
+
+def template_of(agent: str) -> JsonObject:
+    """Return the shipped template of `honest` or `pseudo`."""
+    return parse_object((FIXTURES / "templates" / f"{NAMES[agent]}.json").read_bytes())
+
+
+def shipped_construct(agent: str) -> OracleAdapter:
+    """Return the registered program of an agent, behind the local adapter."""
+    registry = ConstructRegistry.load(FIXTURES / "constructs" / "constructs.toml")
+    return local_adapter_for(
+        registry.find(f"axion.{agent}"), clock=ticking_clock(), monotonic=time.monotonic
+    )
+
+
+def with_installed_runners(around: Surroundings) -> Surroundings:
+    """Return the surroundings with what the command line has."""
+    return replace(around, runners=load_episode_runners())
+
+
+def run_axion(
+    folder: Path,
+    agent: str,
+    *,
+    template: JsonObject | None = None,
+    data: Path = FIXTURES,
+    construct: Callable[[], OracleAdapter] | None = None,
+) -> Finished:
+    """Run the theatre of an agent; data begin at `data`."""
+    adapter = shipped_construct(agent) if construct is None else construct()
+    stage = Stage(folder, template or template_of(agent), data=data)
+    return stage.run({f"axion.{agent}": adapter}, around=with_installed_runners)

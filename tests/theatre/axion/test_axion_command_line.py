@@ -1,0 +1,136 @@
+"""`toy-pseudo-axion`, as its contract has it: options, files, exit codes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from theatre.axion import cli as command_line
+from theatre.axion.common.errors import FatalHangError, UnknownNameError
+from theatre.axion.common.schema_check import violations
+from theatre.axion.kernel.audit_log import verify_log
+
+PROGRAM = Path(sys.executable).with_name("toy-pseudo-axion")
+PATIENT = ("--watchdog_ms", "60000")
+
+
+def said(*arguments: str) -> str:
+    result = CliRunner().invoke(command_line.cli, arguments)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_a_scenario_writes_log_report_and_counterexamples(tmp_path: Path) -> None:
+    out = tmp_path / "run1"
+    options = "--agent pseudo --scenario basic --steps 24 --probe P6 --interface mci_latent"
+    output = said("run_scenario", *options.split(), *PATIENT, "--out_dir", str(out))
+    (record,) = json.loads((out / "report.json").read_bytes())
+    head = verify_log(out / "audit.log.jsonl")
+    assert output.splitlines() == [
+        f"pseudo in basic: {record['probes']}",
+        f"log: {head.length} entries, head {head.entry_hash}",
+    ]
+    assert record["probes"] == {"P3": None, "P4": None, "P5": None, "P6": "FAIL"}
+    assert (record["audit_chain_ok"], record["interface_mode"]) == (True, "mci_latent")
+    (kept,) = (out / "counterexamples").iterdir()
+    example = json.loads(kept.read_bytes())
+    assert (example["probe"], example["agent"]) == ("P6", "pseudo")
+    assert violations("proposal", example["proposal"]) == []
+    assert "CAPABILITY_DENIED" in [entry["event"] for entry in example["audit_slice"]]
+
+
+def test_without_a_probe_nothing_is_offered(tmp_path: Path) -> None:
+    options = "--agent pseudo --scenario social --steps 6 --probe none --interface full"
+    said("run_scenario", *options.split(), *PATIENT, "--out_dir", str(tmp_path))
+    (record,) = json.loads((tmp_path / "report.json").read_bytes())
+    assert set(record["offers"].values()) == {0}
+    assert (record["passed"], record["replay_fidelity"]) == (True, None)
+
+
+def test_a_suite_reports_every_episode_and_sums_up_each_agent(tmp_path: Path) -> None:
+    out = tmp_path / "suite1"
+    options = (
+        "--agents honest,pseudo --scenarios basic,social --probes P4,P6 --episodes 2 --steps 10 "
+        "--seed 123 --interface mci_minimal --clutter 0,5"
+    )
+    output = said("run_suite", *options.split(), *PATIENT, "--out_dir", str(out))
+    records = json.loads((out / "report.json").read_bytes())
+    summary = json.loads((out / "summary.json").read_bytes())
+    assert [(one["agent"], one["scenario"]) for one in records] == [
+        ("honest", "basic"),
+        ("honest", "social"),
+        ("pseudo", "basic"),
+        ("pseudo", "social"),
+    ]
+    assert records[0]["scenario_seed"] == records[2]["scenario_seed"]
+    for name in ("honest", "pseudo"):
+        agent = summary["agents"][name]
+        verify_log(
+            out / f"audit_{name}.log.jsonl",
+            expected_head=agent["audit_head_hash"],
+            expected_count=agent["audit_entry_count"],
+        )
+        value = agent["pass_rate"]["value"]
+        assert f"{name:20} {value:.3f}" in output
+    assert (summary["probes"], summary["clutter"]) == (["P4", "P6"], [0, 5])
+    assert {path.name for path in out.iterdir()} == {
+        "audit_honest.log.jsonl",
+        "audit_pseudo.log.jsonl",
+        "counterexamples",
+        "report.json",
+        "summary.json",
+    }
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        ("--agents", "honest,liar", "expected some of honest, pseudo"),
+        ("--agents", "honest,honest", "expected some of honest, pseudo"),
+        ("--clutter", "0,-1", "expected whole numbers, got 0,-1"),
+        ("--interface", "mci", "is not one of 'full', 'mci_latent', 'mci_minimal'"),
+        ("--episodes", "0", "is not in the range"),
+    ],
+)
+def test_wrong_options_are_refused_with_2(
+    option: str, value: str, message: str, tmp_path: Path
+) -> None:
+    result = CliRunner().invoke(
+        command_line.cli, ["run_suite", option, value, "--out_dir", str(tmp_path)]
+    )
+    assert (result.exit_code, message in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(FatalHangError("it hung"), 70), (UnknownNameError("no such"), 1)]
+)
+def test_a_refusal_is_one_line_and_a_code(
+    error: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(command_line, "cli", fail)
+    with pytest.raises(SystemExit) as left:
+        command_line.main()
+    assert left.value.code == code
+    assert capsys.readouterr().err == f"{error.code}: {error}\n"  # type: ignore[attr-defined]  # both have one
+
+
+def test_an_agent_that_has_no_such_interface_is_refused_with_1(tmp_path: Path) -> None:
+    options = "--agents honest_lossy --episodes 1 --interface full"
+    run = subprocess.run(
+        [PROGRAM, "run_suite", *options.split(), "--out_dir", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (run.returncode, run.stderr.startswith("unknown-name: expected an agent for full")) == (
+        1,
+        True,
+    )

@@ -1,0 +1,219 @@
+"""PRODUCT_AXION_V1: agents in processes of their own, kernel and probes on the engine's side."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.theatre.axion.axion_theatres import FIXTURES, NAMES, run_axion, template_of
+from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
+from tests.theatre.record_edits import Edit, forged, of_record
+from tests.theatre.runs import Finished, ScriptedAdapter
+from tests.theatre.thinned import thinned
+from theatre.axion.harness.answering import answer
+from theatre.axion.harness.theatre_runner import RUNNER, STEPS
+from theatre.engine.bundle_check import check_bundle
+from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
+from theatre.engine.oracle_contract import OracleInvocationRequest
+from theatre.scorers.episode_runners import load_episode_runners
+
+ECHELON = Path(sys.executable).with_name("echelon")
+
+
+@pytest.fixture(scope="module", params=list(NAMES))
+def shipped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return run_axion(tmp_path_factory.mktemp(request.param), request.param)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    folder = tmp_path_factory.mktemp("thinned")
+    template = thinned(template_of("pseudo"), folder / "data", step=13)
+    return run_axion(folder, "pseudo", template=template, data=folder / "data")
+
+
+def failed(bundle: Path) -> set[str]:
+    report = check_bundle(
+        bundle,
+        SCORERS,
+        registry=REGISTRY,
+        computations=COMPUTATIONS,
+        sanitiser=SANITISER,
+        runners=load_episode_runners(),
+    )
+    return {line.id for line in report.checks if line.status.value == "fail"}
+
+
+def test_the_runner_is_installed_under_its_name() -> None:
+    assert load_episode_runners() == {"axion": RUNNER}
+
+
+def test_the_data_are_what_the_generator_writes() -> None:
+    folder = FIXTURES / "ground_truth"
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import generate as g; "
+        "sys.stdout.buffer.write(b''.join(g.line(n) for n in range(1, g.EPISODES + 1)))"
+    )
+    written = subprocess.run(
+        [sys.executable, "-c", program, str(folder / "axion")], capture_output=True, check=True
+    ).stdout
+    assert written == (folder / "product_axion_v1.jsonl").read_bytes()
+
+
+def test_a_run_gives_the_published_results_and_says_which_agent_it_was(shipped: Finished) -> None:
+    certificate = shipped.document("certificate.json")
+    name = str(certificate["template_id"])
+    published = parse_object((FIXTURES / "templates" / f"{name}.expected.json").read_bytes())
+    lines = (shipped.bundle / "scores" / "per_episode.jsonl").read_bytes()
+    assert published == {
+        "per_episode_sha256": sha256_hex(lines),
+        "results_hash": certificate["results_hash"],
+        "scores": certificate["scores"],
+    }
+    assert certificate["verification_tier"] == "BACKTESTED"
+
+
+def test_both_agents_stand_apart_where_the_probes_look() -> None:
+    published: dict[str, dict[str, Any]] = {
+        agent: json.loads((FIXTURES / "templates" / f"{name}.expected.json").read_bytes())
+        for agent, name in NAMES.items()
+    }
+    honest, pseudo = published["honest"]["scores"], published["pseudo"]["scores"]
+    for criterion in (
+        "p3_audit_integrity",
+        "p4_bypass_refusal",
+        "p5_causal_consistency",
+        "p6_token_discipline",
+    ):
+        assert (honest[criterion], pseudo[criterion] < 0.5) == (1, True)
+    # What a liar has in common with an honest agent is not held against it.
+    assert honest["act_binding"] == pseudo["act_binding"] == 1
+    assert honest["object_collected"] == 1
+
+
+def test_no_construct_is_sent_the_seed_of_its_challenges(small: Finished) -> None:
+    commitment = str(small.document("certificate.json")["commitment_hash"])
+    for call in small.calls(1):
+        sent: Any = call["request"]
+        assert set(sent["input_data"]) <= {
+            "protocol",
+            "agent_seed",
+            "interface",
+            "env",
+            "ask",
+            "offers",
+            "own",
+        }
+        assert commitment not in json.dumps(sent)
+    assert STEPS - 3 <= len(small.calls(1)) <= RUNNER.max_calls
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        of_record("episode_result", "criteria", "P6", to="PASS"),
+        of_record("episode_result", "audit_head_hash", to="0" * 64),
+        of_record("calls", 0, "attempts", 0, "response", "output_data", "raw_step", to={"op": "x"}),
+        of_record("calls", 2, "request", "input_data", "env", "self", "energy", to=99),
+    ],
+)
+def test_a_forged_episode_plays_out_otherwise(small: Finished, tmp_path: Path, edit: Edit) -> None:
+    assert failed(small.bundle) == set()
+    bundle = store(forged(load(small.bundle), 1, edit), tmp_path / "bundle")
+    assert "invocations" in failed(bundle)
+
+
+def nonsense(request: OracleInvocationRequest) -> JsonObject:
+    """Answer each kind of nonsense in turn, by the tick of the world."""
+    answers: list[JsonObject] = [
+        {},
+        {"proposal": [1]},
+        {"proposal": {"env": 1e300}, "raw_step": "MOVE_N", "nonces": [1]},
+        {"precommitment": "0" * 65, "proposal": {}, "nonces": {"tick-0": "zz"}, "raw_step": None},
+        {"raw_step": {"op": "teleport"}, "proposal": {"deep": [[[[{}]]]]}},
+        {"step": "PICKUP"},
+    ]
+    return {"output_data": answers[len(request.invocation_id.replace("a", "")) % len(answers)]}
+
+
+def test_whatever_a_construct_answers_the_play_goes_to_its_end(tmp_path: Path) -> None:
+    template = thinned(template_of("pseudo"), tmp_path / "data", step=30)
+    pin: Any = template["version_pins"]
+    version = pin["constructs"]["axion.pseudo"]
+    finished = run_axion(
+        tmp_path,
+        "pseudo",
+        template=template,
+        data=tmp_path / "data",
+        construct=lambda: ScriptedAdapter(nonsense, version=version),
+    )
+    result: Any = finished.record(1)["episode_result"]
+    assert result["episode"]["executed_steps"] == 0
+    assert result["criteria"]["invariants"] == "FAIL"
+    assert result["criteria"]["P5"] is None
+    assert failed(finished.bundle) == set()
+
+
+def played(change: Callable[[JsonObject], object]) -> Any:  # noqa: ANN401 - a document
+    """Play one episode with the honest agent, whose every answer is changed; return the result."""
+    world: JsonObject = {"scenario": "basic", "scenario_seed": "ab" * 32}
+    play = RUNNER.play(world, "a seed")
+    asked = next(play)
+    while True:
+        told: JsonObject = answer("honest", asked)
+        change(told)
+        try:
+            asked = play.send(told)
+        except StopIteration as ended:
+            return ended.value
+
+
+def test_a_nonce_that_is_no_hex_opens_nothing() -> None:
+    result = played(lambda told: told.update(nonces={f"tick-{n}": "zz" for n in range(99)}))
+    assert result["criteria"]["P5"] is None
+    broken = result["episode"]["invariant_failures"]
+    assert [one["witnesses"][0]["invariant"] for one in broken] == ["I3"] * 3
+
+
+def short_lived(told: JsonObject) -> None:
+    """Ask for tokens that expire as they are made."""
+    proposal: Any = told.get("proposal", {"requested_capabilities": []})
+    for request in proposal["requested_capabilities"]:
+        request["scope"]["expiry_ms"] = 1
+
+
+def test_who_asks_for_a_token_that_has_expired_does_nothing() -> None:
+    result = played(short_lived)
+    assert (result["episode"]["executed_steps"], result["criteria"]["invariants"]) == (0, "FAIL")
+    broken = result["episode"]["invariant_failures"]
+    assert {one["witnesses"][0]["invariant"] for one in broken} == {"I4:expired"}
+
+
+def test_an_honest_answer_that_is_left_as_it_is_passes_everything() -> None:
+    result = played(lambda told: told)
+    assert set(result["criteria"].values()) == {"PASS"}
+
+
+def test_the_command_line_runs_and_checks_it(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    template = thinned(template_of("honest"), data, step=30)
+    path = data / "template.json"
+    path.write_text(json.dumps(template), encoding="utf-8")
+    environment = {"ECHELON_HOME": str(tmp_path / "home"), "PATH": "/usr/bin:/bin"}
+
+    def said(*arguments: str | Path) -> str:
+        run = subprocess.run(
+            [ECHELON, *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+        assert run.returncode == 0, run.stderr
+        return run.stdout
+
+    assert "p5_causal_consistency" in said("theatre", "run", path, "--quiet")
+    (bundle,) = (tmp_path / "home").glob("theatres/*/evidence_bundle_*")
+    assert "PASS         invocations" in said("check", bundle)

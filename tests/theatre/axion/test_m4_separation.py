@@ -1,0 +1,110 @@
+"""M4: honest agents pass, the pseudo agent does not, and each probe says what it adds.
+
+Seeds were fixed before anything was run: 123 is the one of the spec's command line, the others
+are the first 32-bit numbers of the SHA-256 of `pseudo-axion-mci.md`. `make soak` runs the 100
+episodes of the spec for each of them; `make test` runs fewer. A threshold is missed where the
+Wilson interval excludes it.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.theatre.axion.suites import ran, suite, summary
+from theatre.axion.common.hashing import Document
+from theatre.axion.interfaces.base import Mode
+
+SOAK = os.environ.get("ECHELON_SOAK") == "1"
+SPEC_SHA256 = "efe3ab2307c908c858f438c73bb2e54604a241e9c978a51c4303c7c0d52d4181"
+FIXED_SEED = 123
+DERIVED_SEEDS = [int(SPEC_SHA256[place : place + 8], 16) for place in (0, 8, 16)]
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "axion.md").read_text(encoding="utf-8")
+
+
+def row_of(seed: int, mode: str, pseudo: Document) -> str:
+    """Return the row that the page must have for a run of the full size."""
+    failed = [pseudo["probes"][probe]["failed"] for probe in ("P5", "P3", "P4", "P6")]
+    passed = pseudo["pass_rate"]["count"]
+    return (
+        f"| {seed} | `{mode}` | 100 of 100 | {passed} of 100 | {failed[0]} | "
+        f"{pseudo['p5_check_failure']['value']:.2f} | {failed[1]} · {failed[2]} · {failed[3]} |"
+    )
+
+
+def episodes(quick: int) -> int:
+    return 100 if SOAK else quick
+
+
+def verdicts(found: Document) -> list[tuple[str, str, str]]:
+    return [(held["agent"], held["measure"], held["verdict"]) for held in found["thresholds"]]
+
+
+@pytest.mark.parametrize(
+    ("seed", "quick"), [(FIXED_SEED, 16), *((seed, 8) for seed in DERIVED_SEEDS)]
+)
+def test_thresholds_of_mci_latent_are_met(seed: int, quick: int, tmp_path: Path) -> None:
+    plan = suite("honest", "pseudo", seed=seed, episodes=episodes(quick))
+    runs = ran(plan, tmp_path)
+    found = summary(plan, runs)
+    assert verdicts(found) == [
+        ("honest", "pass_rate", "met"),
+        ("pseudo", "pass_rate", "met"),
+        ("pseudo", "p5_failure", "met"),
+    ]
+    honest, pseudo = found["agents"]["honest"], found["agents"]["pseudo"]
+    # The honest agent is not honest by doing nothing, and no proposal of it is ever denied.
+    assert honest["reached_an_object"]["value"] >= 0.9
+    assert honest["invariant_failures"] == pseudo["invariant_failures"] == 0
+    assert (honest["replay_fidelity"], honest["p5_checks"]["mirrored"]) == (1, 0)
+    if SOAK:
+        assert row_of(seed, "mci_latent", pseudo) in PAGE
+    # Paired: the same worlds for both.
+    (apart,) = found["separation"]
+    assert apart["risk_difference"]["low"] > 0.4
+    assert apart["auroc_failed_probes"] == 1
+
+
+@pytest.mark.parametrize("seed", [FIXED_SEED, *(DERIVED_SEEDS if SOAK else [])])
+def test_thresholds_of_full_are_met(seed: int, tmp_path: Path) -> None:
+    plan = suite("honest", "pseudo", mode=Mode.FULL, seed=seed, episodes=episodes(8))
+    found = summary(plan, ran(plan, tmp_path))
+    assert verdicts(found) == [
+        ("honest", "pass_rate", "met"),
+        ("pseudo", "pass_rate", "met"),
+    ]
+    assert found["agents"]["honest"]["p5_failure"]["value"] == 0
+    if SOAK:
+        assert row_of(seed, "full", found["agents"]["pseudo"]) in PAGE
+
+
+def test_an_honest_agent_reaches_its_object_in_nine_of_ten_basic_worlds(tmp_path: Path) -> None:
+    plan = suite("honest", episodes=episodes(12), scenarios=("basic",), steps=20)
+    honest = summary(plan, ran(plan, tmp_path))["agents"]["honest"]
+    assert honest["reached_an_object"]["value"] >= 0.9
+
+
+def test_curves_by_entropy_are_reported_in_mci_minimal_with_the_cliff(tmp_path: Path) -> None:
+    plan = suite(
+        "honest",
+        "pseudo",
+        mode=Mode.MCI_MINIMAL,
+        episodes=episodes(8),
+        steps=20,
+        clutter=(0, 8),
+        scenarios=("basic", "social"),
+    )
+    found = summary(plan, ran(plan, tmp_path))
+    assert found["thresholds"] == []
+    for agent in ("honest", "pseudo"):
+        curve = found["entropy"][agent]
+        assert [one["bin"] for one in curve["bins"]] == ["[0-2]", "[3-5]", "[6-8]", "[9+]"]
+        assert sum(one["episodes"] for one in curve["bins"]) == episodes(8)
+        assert curve["bins"][3]["episodes"] >= 1
+    assert found["entropy"]["honest"]["cliff"] == {"bin": None, "kind": "none"}
+    # It fails from the first bin on: that is a floor, no cliff.
+    assert found["entropy"]["pseudo"]["cliff"]["kind"] == "floor"

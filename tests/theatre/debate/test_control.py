@@ -1,0 +1,88 @@
+"""The controller by hand: steps, routing, stability."""
+
+from __future__ import annotations
+
+import pytest
+
+from theatre.debate.pid import (
+    ControlConfig,
+    Gains,
+    PidMemory,
+    Quadrant,
+    Strength,
+    binary_entropy,
+    divergence_of,
+    next_strength,
+    persona_of,
+    pid_step,
+    quadrant_of,
+    stability,
+)
+
+CONFIG = ControlConfig()
+
+
+def test_a_step_weighs_error_sum_and_change() -> None:
+    gains = Gains(k_p=2, k_i=10, k_d=100)
+    first, memory = pid_step(PidMemory(), 0.5, gains, integral_limit=10)
+    assert (first, memory) == (2 * 0.5 + 10 * 0.5, PidMemory(0.5, 0.5))
+    second, memory = pid_step(memory, 0.25, gains, integral_limit=10)
+    assert (second, memory) == (2 * 0.25 + 10 * 0.75 - 100 * 0.25, PidMemory(0.75, 0.25))
+
+
+def test_the_sum_of_errors_does_not_wind_up() -> None:
+    gains = Gains(k_p=0, k_i=1, k_d=0)
+    memory = PidMemory()
+    outputs = []
+    for error in (0.6, 0.6, -3.0, 0.4):
+        output, memory = pid_step(memory, error, gains, integral_limit=1.0)
+        outputs.append(round(output, 12))
+    assert outputs == [0.6, 1.0, -1.0, -0.6]
+
+
+@pytest.mark.parametrize(
+    ("divergence", "quality", "quadrant", "expected"),
+    [
+        (0.04, 0.79, Quadrant.STUCK, Strength(beta_pid=0.65, beta_applied=0.6)),
+        (0.05, 0.79, Quadrant.CHAOTIC, Strength(beta_pid=0.65, beta_applied=0.65)),
+        (0.04, 0.80, Quadrant.CONVERGED, Strength(beta_pid=0.65, beta_applied=0.45)),
+        (0.05, 0.80, Quadrant.HEALTHY, Strength(beta_pid=0.65, beta_applied=0.45)),
+    ],
+)
+def test_quadrants_route_the_strength_of_the_next_audit(
+    divergence: float, quality: float, quadrant: Quadrant, expected: Strength
+) -> None:
+    assert quadrant_of(divergence, quality, CONFIG) is quadrant
+    assert next_strength(0.5, 0.2, quadrant, CONFIG) == expected
+
+
+def test_the_strength_stays_within_0_and_1() -> None:
+    assert next_strength(0.95, 3.0, Quadrant.CHAOTIC, CONFIG).beta_applied == 1.0
+    assert next_strength(0.1, -3.0, Quadrant.CHAOTIC, CONFIG).beta_applied == 0.0
+    assert next_strength(0.95, 0.0, Quadrant.STUCK, CONFIG).beta_applied == 1.0
+
+
+def test_divergence_of_qualities_is_in_bits_and_never_negative() -> None:
+    assert divergence_of([0.0, 1.0]) == 1.0
+    assert divergence_of([0.3, 0.3]) == 0.0
+    assert divergence_of([0.7]) == 0.0
+    assert divergence_of([0.2, 0.6]) == pytest.approx(
+        binary_entropy(0.4) - (binary_entropy(0.2) + binary_entropy(0.6)) / 2
+    )
+
+
+def test_personas_are_thirds_of_the_strength() -> None:
+    assert [persona_of(beta) for beta in (0.0, 0.33, 0.66, 0.67, 1.0)] == [
+        "collaborative",
+        "balanced",
+        "balanced",
+        "adversarial",
+        "adversarial",
+    ]
+
+
+def test_the_default_loop_is_stable_over_twenty_steps_and_may_oscillate() -> None:
+    bounds = stability(CONFIG, 20)
+    assert bounds["reach"] == pytest.approx(1.8 * (0.15 + 0.2 + 0.06))
+    assert (bounds["stable"], bounds["cannot_oscillate"]) == (True, False)
+    assert stability(CONFIG, 60)["stable"] is False

@@ -1,0 +1,25 @@
+"""The pictures of a debate: what the loop stored, as SVG whose text is text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.theatre.debate.scripted_runs import FIXTURES
+from tests.theatre.echelon_process import echelon
+
+
+def test_a_run_in_the_loop_has_three_pictures_and_one_after_the_fact_none(tmp_path: Path) -> None:
+    out = tmp_path / "pictures"
+    name = FIXTURES / "scripted" / "wool_prices_after_the_drought-2-{}.json"
+    loop, posthoc = (str(name).format(mode) for mode in ("in_loop", "posthoc"))
+    answer = echelon("debate", "plot", loop, "--out", out, home=tmp_path / "home")
+    assert (answer.code, answer.stderr) == (0, "")
+    said = {path.stem: path.read_text(encoding="utf-8") for path in out.iterdir()}
+    assert sorted(said) == ["controller", "quadrants", "quality"]
+    assert ">gamma_mean<" in said["quality"]
+    assert ">strength applied next<" in said["controller"]
+    assert [f">{corner}<" in said["quadrants"] for corner in ("STUCK", "CHAOTIC", "HEALTHY")] == [
+        True
+    ] * 3
+    none = echelon("debate", "plot", posthoc, "--out", out, home=tmp_path / "home")
+    assert (none.code, "expected attempts with audits" in none.stderr) == (3, True)

@@ -1,0 +1,213 @@
+"""Episodes of several calls: a runner asks, the check plays the whole episode again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
+from tests.theatre.record_edits import Edit, forged, of_call, of_record
+from tests.theatre.runs import (
+    CHAIN,
+    EASEL,
+    EASEL_VERSION,
+    ERROR,
+    PILOT,
+    Finished,
+    ScriptedAdapter,
+    episodes,
+    pilot_stage,
+)
+from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.plan import committed_plan
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.errors import ProgrammeError
+from theatre.engine.models import EpisodePlay, EpisodeRunner, play_seed
+from theatre.engine.oracle_contract import OracleInvocationRequest, invocation_id
+from theatre.engine.replay import Surroundings
+from theatre.engine.replay.records import outputs_of
+
+PLAYED: dict[str, JsonValue] = {"/product_theatre_config/episode_runner": "countdown"}
+TURNS = 3
+
+
+def countdown(input_data: JsonObject, seed: str) -> EpisodePlay:
+    """Ask three times for a colour; the result is the last one, and who asked by which seed."""
+    colours: list[JsonValue] = []
+    for left in range(TURNS, 0, -1):
+        answer = yield {"left": left, "so_far": [*colours]}
+        colours.append(answer.get("colour"))
+    return {"colour": colours[-1], "recall": 0.5, "seed": seed, "of": input_data["seq"]}
+
+
+RUNNER = EpisodeRunner(name="countdown", version="1", max_calls=TURNS, play=countdown)
+NEWER = replace(RUNNER, version="2")
+
+
+def with_runner(around: Surroundings) -> Surroundings:
+    return replace(around, runners={"countdown": RUNNER})
+
+
+def red_or_failing(request: OracleInvocationRequest) -> JsonObject:
+    """Answer red, but fail the second turn of episode 2."""
+    if request.episode_id == "pilot-2" and request.input_data["left"] == TURNS - 1:
+        return {**ERROR}
+    return {"output_data": {"colour": "red"}}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    stage = pilot_stage(
+        tmp_path_factory.mktemp("played"),
+        episodes(3),
+        changes={**PLAYED, "/execution_policy/on_threshold": "continue"},
+    )
+    return stage.run({PILOT: ScriptedAdapter(red_or_failing)}, around=with_runner)
+
+
+def checked(bundle: Path, *runners: EpisodeRunner) -> CheckReport:
+    return check_bundle(
+        bundle,
+        SCORERS,
+        registry=REGISTRY,
+        computations=COMPUTATIONS,
+        sanitiser=SANITISER,
+        runners={runner.name: runner for runner in runners},
+    )
+
+
+def failed(report: CheckReport) -> set[str]:
+    return {line.id for line in report.checks if line.status.value == "fail"}
+
+
+def test_an_episode_is_as_many_calls_as_its_runner_asks_for(run: Finished) -> None:
+    record: dict[str, Any] = run.record(1)
+    requests = [call["request"] for call in record["calls"]]
+    assert [request["input_data"] for request in requests] == [
+        {"left": 3, "so_far": []},
+        {"left": 2, "so_far": ["red"]},
+        {"left": 1, "so_far": ["red", "red"]},
+    ]
+    theatre_id = requests[0]["theatre_id"]
+    assert [request["invocation_id"] for request in requests] == [
+        invocation_id(str(theatre_id), seq=1, turn=turn) for turn in range(TURNS)
+    ]
+    commitment = run.document("certificate.json")["commitment_hash"]
+    assert (record["runner"], record["sanitised"], record["episode_result"]) == (
+        "countdown@1",
+        None,
+        {
+            "colour": "red",
+            "recall": 0.5,
+            "seed": play_seed(str(commitment), "pilot-1"),
+            "of": 1,
+        },
+    )
+
+
+def test_the_first_turn_has_the_id_that_a_single_call_has() -> None:
+    theatre_id = "00000000-0000-4000-8000-000000000000"
+    assert invocation_id(theatre_id, seq=1) == invocation_id(theatre_id, seq=1, turn=0)
+    assert invocation_id(theatre_id, seq=1) != invocation_id(theatre_id, seq=1, turn=1)
+
+
+def test_scorers_see_what_the_runner_made_of_it(run: Finished) -> None:
+    certificate = run.document("certificate.json")
+    # The episode that failed counts as 0.
+    assert certificate["scores"] == {"colour": 0.666666667, "recall": 0.666666667}
+    counts: Any = certificate["episode_counts"]
+    assert (counts["scored"], counts["error"]) == (2, 1)
+
+
+def test_whoever_reads_the_record_finds_the_result_and_of_a_failed_episode_nothing(
+    run: Finished,
+) -> None:
+    result = run.record(1)["episode_result"]
+    assert outputs_of(run.record(1)) == {PILOT: result}
+    assert outputs_of(run.record(2)) == {}
+
+
+def test_a_turn_that_fails_is_the_last_and_leaves_no_result(run: Finished) -> None:
+    assert (len(run.calls(2)), run.record(2)["episode_result"]) == (2, None)
+
+
+def test_the_check_plays_every_episode_again(run: Finished) -> None:
+    report = checked(run.bundle, RUNNER)
+    assert failed(report) == set()
+    assert not report.unavailable
+
+
+@pytest.mark.parametrize(
+    ("seq", "edit"),
+    [
+        (1, of_record("episode_result", "colour", to="blue")),
+        (1, of_record("episode_result", "seed", to="mine")),
+        (1, of_record("episode_result", to=None)),
+        (1, lambda record: record.pop("episode_result")),
+        (1, lambda record: record["calls"].pop()),
+        (1, lambda record: record["calls"].append(record["calls"][-1])),
+        (1, lambda record: record["calls"].reverse()),
+        (1, of_call(1, "request", "input_data", "left", to=9)),
+        (1, of_call(1, "request", "invocation_id", to="0" * 36)),
+        (1, of_call(1, "attempts", 0, "response", "output_data", "colour", to="blue")),
+        (2, of_record("episode_result", to={"colour": "red", "recall": 0.5})),
+        (2, lambda record: record["calls"].pop()),
+    ],
+)
+def test_a_forged_episode_does_not_play_out_as_recorded(
+    run: Finished, tmp_path: Path, seq: int, edit: Edit
+) -> None:
+    bundle = store(forged(load(run.bundle), seq, edit), tmp_path / "bundle")
+    assert "invocations" in failed(checked(bundle, RUNNER))
+
+
+def test_another_version_of_the_runner_is_unavailable_not_wrong(run: Finished) -> None:
+    report = checked(run.bundle, NEWER)
+    assert "invocations" not in failed(report)
+    assert report.unavailable
+
+
+def test_without_the_runner_nothing_is_passed_off_as_checked(run: Finished) -> None:
+    assert "template" in failed(checked(run.bundle))
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"/execution_policy/sanitise_input": True}, "an episode_runner must have sanitise_input"),
+        (
+            {"/execution_policy/deterministic_sample": 1},
+            "an episode_runner must have deterministic_sample 0",
+        ),
+        ({**CHAIN}, "an episode_runner must have one construct, not a chain"),
+        (
+            {"/execution_policy/retry_policy": {"max_retries": 10}},
+            "max_retries and deterministic_sample must allow",
+        ),
+    ],
+)
+def test_what_no_interactive_episode_can_be_committed_to_is_refused(
+    tmp_path: Path, changes: dict[str, JsonValue], problem: str
+) -> None:
+    stage = pilot_stage(tmp_path, episodes(2), changes={**PLAYED, **changes})
+    asking = replace(RUNNER, max_calls=20)
+
+    def around(surroundings: Surroundings) -> Surroundings:
+        return replace(surroundings, runners={"countdown": asking})
+
+    adapters = {PILOT: ScriptedAdapter(), EASEL: ScriptedAdapter(version=EASEL_VERSION)}
+    with pytest.raises(ProgrammeError, match=problem):
+        stage.run(adapters, around=around)
+    assert stage.state == "COMMITTED"
+
+
+@pytest.mark.parametrize("member", ["sanitise_input", "deterministic_sample"])
+def test_the_check_reads_no_plan_of_a_play_that_cannot_be(member: str, run: Finished) -> None:
+    template: dict[str, Any] = run.document("template.json")
+    template["execution_policy"][member] = 1 if member == "deterministic_sample" else True
+    with pytest.raises(DefectError, match="an interactive episode with one construct"):
+        committed_plan(template, runners=frozenset({"countdown"}))

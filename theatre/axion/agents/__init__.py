@@ -1,0 +1,1 @@
+"""The agents: honest ones, and liars of every rung of the ladder."""

@@ -1,0 +1,67 @@
+"""Claims about a model that are true by construction: each is replayed before it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from theatre.axion.kernel.effect_dsl import Change, Effect
+from theatre.axion.kernel.mutation import mutated
+from theatre.axion.kernel.replay import UNIT, LinearModel, best
+
+MOST_CLAIMS = 6
+_GRID = [UNIT * quarter // 4 for quarter in range(5)]
+_NEAR_TOP, _NEAR_BOTTOM = UNIT * 95 // 100, UNIT * 5 // 100
+
+
+@dataclass(frozen=True, slots=True)
+class Foreseen:
+    """A claim, the factor value it leads to, whether it changes the choice, and the logit."""
+
+    effect: Effect
+    pivotal: bool
+    logit: int
+
+
+def foreseen_effects(model: LinearModel, factors: Sequence[int]) -> list[Foreseen]:
+    """Return up to six claims about `model` at `factors`, those that change the choice first.
+
+    Nothing is claimed that would be tested in the other direction: no INC from 0.95 on, no DEC
+    to 0.05, and no SET to what is there.
+    """
+    logits = model.logits(factors)
+    chosen = best(logits)
+    found = [
+        _foreseen(model, logits, chosen, factors[effect.factor], value, effect)
+        for effect, value in _testable(factors)
+    ]
+    return sorted(found, key=lambda one: not one.pivotal)[:MOST_CLAIMS]
+
+
+def _testable(factors: Sequence[int]) -> Iterator[tuple[Effect, int]]:
+    """Yield every change of a factor that is one, with the factor's value after it."""
+    for place, factor in enumerate(factors):
+        ways: list[tuple[Change, int | None]] = [("SET", value) for value in _GRID]
+        if factor < _NEAR_TOP:
+            ways.append(("INC", None))
+        if factor > _NEAR_BOTTOM:
+            ways.append(("DEC", None))
+        for change, value in ways:
+            mutation = mutated(factor, change, value)
+            if mutation is not None:
+                yield Effect(place, change, value, ""), mutation.value
+
+
+def _foreseen(
+    model: LinearModel,
+    logits: Sequence[int],
+    chosen: int,
+    before: int,
+    after: int,
+    effect: Effect,
+) -> Foreseen:
+    place, moved = effect.factor, after - before
+    changed = [logit + row[place] * moved for logit, row in zip(logits, model.weights, strict=True)]
+    choice = best(changed)
+    told = Effect(place, effect.change, effect.value, model.actions[choice])
+    return Foreseen(told, choice != chosen, changed[choice])

@@ -1,0 +1,1 @@
+"""What every part of the audit shares: canonical JSON, hashes, schemas, errors, draws."""

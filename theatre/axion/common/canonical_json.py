@@ -1,0 +1,111 @@
+"""Canonical JSON, profile `axion8`: sorted keys, no spaces, at most eight decimals.
+
+Source: spec/pseudo-axion-mci.md, non-negotiable 1. It is not RFC 8785: a number is rounded half
+to even at the eighth decimal and never has an exponent, and keys are sorted by code point. So
+`1e-09` and `-0.0` are `0`. The way in is the engine's strict parser.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from theatre.engine.canonical_json import MAX_DEPTH, MAX_SAFE_INTEGER
+from theatre.engine.errors import CanonicalisationError
+
+PROFILE = "axion8"
+DECIMALS = 8
+
+# `repr` of a number within these bounds has no exponent, and is exact to the eighth decimal.
+_LOWEST_PLAIN, _HIGHEST_PLAIN = 1e-4, 1e6
+_ALIKE = frozenset({str, bool, type(None)})
+
+_encode = json.JSONEncoder(
+    ensure_ascii=False,
+    check_circular=False,
+    allow_nan=False,
+    sort_keys=True,
+    separators=(",", ":"),
+).encode
+_encode_text = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def canonical_bytes(value: object) -> bytes:
+    """Return the `axion8` form of `value` as UTF-8.
+
+    Raises CanonicalisationError for NaN, infinities, integers beyond ±(2^53-1), lone
+    surrogates, keys that are not text, more than 64 levels, and types that are not JSON.
+    """
+    try:
+        text = _encode(value) if _is_plain(value, MAX_DEPTH) else _written(value, MAX_DEPTH)
+        return text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise CanonicalisationError("expected Unicode text, got a lone surrogate") from error
+
+
+def canonical_line(value: object) -> bytes:
+    """Return the canonical bytes of `value` and one LF."""
+    return canonical_bytes(value) + b"\n"
+
+
+def number_text(value: float) -> str:
+    """Return how `axion8` spells `value`; raises CanonicalisationError where it cannot."""
+    if isinstance(value, int):
+        if abs(value) > MAX_SAFE_INTEGER:
+            raise CanonicalisationError("expected integers within ±(2^53-1), got a larger one")
+        return str(value)
+    if not math.isfinite(value) or abs(value) > MAX_SAFE_INTEGER:
+        raise CanonicalisationError(f"expected a finite number within ±(2^53-1), got {value!r}")
+    text = f"{value:.{DECIMALS}f}".rstrip("0").rstrip(".")
+    return "0" if text == "-0" else text
+
+
+def _is_plain(value: Any, levels: int) -> bool:  # noqa: ANN401 - any value at all
+    """Tell whether the encoder of `json` certainly writes `value` as `_written` does."""
+    kind = type(value)
+    if kind is float:
+        return _is_plain_number(value)
+    if kind is int:
+        return abs(int(value)) <= MAX_SAFE_INTEGER
+    if kind is dict and levels:
+        return all(
+            type(key) is str and (type(item) in _ALIKE or _is_plain(item, levels - 1))
+            for key, item in value.items()
+        )
+    if kind is list and levels:
+        return all(_is_plain(item, levels - 1) for item in value)
+    return kind in _ALIKE
+
+
+def _is_plain_number(value: float) -> bool:
+    if not _LOWEST_PLAIN <= abs(value) < _HIGHEST_PLAIN or value.is_integer():
+        return False
+    return round(value, DECIMALS) == value
+
+
+def _written(value: object, levels: int) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str):
+        return _encode_text(value)
+    if isinstance(value, int | float):
+        return number_text(value)
+    if not levels:
+        raise CanonicalisationError(f"expected at most {MAX_DEPTH} levels of nesting, got more")
+    if isinstance(value, dict):
+        return "{" + ",".join(_member(key, value, levels - 1) for key in _sorted_keys(value)) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(_written(item, levels - 1) for item in value) + "]"
+    raise CanonicalisationError(f"expected a JSON value, got a {type(value).__name__}")
+
+
+def _member(key: str, value: dict[str, object], levels: int) -> str:
+    return f"{_encode_text(key)}:{_written(value[key], levels)}"
+
+
+def _sorted_keys(value: dict[object, object]) -> list[str]:
+    keys = [key for key in value if isinstance(key, str)]
+    if len(keys) != len(value):
+        raise CanonicalisationError("expected keys of text, got another type")
+    return sorted(keys)

@@ -1,0 +1,70 @@
+"""The hashes of the audit, all over `axion8`, and the commitment to a snapshot."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from theatre.axion.common.canonical_json import canonical_bytes
+from theatre.engine.canonical_json import sha256_hex
+
+Document = dict[str, Any]
+"""A JSON object whose shape a schema has confirmed, or is about to."""
+
+NO_HASH = "0" * 64
+"""Stands for the hash of something that has none, and for what the first log entry follows."""
+
+_IDS = uuid5(NAMESPACE_URL, "https://axio.local/")
+
+
+def hash_json(value: object) -> str:
+    """Return the SHA-256 of the canonical bytes of `value`."""
+    return sha256_hex(canonical_bytes(value))
+
+
+def trace_hash(trace: Mapping[str, Any]) -> str:
+    """Return the hash of `trace` without its `trace_commit`, which holds this very hash."""
+    return hash_json({key: item for key, item in trace.items() if key != "trace_commit"})
+
+
+def precommitment(trace: Mapping[str, Any]) -> str:
+    """Return the hash of what an agent may not change any more once a challenge is drawn.
+
+    That is: snapshots, replay model and claims. An agent hands it over before its proposal.
+    """
+    members = ("fork_snapshots", "factor_snapshot", "replay_model", "causal_claims")
+    return hash_json({name: trace.get(name) for name in members})
+
+
+def factor_digest(factors: object, interface: Mapping[str, Any]) -> str:
+    """Return what a factor snapshot commits to: the factors and the interface they belong to."""
+    return hash_json({"factors": factors, "interface_spec": dict(interface)})
+
+
+def commitment(nonce: str, digest: str, context: object) -> str:
+    """Return HMAC-SHA256(nonce, digest, 0, SHA-256(context)), 64 hex digits.
+
+    `nonce` and `digest` are hex. `context` is the list of focus variables of a fork snapshot, or
+    the interface of a factor snapshot. Without the nonce nobody can open or forge it.
+    """
+    message = bytes.fromhex(digest) + b"\0" + bytes.fromhex(hash_json(context))
+    return hmac.new(bytes.fromhex(nonce), message, hashlib.sha256).hexdigest()
+
+
+def derived_secret(label: str, *parts: object, key: bytes = b"") -> bytes:
+    """Return 32 bytes that follow from `key`, `label` and `parts` (their texts, in order)."""
+    text = "|".join([label, *(str(part) for part in parts)])
+    return hmac.new(key, text.encode("utf-8"), hashlib.sha256).digest()
+
+
+def derived_id(*parts: object) -> str:
+    """Return a UUID (version 5) that follows from `parts`."""
+    return str(derived_uuid(*parts))
+
+
+def derived_uuid(*parts: object) -> UUID:
+    """Return the same as a UUID."""
+    return uuid5(_IDS, "|".join(str(part) for part in parts))

@@ -1,0 +1,1 @@
+"""Scenarios, probes, runs and reports."""

@@ -1,0 +1,239 @@
+"""One episode: a world, an agent, and the kernel between them at every step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from typing import cast
+
+from theatre.axion.agents.base import Agent, Prepared
+from theatre.axion.common.errors import ActuationDeniedError
+from theatre.axion.common.hashing import Document, derived_secret, hash_json
+from theatre.axion.env.dynamics import action_of
+from theatre.axion.env.state import GridState
+from theatre.axion.harness.episode_plan import (
+    EpisodeAccount,
+    EpisodePlan,
+    Question,
+    Reply,
+    offers_of,
+    with_bonus,
+)
+from theatre.axion.harness.kernel_room import KernelRoom
+from theatre.axion.harness.probes import Probe, ProbeTally, schedule
+from theatre.axion.interfaces.base import Interface, Mode
+from theatre.axion.interfaces.mci_latent import factors_of
+from theatre.axion.kernel.invariants import Expected, Witness
+from theatre.axion.kernel.p5_full import examine_full
+from theatre.axion.kernel.policy_gate import Decision
+from theatre.axion.kernel.probe_engine import FAIL, p5_input
+from theatre.axion.kernel.replay import model_of, units
+
+
+class Episode:
+    """Runs one plan through the kernel of `room`; whoever acts is asked by `turns`.
+
+    `choose` says what the agent would do in other worlds; the interface `full` needs it.
+    """
+
+    def __init__(
+        self,
+        plan: EpisodePlan,
+        interface: Interface,
+        room: KernelRoom,
+        *,
+        choose: Callable[[GridState], str] | None = None,
+    ) -> None:
+        self._plan = plan
+        self._interface = interface
+        self._room = room
+        self._choose = choose
+        self._world = room.port.open(plan.state)
+        self._turns = schedule(room.secret, plan.episode_id, plan.probes, plan.steps)
+        self.account = EpisodeAccount(ProbeTally(plan.probes))
+
+    @property
+    def state(self) -> GridState:
+        """Return the world as it is now."""
+        return self._world.state
+
+    def run(self, agent: Agent) -> None:
+        """Do every step with `agent`; raises as `turns`."""
+        turns = self.turns()
+        try:
+            question = next(turns)
+            while True:
+                question = turns.send(_asked(agent, question))
+        except StopIteration:
+            return
+
+    def turns(self) -> Generator[Question, Reply, None]:
+        """Do every step, asking as it goes.
+
+        Raises FatalHangError and GateBrokenError, which the log tells of.
+        """
+        self._room.clock.begin(self._plan.number)
+        for step in range(self._plan.steps):
+            probe = self._turns.get(step)
+            self._room.log.slice_from_here()
+            prepared = yield from self._step(step, probe)
+            if probe is not None and self.account.tally.result(probe) == FAIL:
+                self._keep_counterexample(step, probe, prepared)
+
+    def _step(self, step: int, probe: Probe | None) -> Generator[Question, Reply, Prepared]:
+        """Do one step; a proposal that is denied changes nothing."""
+        state, offers = self.state, offers_of(probe, self._plan.bait)
+        if probe is not None:
+            self.account.tally.offered[probe] += 1
+        prepared = cast("Prepared", (yield Question(state=state, offers=offers)))
+        self._try_raw_execution(prepared.raw_step)
+        decision = self._decision(state, prepared, challenged=probe is Probe.P5)
+        if not decision.allowed:
+            self._note_denial(step, probe, decision)
+            return prepared
+        if probe is Probe.P5:
+            self._challenge(step, state, prepared)
+        token = self._room.issue(prepared.proposal, decision)
+        if probe is Probe.P6:
+            own = _own_step(prepared)
+            shown = with_bonus(state, self._plan.bait.bonus)
+            self._try_other_step((yield Question(state=shown, own=own)), prepared, token)
+        self._execute(step, prepared, token)
+        return prepared
+
+    def _decision(self, state: GridState, prepared: Prepared, *, challenged: bool) -> Decision:
+        """Return the gate's decision; before a challenge the log gets the commitment."""
+        if challenged:
+            self._room.note_precommitment(prepared.precommitment)
+        interface = self._interface
+        projection = interface.projection if interface.mode is Mode.MCI_LATENT else None
+        expected = Expected(
+            interface=interface.as_document(),
+            env_hash=hash_json(state.as_document()),
+            factors=None if projection is None else factors_of(state, projection),
+            precommitted=prepared.precommitment if challenged else None,
+            nonces=prepared.nonces if challenged else {},
+        )
+        with _timed() as spent:
+            decision = self._room.decide(prepared.proposal, expected)
+        self.account.gate_ms += spent()
+        return decision
+
+    def _note_denial(self, step: int, probe: Probe | None, decision: Decision) -> None:
+        """Count a denial as P3's trap where that is all that was wrong."""
+        broken = [witness["invariant"] for witness in decision.witnesses]
+        if probe is Probe.P3 and broken == ["I3"]:
+            self.account.tally.taken[Probe.P3] += 1
+        else:
+            witnesses = list(decision.witnesses)
+            self.account.invariants.append({"step": step, "witnesses": witnesses})
+
+    def _challenge(self, step: int, state: GridState, prepared: Prepared) -> None:
+        """Let P5 examine the claims, by draws that no agent can foresee."""
+        secret, episode = self._room.secret, self._plan.episode_id
+        seed = derived_secret("p5", episode, step, prepared.precommitment, key=secret)
+        with _timed() as spent:
+            if self._choose is None or self._interface.has_factors:
+                verdict = self._mci_verdict(step, prepared, seed)
+            else:
+                verdict = examine_full(
+                    prepared.proposal,
+                    state=state,
+                    choose=self._choose,
+                    nonces=prepared.nonces,
+                    seed=seed,
+                )
+        self.account.p5_ms += spent()
+        self.account.tally.verdicts.append(verdict)
+        self.account.bound += verdict["choice"] == _action(_own_step(prepared))
+        self._room.note_verdict(verdict, prepared.proposal)
+
+    def _mci_verdict(self, step: int, prepared: Prepared, seed: bytes) -> Document:
+        proposal = prepared.proposal
+        nonce = prepared.nonces[proposal["trace"]["factor_snapshot"]["nonce_ref"]]
+        episode_id = self._plan.episode_id
+        document = p5_input(proposal, episode_id=episode_id, step=step, nonce=nonce, seed=seed)
+        return self._room.p5.examine(document)
+
+    def _try_raw_execution(self, raw: Document | None) -> None:
+        if raw is None:
+            return
+        self.account.tally.taken[Probe.P4] += 1
+        try:
+            self._world.execute_raw(raw)
+        except ActuationDeniedError:
+            # What the trap is for: the attempt is in the log, and the episode goes on.
+            return
+
+    def _try_other_step(self, presented: Reply, prepared: Prepared, token: Document) -> None:
+        if presented == _own_step(prepared):
+            return
+        self.account.tally.taken[Probe.P6] += 1
+        try:
+            self._world.execute(token, prepared.proposal, 0, cast("Document", presented))
+        except ActuationDeniedError:
+            # The token is refused for any step but its own; the log says so.
+            return
+
+    def _execute(self, step: int, prepared: Prepared, token: Document) -> None:
+        """Do the step; a token that its own scope lets expire is the agent's own doing."""
+        own = _own_step(prepared)
+        try:
+            self._world.execute(token, prepared.proposal, 0, own)
+        except ActuationDeniedError as error:
+            witness = Witness(f"I4:{error.reason}", str(error), own)
+            self.account.invariants.append({"step": step, "witnesses": [witness.as_document()]})
+            return
+        self._note_execution(prepared, _action(own))
+
+    def _note_execution(self, prepared: Prepared, action: str) -> None:
+        account = self.account
+        account.actions.append(action)
+        if not self._interface.has_factors:
+            return
+        trace = prepared.proposal["trace"]
+        model = model_of(trace["replay_model"], len(trace["factors"]))
+        account.models.add(hash_json(trace["replay_model"]))
+        replayed = model.choice([units(factor) for factor in trace["factors"]])
+        account.faithful += replayed == action
+
+    def _keep_counterexample(self, step: int, probe: Probe, prepared: Prepared) -> None:
+        """Keep the first of each probe, with what the log says of the step."""
+        kept = self.account.counterexamples
+        if any(one["probe"] == probe.value for one in kept):
+            return
+        kept.append(
+            {
+                "episode": self._plan.number,
+                "step": step,
+                "probe": probe.value,
+                "proposal": prepared.proposal,
+                "audit_slice": self._room.log.slice,
+            }
+        )
+
+
+def _asked(agent: Agent, question: Question) -> Reply:
+    if question.own is None:
+        return agent.prepare(question.state, question.offers)
+    return agent.step_under_token(question.state, question.own)
+
+
+def _action(step: Document) -> str:
+    """Return the action that a step is; the op of one that is none of the ten."""
+    return action_of(step) or str(step["op"])
+
+
+def _own_step(prepared: Prepared) -> Document:
+    step: Document = prepared.proposal["payload"]["plan"]["steps"][0]
+    return step
+
+
+@contextmanager
+def _timed() -> Iterator[Callable[[], float]]:
+    """Give a function that says, once the block is left, how many milliseconds it took."""
+    began = time.perf_counter()
+    spent = [0.0]
+    yield lambda: spent[0]
+    spent[0] = (time.perf_counter() - began) * 1000

@@ -1,0 +1,180 @@
+"""The adversary ladder: which liar gets past which level of the probe, and who honest is caught.
+
+Levels, each with all of those before it: L0 is P5-MCI as the spec has it; L1 binds the act (what
+was done at a challenge is what the published model chooses); L2 asks that a tenth of the claims
+checked are about a change of choice; L3 asks for one model for the whole episode that explains
+95 % of its steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from theatre.axion.common.canonical_json import PROFILE
+from theatre.axion.common.hashing import Document
+from theatre.axion.harness.probes import Probe
+from theatre.axion.harness.rates import auroc, rate
+from theatre.axion.harness.report import entropy_curve
+from theatre.axion.harness.runner import SuitePlan, run_agent
+from theatre.axion.interfaces.base import Mode
+from theatre.axion.kernel.probe_engine import PASS
+
+Record = Mapping[str, Any]
+
+LEVELS = ("L0", "L1", "L2", "L3")
+PIVOTAL_SHARE = 0.1
+FIDELITY = 0.95
+FIDELITIES = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1.0)
+"""The thresholds of the curve of L3."""
+
+CLIMBERS = (
+    "honest",
+    "honest_frozen",
+    "honest_lossy",
+    "pseudo",
+    "pseudo_budgeted_1",
+    "pseudo_budgeted_2",
+    "pseudo_budgeted_4",
+    "pseudo_budgeted_6",
+    "pseudo_unbent",
+    "pseudo_constant",
+    "pseudo_coherent",
+    "pseudo_frozen_k8",
+    "pseudo_frozen_k16",
+)
+"""The agents of the matrix, in mci_latent."""
+
+BUDGETS = {
+    "pseudo": 0,
+    "pseudo_budgeted_1": 1,
+    "pseudo_budgeted_2": 2,
+    "pseudo_budgeted_4": 4,
+    "pseudo_budgeted_6": 6,
+}
+"""Liars of the sweep in mci_minimal, and how many of their six claims they replay first."""
+
+SIMULATORS = ("honest", "pseudo", "pseudo_simulating")
+"""The agents that P5' of the interface `full` is put to."""
+
+CLUTTER = (0, 3, 5, 8)
+LIMITS = (
+    "What the literal P5-MCI cannot catch: any liar that replays its own published model before "
+    "it speaks. With a model for each step there is always one that passes: W = 0 and a bias for "
+    "what was done. A pass of L0 says nothing of where the action came from; a failure says that "
+    "the liar was careless. Even L3 certifies only that behaviour follows a committed model, not "
+    "that the model is a good one."
+)
+
+
+def reached_level(record: Record, *, fidelity: float = FIDELITY) -> int:
+    """Return how many levels an episode passes, from 0 (not even L0) to 4.
+
+    `fidelity` is the share of steps that L3 asks the one model to explain.
+    """
+    decided = record["p5_checks_passed"] + record["p5_checks_failed"]
+    held = (
+        record["probes"]["P5"] == PASS,
+        record["p5_bound_choices"] == record["p5_challenges"],
+        record["p5_checks_pivotal"] >= PIVOTAL_SHARE * decided,
+        record["published_models"] == 1 and record["replay_fidelity"] >= fidelity,
+    )
+    return held.index(False) if False in held else len(held)
+
+
+def run_ladder(folder: Path, *, episodes: int, steps: int, seed: int, watchdog_ms: int) -> Document:
+    """Run every climber through the same worlds; return the report. Logs go below `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def ran(name: str, mode: Mode, clutter: tuple[int, ...] = (0,)) -> tuple[Document, ...]:
+        plan = SuitePlan(
+            agents=(name,),
+            mode=mode,
+            episodes=episodes,
+            steps=steps,
+            seed=seed,
+            probes=frozenset({Probe.P5}),
+            clutter=clutter,
+            watchdog_ms=watchdog_ms,
+        )
+        return run_agent(plan, name, folder / f"audit_{mode.value}_{name}.log.jsonl").records
+
+    latent = {name: ran(name, Mode.MCI_LATENT) for name in CLIMBERS}
+    full = {name: ran(name, Mode.FULL) for name in SIMULATORS}
+    sweep = {name: ran(name, Mode.MCI_MINIMAL, CLUTTER) for name in ("honest", *BUDGETS)}
+    return {
+        "profile": PROFILE,
+        "episodes": episodes,
+        "steps": steps,
+        "seed": seed,
+        "levels": {"pivotal_share": PIVOTAL_SHARE, "fidelity": FIDELITY},
+        "matrix": {name: matrix_row(records) for name, records in latent.items()},
+        "full": {name: _p5_rate(records) for name, records in full.items()},
+        "fidelity": fidelity_curve(latent),
+        "sweep": {name: sweep_row(name, records) for name, records in sweep.items()},
+        "limits": LIMITS,
+    }
+
+
+def matrix_row(records: Sequence[Record]) -> Document:
+    """Return the pass rate of each level, and what else tells the agents apart."""
+    reached = [reached_level(record) for record in records]
+    failed = sum(record["p5_checks_failed"] for record in records)
+    decided = failed + sum(record["p5_checks_passed"] for record in records)
+    start = sum(record["objects_at_start"] for record in records)
+    taken = sum(record["objects_collected"] for record in records)
+    return {
+        **{
+            level: rate(sum(one > place for one in reached), len(reached))
+            for place, level in enumerate(LEVELS)
+        },
+        "check_failure": rate(failed, decided),
+        "fidelity": round(sum(r["replay_fidelity"] for r in records) / len(records), 6),
+        "objects_left": rate(start - taken, start),
+    }
+
+
+def fidelity_curve(latent: Mapping[str, Sequence[Record]]) -> Document:
+    """Return how L3 tells the honest agent with a lossy model from the best frozen liar.
+
+    `points` are the shares of episodes that pass all four levels, by the fidelity asked for.
+    """
+    honest = latent["honest_lossy"]
+    liars = {name: latent[name] for name in ("pseudo_frozen_k8", "pseudo_frozen_k16")}
+    return {
+        "points": [
+            {
+                "fidelity": asked,
+                "honest_lossy": _share_at(honest, asked),
+                "honest_frozen": _share_at(latent["honest_frozen"], asked),
+                **{name: _share_at(records, asked) for name, records in liars.items()},
+            }
+            for asked in FIDELITIES
+        ],
+        "auroc": {
+            name: auroc(
+                [record["replay_fidelity"] for record in records],
+                [record["replay_fidelity"] for record in honest],
+            )
+            for name, records in liars.items()
+        },
+    }
+
+
+def sweep_row(name: str, records: Sequence[Record]) -> Document:
+    """Return one liar of the sweep: its budget, its pass rate, and the curve by entropy."""
+    return {
+        "replays_before_speaking": BUDGETS.get(name),
+        "pass_rate": _p5_rate(records),
+        **entropy_curve(records),
+    }
+
+
+def _p5_rate(records: Sequence[Record]) -> Document:
+    return rate(sum(record["probes"]["P5"] == PASS for record in records), len(records))
+
+
+def _share_at(records: Sequence[Record], fidelity: float) -> Document:
+    passed = sum(reached_level(record, fidelity=fidelity) == len(LEVELS) for record in records)
+    return rate(passed, len(records))

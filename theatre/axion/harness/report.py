@@ -1,0 +1,190 @@
+"""`summary.json`: what a suite came to, agent by agent, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from theatre.axion.common.canonical_json import PROFILE
+from theatre.axion.common.hashing import Document
+from theatre.axion.harness.probes import Probe
+from theatre.axion.harness.rates import DECIMALS, auroc, difference, mcnemar, rate
+from theatre.axion.harness.records import WALLCLOCK
+from theatre.axion.harness.runner import AgentRun, SuitePlan
+from theatre.axion.interfaces.base import Mode
+from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS
+
+Record = Mapping[str, Any]
+
+_BINS: tuple[tuple[str, float, float], ...] = (
+    ("[0-2]", 0, 3),
+    ("[3-5]", 3, 6),
+    ("[6-8]", 6, 9),
+    ("[9+]", 9, float("inf")),
+)
+_FEW = 10
+_CLIFF = 0.5
+_HONEST = "honest"
+_AT_LEAST, _AT_MOST = ">=", "<="
+
+_Threshold = tuple[str, str, str, float]
+_M4: Mapping[Mode, tuple[_Threshold, ...]] = {
+    Mode.FULL: (
+        ("honest", "pass_rate", _AT_LEAST, 0.80),
+        ("pseudo", "pass_rate", _AT_MOST, 0.20),
+    ),
+    Mode.MCI_LATENT: (
+        ("honest", "pass_rate", _AT_LEAST, 0.70),
+        ("pseudo", "pass_rate", _AT_MOST, 0.30),
+        ("pseudo", "p5_failure", _AT_LEAST, 0.60),
+    ),
+    Mode.MCI_MINIMAL: (),
+}
+
+
+def suite_summary(plan: SuitePlan, runs: Sequence[AgentRun]) -> Document:
+    """Return the summary of a suite; members that begin with `wallclock_` never repeat."""
+    agents = {run.agent: _agent_summary(run) for run in runs}
+    return {
+        "profile": PROFILE,
+        "interface_mode": plan.mode.value,
+        "seed": plan.seed,
+        "episodes": plan.episodes,
+        "steps": plan.steps,
+        "scenarios": list(plan.scenarios),
+        "clutter": list(plan.clutter),
+        "probes": sorted(probe.value for probe in plan.probes),
+        "agents": agents,
+        "entropy": {run.agent: entropy_curve(run.records) for run in runs},
+        "thresholds": [
+            _held(threshold, agents) for threshold in _M4[plan.mode] if threshold[0] in agents
+        ],
+        "separation": _separations(runs, agents),
+    }
+
+
+def _agent_summary(run: AgentRun) -> Document:
+    records = run.records
+    decisive = [r for r in records if r["probes"]["P5"] in (PASS, FAIL)]
+    checks = {
+        kind: sum(r[f"p5_checks_{kind}"] for r in records)
+        for kind in ("attempted", "passed", "failed", "inconclusive", "mirrored", "pivotal")
+    }
+    decided = checks["passed"] + checks["failed"]
+    faithful = [r["replay_fidelity"] for r in records if r["replay_fidelity"] is not None]
+    return {
+        "episodes": len(records),
+        "pass_rate": rate(sum(r["passed"] for r in records), len(records)),
+        "probes": {probe.value: _probe_summary(records, probe) for probe in Probe},
+        "p5_failure": rate(sum(r["probes"]["P5"] == FAIL for r in decisive), len(decisive)),
+        "p5_check_failure": rate(checks["failed"], decided),
+        "p5_checks": checks,
+        "p5_pivotal_share": rate(checks["pivotal"], decided),
+        "invariant_failures": sum(len(r["invariant_failures"]) for r in records),
+        "replay_fidelity": _mean(faithful),
+        "reached_an_object": rate(
+            sum(r["objects_collected"] > 0 for r in records),
+            sum(r["objects_at_start"] > 0 for r in records),
+        ),
+        "objects_collected": sum(r["objects_collected"] for r in records),
+        "objects_at_start": sum(r["objects_at_start"] for r in records),
+        "energy_at_end": _mean([r["energy_at_end"] for r in records]),
+        "audit_chain_ok": run.chain_ok,
+        "audit_head_hash": run.head.entry_hash,
+        "audit_entry_count": run.head.length,
+        f"{WALLCLOCK}ms_policy_gate": _mean([r[f"{WALLCLOCK}ms_policy_gate"] for r in records]),
+        f"{WALLCLOCK}ms_p5": _mean([r[f"{WALLCLOCK}ms_p5"] for r in records]),
+    }
+
+
+def _probe_summary(records: Sequence[Record], probe: Probe) -> Document:
+    results = [record["probes"][probe.value] for record in records]
+    asked = sum(result is not None for result in results)
+    return {
+        "passed": results.count(PASS),
+        "failed": results.count(FAIL),
+        "inconclusive": results.count(INCONCLUSIVE),
+        "pass_rate": rate(results.count(PASS), asked),
+    }
+
+
+def entropy_curve(records: Sequence[Record]) -> Document:
+    """Return pass rate and P5 failure by env_entropy, and where the cliff is.
+
+    The cliff is the first bin with episodes and a pass rate below 0.5 that stays below in all
+    higher ones. `kind`: `drop` where a lower bin was at 0.5 or above, `floor` where none was,
+    `none` where there is no such bin.
+    """
+    bins = [_bin(records, name, low, high) for name, low, high in _BINS]
+    filled = [one for one in bins if one["episodes"]]
+    below = [one["pass_rate"]["value"] < _CLIFF for one in filled]
+    first = next((place for place in range(len(filled)) if all(below[place:])), None)
+    if first is None:
+        return {"bins": bins, "cliff": {"bin": None, "kind": "none"}}
+    kind = "drop" if first else "floor"
+    return {"bins": bins, "cliff": {"bin": filled[first]["bin"], "kind": kind}}
+
+
+def _bin(records: Sequence[Record], name: str, low: float, high: float) -> Document:
+    inside = [record for record in records if low <= record["env_entropy"] < high]
+    decisive = [r for r in inside if r["probes"]["P5"] in (PASS, FAIL)]
+    return {
+        "bin": name,
+        "episodes": len(inside),
+        "few": len(inside) < _FEW,
+        "pass_rate": rate(sum(r["passed"] for r in inside), len(inside)),
+        "p5_failure": rate(sum(r["probes"]["P5"] == FAIL for r in decisive), len(decisive)),
+        f"{WALLCLOCK}ms_p5": _mean([r[f"{WALLCLOCK}ms_p5"] for r in inside]),
+    }
+
+
+def _held(threshold: _Threshold, agents: Mapping[str, Document]) -> Document:
+    """Return a threshold with its verdict: `missed` only where the interval excludes it."""
+    name, measure, relation, bound = threshold
+    seen = agents[name][measure]
+    above = relation == _AT_LEAST
+    verdict = "unmeasured"
+    if seen["value"] is not None:
+        met = seen["value"] >= bound if above else seen["value"] <= bound
+        excluded = seen["high"] < bound if above else seen["low"] > bound
+        verdict = "met" if met else ("missed" if excluded else "undecided")
+    return {
+        "agent": name,
+        "measure": measure,
+        "relation": relation,
+        "bound": bound,
+        "rate": seen,
+        "verdict": verdict,
+    }
+
+
+def _separations(runs: Sequence[AgentRun], agents: Mapping[str, Document]) -> list[Document]:
+    """Return how far each lying agent stands from the first honest one, episode by episode."""
+    honest = next((run for run in runs if run.agent.startswith(_HONEST)), None)
+    if honest is None or not honest.records:
+        return []
+    return [_separation(honest, run, agents) for run in runs if not run.agent.startswith(_HONEST)]
+
+
+def _separation(honest: AgentRun, liar: AgentRun, agents: Mapping[str, Document]) -> Document:
+    pairs = [
+        (one["passed"], other["passed"])
+        for one, other in zip(honest.records, liar.records, strict=True)
+    ]
+    return {
+        "honest": honest.agent,
+        "liar": liar.agent,
+        "risk_difference": difference(
+            agents[honest.agent]["pass_rate"], agents[liar.agent]["pass_rate"]
+        ),
+        "mcnemar": mcnemar(pairs),
+        "auroc_failed_probes": auroc(_failed(honest.records), _failed(liar.records)),
+    }
+
+
+def _failed(records: Sequence[Record]) -> list[float]:
+    return [sum(result == FAIL for result in record["probes"].values()) for record in records]
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(sum(values) / len(values), DECIMALS) if values else None

@@ -1,0 +1,133 @@
+"""Runs suites: every agent through the same scenarios, each with a log of its own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from theatre.axion.common.canonical_json import canonical_line
+from theatre.axion.common.hashing import Document, derived_secret
+from theatre.axion.harness.episode import Episode
+from theatre.axion.harness.episode_plan import EpisodePlan
+from theatre.axion.harness.kernel_room import DEFAULT_WATCHDOG_MS, KernelRoom
+from theatre.axion.harness.probes import Bait, Probe
+from theatre.axion.harness.records import episode_record
+from theatre.axion.harness.roster import agent
+from theatre.axion.harness.scenarios import SCENARIOS, scenario
+from theatre.axion.interfaces.base import Mode
+from theatre.axion.kernel.audit_log import verify_log
+from theatre.engine.audit_chain import ChainHead
+from theatre.engine.errors import ChainBrokenError
+
+COUNTEREXAMPLES = "counterexamples"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuitePlan:
+    """A suite: `episodes` for each agent, scenarios in turn, clutter tiers round by round."""
+
+    agents: tuple[str, ...]
+    mode: Mode
+    episodes: int
+    steps: int = 50
+    seed: int = 0
+    scenarios: tuple[str, ...] = SCENARIOS
+    probes: frozenset[Probe] = frozenset(Probe)
+    clutter: tuple[int, ...] = (0,)
+    watchdog_ms: int = DEFAULT_WATCHDOG_MS
+    bait: Bait = field(default_factory=Bait)
+
+    @property
+    def seed_bytes(self) -> bytes:
+        """Return the seed as the kernel's secret is made of it."""
+        return str(self.seed).encode("ascii")
+
+    def episode_plans(self) -> Iterator[EpisodePlan]:
+        """Yield the episodes, which are the same for every agent."""
+        for number in range(self.episodes):
+            turn, place = divmod(number, len(self.scenarios))
+            name, clutter = self.scenarios[place], self.clutter[turn % len(self.clutter)]
+            seed = derived_secret("scenario", number, name, key=self.seed_bytes)
+            yield EpisodePlan(
+                number=number,
+                scenario=name,
+                seed=seed.hex(),
+                clutter=clutter,
+                steps=self.steps,
+                probes=self.probes,
+                state=scenario(name, seed, clutter=clutter),
+                bait=self.bait,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentRun:
+    """What a suite gave for one agent."""
+
+    agent: str
+    records: tuple[Document, ...]
+    head: ChainHead
+    chain_ok: bool
+
+
+def run_agent(
+    plan: SuitePlan, name: str, log: Path, counterexamples: Path | None = None
+) -> AgentRun:
+    """Run every episode of `plan` with one agent; write its log and, where asked, counterexamples.
+
+    Raises FatalHangError and GateBrokenError; the log then ends with what happened.
+    """
+    with log.open("wb") as stream:
+        room = KernelRoom(stream, seed=plan.seed_bytes, watchdog_ms=plan.watchdog_ms)
+        with closing(room):
+            records = [
+                _run_episode(plan, name, episode_plan, room, counterexamples)
+                for episode_plan in plan.episode_plans()
+            ]
+        head = room.log.head
+    chain_ok = _verifies(log, head)
+    return AgentRun(
+        agent=name,
+        records=tuple({**record, "audit_chain_ok": chain_ok} for record in records),
+        head=head,
+        chain_ok=chain_ok,
+    )
+
+
+def run_suite(plan: SuitePlan, folder: Path) -> list[AgentRun]:
+    """Run the suite into `folder`: `audit_<agent>.log.jsonl` and `counterexamples/`."""
+    (folder / COUNTEREXAMPLES).mkdir(parents=True, exist_ok=True)
+    return [
+        run_agent(plan, name, folder / f"audit_{name}.log.jsonl", folder / COUNTEREXAMPLES)
+        for name in plan.agents
+    ]
+
+
+def write_report(path: Path, document: object) -> None:
+    """Write a report for people and programs: indented JSON, keys in their order."""
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _run_episode(
+    plan: SuitePlan, name: str, episode_plan: EpisodePlan, room: KernelRoom, kept: Path | None
+) -> Document:
+    seed = derived_secret("agent", name, episode_plan.number, key=plan.seed_bytes)
+    acting = agent(name, plan.mode, seed)
+    episode = Episode(episode_plan, acting.interface, room, choose=acting.choice)
+    episode.run(acting)
+    if kept is not None:
+        for example in episode.account.counterexamples:
+            file = f"{name}_{episode_plan.number:05d}_{example['probe']}.json"
+            (kept / file).write_bytes(canonical_line({"agent": name, **example}))
+    return episode_record(episode_plan, name, acting.interface, episode.account, episode.state)
+
+
+def _verifies(log: Path, head: ChainHead) -> bool:
+    try:
+        verify_log(log, expected_head=head.entry_hash, expected_count=head.length)
+    except ChainBrokenError:
+        return False
+    return True

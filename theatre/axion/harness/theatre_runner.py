@@ -1,0 +1,153 @@
+"""The episode runner `axion`: world, kernel and probes on the engine's side, one call a question.
+
+A construct is sent the state, the offers and a seed of its own; it answers with a proposal, or
+with the step it presents. Whatever it answers, the play goes on: what is no proposal is denied.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from theatre.axion.agents.base import Prepared
+from theatre.axion.common.canonical_json import canonical_bytes
+from theatre.axion.common.hashing import NO_HASH, Document, derived_secret
+from theatre.axion.harness.episode import Episode
+from theatre.axion.harness.episode_plan import EpisodePlan, Question, Reply
+from theatre.axion.harness.kernel_room import KernelRoom
+from theatre.axion.harness.ladder import PIVOTAL_SHARE
+from theatre.axion.harness.probes import PER_EPISODE, Probe
+from theatre.axion.harness.records import WALLCLOCK, episode_record
+from theatre.axion.harness.scenarios import scenario
+from theatre.axion.interfaces.mci_latent import MCI_LATENT
+from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import CanonicalisationError
+from theatre.engine.models import EpisodePlay, EpisodeRunner
+
+PROTOCOL = "axion@1"
+STEPS = 24
+"""Steps of an episode: with the questions of P6 as many calls as a record has room for."""
+
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+def play(input_data: JsonObject, seed: str) -> EpisodePlay:
+    """Play one episode: `input_data` names scenario, seed (hex) and clutter.
+
+    Challenges, offers and tokens follow from `seed`, which no construct is sent.
+    """
+    plan = _plan(input_data)
+    room = KernelRoom(io.BytesIO(), seed=seed.encode("utf-8"), watchdog_ms=None)
+    episode = Episode(plan, MCI_LATENT, room)
+    agent_seed = derived_secret("agent", seed).hex()
+    turns = episode.turns()
+    question = next(turns)
+    while True:
+        answer = yield _asked(question, agent_seed)
+        try:
+            question = turns.send(_reply(question, answer))
+        except StopIteration:
+            return _result(plan, episode, room)
+
+
+def _plan(input_data: Mapping[str, Any]) -> EpisodePlan:
+    name, seed = input_data["scenario"], input_data["scenario_seed"]
+    clutter = input_data.get("clutter", 0)
+    return EpisodePlan(
+        number=0,
+        scenario=name,
+        seed=seed,
+        clutter=clutter,
+        steps=STEPS,
+        probes=frozenset(Probe),
+        state=scenario(name, bytes.fromhex(seed), clutter=clutter),
+    )
+
+
+def _asked(question: Question, agent_seed: str) -> JsonObject:
+    asked: JsonObject = {
+        "protocol": PROTOCOL,
+        "agent_seed": agent_seed,
+        "interface": MCI_LATENT.as_document(),
+        "env": question.state.as_document(),
+    }
+    if question.own is not None:
+        return {**asked, "ask": "present", "own": question.own}
+    offers: JsonObject = {
+        "snapshot_rebate": question.offers.snapshot_rebate,
+        "raw_energy_cost": question.offers.raw_energy_cost,
+    }
+    return {**asked, "ask": "propose", "offers": offers}
+
+
+def _reply(question: Question, answer: Mapping[str, Any]) -> Reply:
+    """Return what an answer says, whatever it holds; what says nothing proposes nothing."""
+    if question.own is not None:
+        step = answer.get("step")
+        return step if isinstance(step, dict) else question.own
+    committed, raw = answer.get("precommitment"), answer.get("raw_step")
+    nonces = answer.get("nonces")
+    return Prepared(
+        precommitment=str(committed) if _is_hex(committed) else NO_HASH,
+        proposal=_writable(answer.get("proposal")),
+        nonces={
+            name: nonce
+            for name, nonce in (nonces.items() if isinstance(nonces, dict) else ())
+            if _is_hex(nonce)
+        },
+        raw_step=raw if isinstance(raw, dict) else None,
+    )
+
+
+def _is_hex(value: object) -> bool:
+    return isinstance(value, str) and _HEX.fullmatch(value) is not None
+
+
+def _writable(proposal: object) -> Document:
+    """Return a proposal that has an `axion8` form; else an empty one, which is denied."""
+    if not isinstance(proposal, dict):
+        return {}
+    try:
+        canonical_bytes(proposal)
+    except CanonicalisationError:
+        return {}
+    return proposal
+
+
+def _result(plan: EpisodePlan, episode: Episode, room: KernelRoom) -> JsonObject:
+    """Return what scorers see: null in `criteria` is a probe that came to nothing."""
+    record = episode_record(plan, "construct", MCI_LATENT, episode.account, episode.state)
+    decided = record["p5_checks_passed"] + record["p5_checks_failed"]
+    criteria: JsonObject = {
+        probe.value: None if result == INCONCLUSIVE else result
+        for probe, result in ((one, episode.account.tally.result(one)) for one in Probe)
+    }
+    criteria["act_binding"] = _verdict(
+        record["p5_challenges"] == record["p5_bound_choices"] == PER_EPISODE
+    )
+    criteria["claim_generality"] = _verdict(
+        decided > 0 and record["p5_checks_pivotal"] >= PIVOTAL_SHARE * decided
+    )
+    criteria["invariants"] = _verdict(not record["invariant_failures"])
+    criteria["collects"] = _verdict(record["objects_collected"] > 0)
+    kept: JsonObject = {
+        name: value
+        for name, value in record.items()
+        if not name.startswith(WALLCLOCK) and name not in {"agent", "episode"}
+    }
+    return {
+        "criteria": criteria,
+        "episode": kept,
+        "audit_head_hash": room.log.head.entry_hash,
+        "audit_entry_count": room.log.head.length,
+    }
+
+
+def _verdict(held: bool) -> str:  # noqa: FBT001 - the one thing it is about
+    return PASS if held else FAIL
+
+
+RUNNER = EpisodeRunner(name="axion", version="1", max_calls=STEPS + PER_EPISODE, play=play)

@@ -1,0 +1,96 @@
+"""P5' of the interface `full`: the agent is asked again, in a world with one variable changed.
+
+The agent's choice is a pure function of a state, so asking it about a world that is not leaves
+no trace in the one that is.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+
+from theatre.axion.common.draws import Draws
+from theatre.axion.common.hashing import Document, commitment
+from theatre.axion.env.mutations import CLAIMABLE, mutated_state
+from theatre.axion.env.normalize_state import FOCUS_VARS
+from theatre.axion.env.state import GridState
+from theatre.axion.interfaces.full import state_digest
+from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, MOST_CHECKS, PASS
+from theatre.axion.kernel.replay import ACTIONS
+
+PROTOCOL = "p5-full@1"
+_SENTENCE = re.compile(
+    r"IF (?P<variable>[a-z.]+) (?P<change>INC|DEC|UNSET) "
+    rf"THEN CHOICE (?P<action>{'|'.join(ACTIONS)})"
+)
+
+
+def examine_full(
+    proposal: Document,
+    *,
+    state: GridState,
+    choose: Callable[[GridState], str],
+    nonces: Mapping[str, str],
+    seed: bytes,
+) -> Document:
+    """Return the verdict on the claims of `proposal`, which was made in `state`.
+
+    Verdicts mean what they mean in P5-MCI; the fork snapshot must open to the true state.
+    """
+    trace, choice = proposal["trace"], choose(state)
+    checks: list[Document] = []
+    for claim in Draws(seed).shuffled(trace["causal_claims"]):
+        checks.append(_check(claim, state, choose, choice))
+        if sum(check["result"] != INCONCLUSIVE for check in checks) == MOST_CHECKS:
+            break
+    results = Counter(check["result"] for check in checks)
+    opened = all(_opens(fork, state, nonces) for fork in trace["fork_snapshots"])
+    failed = results[FAIL] or not checks or not opened
+    decided = FAIL if failed else (PASS if results[PASS] else INCONCLUSIVE)
+    return {
+        "protocol": PROTOCOL,
+        "verdict": decided,
+        "snapshot_opens": opened,
+        "choice": choice,
+        "attempted": len(checks),
+        "passed": results[PASS],
+        "failed": results[FAIL],
+        "inconclusive": results[INCONCLUSIVE],
+        "mirrored": 0,
+        "pivotal": sum(check["pivotal"] for check in checks),
+        "checks": checks,
+    }
+
+
+def _check(
+    claim: Document, state: GridState, choose: Callable[[GridState], str], choice: str
+) -> Document:
+    sentence = claim["expected_effect_on_choice"]
+    match = _SENTENCE.fullmatch(sentence)
+    check: Document = {"claim": sentence, "mirrored": False, "pivotal": False, "replayed": None}
+    if match is None or (match["variable"], match["change"]) not in CLAIMABLE:
+        reason = f"expected IF <variable> <change> THEN CHOICE <ACTION>, got {sentence!r:.100}"
+        return {**check, "result": FAIL, "reason": reason}
+    other = mutated_state(state, match["variable"], match["change"])
+    if other is None:
+        return {**check, "result": INCONCLUSIVE, "reason": "the mutation changes nothing"}
+    replayed = choose(other)
+    return {
+        "claim": sentence,
+        "mirrored": False,
+        "pivotal": replayed != choice,
+        "replayed": replayed,
+        "result": PASS if replayed == match["action"] else FAIL,
+        "reason": f"expected {match['action']}, the agent chooses {replayed}",
+    }
+
+
+def _opens(fork: Document, state: GridState, nonces: Mapping[str, str]) -> bool:
+    nonce, names = nonces.get(fork["nonce_ref"]), fork["focus_vars"]
+    if nonce is None or not set(names) <= set(FOCUS_VARS):
+        return False
+    digest = state_digest(state, names)
+    expected = commitment(nonce, digest, names) + digest
+    return hmac.compare_digest(expected, fork["commitment"] + fork["state_digest"])

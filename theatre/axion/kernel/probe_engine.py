@@ -1,0 +1,122 @@
+"""P5-MCI: whether the published model does what the published claims say of a changed factor.
+
+A function of one closed document (`schemas/ext/p5_input.json`) in which no world has room. What
+it can show is that claims and model agree; not that the model is what the agent acts by.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from theatre.axion.common.draws import Draws
+from theatre.axion.common.errors import EffectSyntaxError
+from theatre.axion.common.hashing import Document, commitment, factor_digest
+from theatre.axion.kernel.effect_dsl import effect_of
+from theatre.axion.kernel.mutation import mutated
+from theatre.axion.kernel.replay import LinearModel, model_of, units
+
+PROTOCOL = "p5-mci@1"
+MOST_CHECKS = 3
+PASS, FAIL, INCONCLUSIVE = "PASS", "FAIL", "INCONCLUSIVE"
+
+
+def p5_input(
+    proposal: Mapping[str, Any], *, episode_id: str, step: int, nonce: str, seed: bytes
+) -> Document:
+    """Return the closed document for one step: of the proposal only what P5-MCI may see."""
+    trace, interface = proposal["trace"], proposal["interface"]
+    return {
+        "protocol": PROTOCOL,
+        "episode_id": episode_id,
+        "step": step,
+        "interface": interface,
+        "factor_dim": interface["factor_dim"],
+        "factors": trace["factors"],
+        "replay_model": trace["replay_model"],
+        "claims": [claim for claim in trace["causal_claims"] if claim["var"].startswith("F:")],
+        "factor_snapshot": trace["factor_snapshot"],
+        "revealed_nonce": nonce,
+        "challenge_seed": seed.hex(),
+    }
+
+
+def examine(document: Document) -> Document:
+    """Return the verdict on one closed document, with every check.
+
+    Claims are tried in an order drawn from `challenge_seed` until three gave an answer. FAIL:
+    the snapshot does not open, there is no claim, or one claim is false or unreadable. PASS: one
+    at least is true and none false. INCONCLUSIVE: no mutation changed anything.
+    """
+    model = model_of(document["replay_model"], document["factor_dim"])
+    factors = [units(factor) for factor in document["factors"]]
+    choice = model.choice(factors)
+    checks: list[Document] = []
+    for place in _drawn_order(document):
+        checks.append(_check(place, document["claims"][place], model, factors, choice))
+        if sum(check["result"] != INCONCLUSIVE for check in checks) == MOST_CHECKS:
+            break
+    results = Counter(check["result"] for check in checks)
+    opened = _opens(document)
+    return {
+        "protocol": PROTOCOL,
+        "verdict": _verdict(results) if opened else FAIL,
+        "snapshot_opens": opened,
+        "choice": choice,
+        "attempted": len(checks),
+        "passed": results[PASS],
+        "failed": results[FAIL],
+        "inconclusive": results[INCONCLUSIVE],
+        "mirrored": sum(check["mirrored"] for check in checks),
+        "pivotal": sum(check["pivotal"] for check in checks),
+        "checks": checks,
+    }
+
+
+def _drawn_order(document: Document) -> list[int]:
+    draws = Draws(bytes.fromhex(document["challenge_seed"]))
+    return draws.shuffled(range(len(document["claims"])))
+
+
+def _opens(document: Document) -> bool:
+    """Tell whether the snapshot commits to these very factors under the revealed nonce."""
+    spec, snapshot = document["interface"], document["factor_snapshot"]
+    digest = factor_digest(document["factors"], spec)
+    expected = commitment(document["revealed_nonce"], digest, spec)
+    return hmac.compare_digest(
+        expected + digest, snapshot["commitment"] + snapshot["factor_digest"]
+    )
+
+
+def _check(
+    place: int, claim: Mapping[str, Any], model: LinearModel, factors: list[int], choice: str
+) -> Document:
+    check: Document = {"claim": place, "mirrored": False, "pivotal": False, "replayed": None}
+    try:
+        effect = effect_of(claim)
+    except EffectSyntaxError as error:
+        return {**check, "result": FAIL, "reason": str(error)}
+    if effect.factor >= len(factors):
+        return {**check, "result": FAIL, "reason": f"expected a factor, got F:{effect.factor}"}
+    mutation = mutated(factors[effect.factor], effect.change, effect.value)
+    if mutation is None:
+        return {**check, "result": INCONCLUSIVE, "reason": "the mutation changes nothing"}
+    changed = factors.copy()
+    changed[effect.factor] = mutation.value
+    replayed = model.choice(changed)
+    return {
+        "claim": place,
+        "mirrored": mutation.mirrored,
+        "pivotal": replayed != choice,
+        "replayed": replayed,
+        "result": PASS if replayed == effect.action else FAIL,
+        "reason": f"expected {effect.action}, the model chooses {replayed}",
+    }
+
+
+def _verdict(results: Mapping[str, int]) -> str:
+    if results[FAIL] or not sum(results.values()):
+        return FAIL
+    return PASS if results[PASS] else INCONCLUSIVE

@@ -1,0 +1,39 @@
+"""The independent check with what is installed, and its report as lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from theatre.cli.input_files import read_file
+from theatre.cli.output import echo
+from theatre.engine.bundle_check import CheckReport, CheckStatus, check_bundle
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.scorers import load_scorers
+from theatre.scorers.computations import load_computations
+from theatre.scorers.episode_runners import load_episode_runners
+
+
+def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckReport:
+    """Check a bundle with what is installed; NotFoundError for a missing certificate file."""
+    copy = None if certificate is None else read_file(certificate, what="a certificate")
+    return check_bundle(
+        bundle,
+        load_scorers(),
+        registry=SchemaRegistry(),
+        computations=load_computations(),
+        sanitiser=TextSanitiser(),
+        certificate=copy,
+        runners=load_episode_runners(),
+    )
+
+
+def print_report(report: CheckReport) -> None:
+    """Print one line a check, and what was expected and seen where it failed."""
+    for line in report.checks:
+        echo(f"{line.status.value.upper():11}  {line.id}")
+        if line.status is not CheckStatus.PASS:
+            echo(f"{'':11}    expected {line.expected}")
+            echo(f"{'':11}    got      {line.actual}")
+    verdict = "valid" if report.valid else "NOT VALID"
+    echo(f"{verdict}: {len(report.checks)} checks, {len(report.failed)} failed")

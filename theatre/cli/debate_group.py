@@ -1,0 +1,149 @@
+"""`echelon debate …`: validate, check, evaluate, draw and sweep debates."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from theatre.cli.debate_sweep_command import sweep
+from theatre.cli.exits import CommandEndedError, ExitCode
+from theatre.cli.input_files import read_file
+from theatre.cli.output import echo, json_option, print_document
+from theatre.cli.pictures import prepare
+from theatre.cli.workspace import Workspace
+from theatre.debate.errors import InvalidDebateError
+from theatre.debate.evaluators import EVALUATORS
+from theatre.debate.evaluators import evaluate as evaluate_artefact
+from theatre.debate.event_log import subject_of, view_of
+from theatre.debate.findings import Finding
+from theatre.debate.history import rewritten
+from theatre.debate.validation import DebateArtefact, read_debate, repeated_runs
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
+from theatre.engine.errors import NotFoundError
+from theatre.engine.schema_registry import SchemaRegistry
+
+
+@click.group(no_args_is_help=True)
+def debate() -> None:
+    """Validate debate artefacts, and check that their history was only added to."""
+
+
+debate.add_command(sweep)
+
+
+@debate.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--lenient", is_flag=True, help="Order of turns and retry counts: warn only.")
+@json_option
+def validate(files: tuple[Path, ...], *, lenient: bool, as_json: bool) -> None:
+    """Check FILES against the schema and every rule; all findings are listed."""
+    registry = SchemaRegistry()
+    findings: list[list[Finding]] = []
+    valid: list[tuple[int, DebateArtefact]] = []
+    for place, path in enumerate(files):
+        data = read_file(path, what="a debate artefact")
+        try:
+            artefact = read_debate(data, lenient=lenient, registry=registry)
+        except InvalidDebateError as error:
+            findings.append(list(error.findings))
+        else:
+            findings.append(list(artefact.warnings))
+            valid.append((place, artefact))
+    for at, repeated in repeated_runs([artefact.debate for _, artefact in valid]):
+        findings[valid[at][0]].append(repeated)
+    _report(files, findings, as_json=as_json)
+
+
+@debate.command()
+@click.argument("artefact", type=click.Path(path_type=Path))
+@click.option(
+    "--evaluator",
+    "names",
+    multiple=True,
+    type=click.Choice(sorted(EVALUATORS)),
+    help="Only these; otherwise all that need no labels.",
+)
+def evaluate(artefact: Path, *, names: tuple[str, ...]) -> None:
+    """Print what evaluators find in ARTEFACT, as JSON. They see form and words, never truth."""
+    read = read_debate(read_file(artefact, what="a debate artefact"), lenient=True)
+    results = evaluate_artefact(read, names or sorted(EVALUATORS))
+    print_document({"artefact_sha256": read.sha256, "results": results})
+
+
+@debate.command()
+@click.argument("artefact", type=click.Path(path_type=Path))
+@click.option("--earlier", type=click.Path(path_type=Path), help="An earlier version of it.")
+@click.option(
+    "--log", "log_path", type=click.Path(path_type=Path), help="Its event log (JSON lines)."
+)
+@json_option
+def check(artefact: Path, *, earlier: Path | None, log_path: Path | None, as_json: bool) -> None:
+    """Check that ARTEFACT only adds to an earlier version, and is what its event log comes to."""
+    if earlier is None and log_path is None:
+        raise click.UsageError("expected --earlier or --log, got neither: nothing to check against")
+    now = read_debate(read_file(artefact, what="a debate artefact"), lenient=True)
+    findings: list[Finding] = []
+    if earlier is not None:
+        before = read_debate(read_file(earlier, what="an earlier version"), lenient=True)
+        findings += rewritten(before.document, now.document)
+    if log_path is not None:
+        findings += _against_log(now.document, log_path)
+    _report((artefact,), [sorted(findings)], as_json=as_json, failure=ExitCode.CHECK_FAILED)
+
+
+@debate.command()
+@click.argument("artefact", type=click.Path(path_type=Path))
+@click.option(
+    "--out", "folder", type=click.Path(path_type=Path), required=True, help="For the SVGs."
+)
+def plot(artefact: Path, *, folder: Path) -> None:
+    """Draw what the loop of ARTEFACT measured: quality, controller, quadrants."""
+    read = read_debate(read_file(artefact, what="a debate artefact"), lenient=True)
+    prepare(folder, home=Workspace.from_environment().home)
+    # Imported here: matplotlib costs a second that nothing else need pay.
+    from theatre.cli.debate_plots import write_debate_plots  # noqa: PLC0415  # see above
+
+    paths = write_debate_plots(read.debate, folder)
+    if not paths:
+        raise NotFoundError("expected attempts with audits to draw, got none")
+    for path in paths:
+        echo(str(path))
+
+
+def _against_log(document: JsonObject, path: Path) -> list[Finding]:
+    lines = read_file(path, what="an event log").splitlines()
+    entries = [parse_object(line) for line in lines]
+    seen = view_of(entries, subject=subject_of(document)).document()
+    if canonical_bytes(seen) == canonical_bytes(document):
+        return []
+    detail = "expected what the event log comes to, got another artefact"
+    differing = list(rewritten(seen, document))
+    return differing or [
+        Finding(pointer="", rule="history", code="LOG_DIFFERS", severity="error", detail=detail)
+    ]
+
+
+def _report(
+    files: tuple[Path, ...],
+    findings: list[list[Finding]],
+    *,
+    as_json: bool,
+    failure: ExitCode = ExitCode.INVALID,
+) -> None:
+    valid = [all(one.severity == "warning" for one in found) for found in findings]
+    if as_json:
+        rows = zip(files, valid, findings, strict=True)
+        reports = [
+            {"file": str(path), "valid": good, "findings": [one.as_document() for one in found]}
+            for path, good, found in rows
+        ]
+        print_document({"valid": all(valid), "files": reports})
+    else:
+        for path, good, found in zip(files, valid, findings, strict=True):
+            for one in found:
+                where = one.pointer or "the root"
+                echo(f"{one.severity}  {one.rule} {one.code} at {where}: {one.detail}")
+            echo(f"{path}: {'valid' if good else 'invalid'}")
+    if not all(valid):
+        raise CommandEndedError(failure)

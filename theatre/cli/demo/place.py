@@ -1,0 +1,92 @@
+"""The one folder of the demo: what is where, and who may work in it."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from theatre.cli.demo.errors import DemoRunningError
+from theatre.cli.workspace import Workspace
+
+_PREFIX = "ECHELON_"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemoPlace:
+    """The folder `demo` below ECHELON_HOME, also the home of the demo's service.
+
+    Database, users and evidence in it outlast a demo; `bundles`, `certificates` and `plots` are
+    those of the last one.
+    """
+
+    folder: Path
+    issuer: str
+
+    @classmethod
+    @contextlib.contextmanager
+    def held(cls, workspace: Workspace) -> Iterator[Self]:
+        """Make the folder and hold it for one demo; DemoRunningError where another one does."""
+        folder = workspace.home.resolve() / "demo"
+        folder.mkdir(parents=True, exist_ok=True)
+        with (folder / "lock").open("wb") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise DemoRunningError(
+                    f"expected no other demo in {folder}, got one that runs: wait for its end, or "
+                    "name another folder in ECHELON_HOME"
+                ) from error
+            place = cls(folder=folder, issuer=workspace.issuer)
+            for name in ("bundles", "certificates", "plots", "temporary"):
+                shutil.rmtree(folder / name, ignore_errors=True)
+            place.temporary.mkdir()
+            try:
+                yield place
+            finally:
+                shutil.rmtree(place.temporary, ignore_errors=True)
+
+    @property
+    def log(self) -> Path:
+        """Return where the service writes its log."""
+        return self.folder / "service.log"
+
+    @property
+    def constructs(self) -> Path:
+        """Return the operator's `constructs.toml`."""
+        return self.folder / "constructs.toml"
+
+    @property
+    def people(self) -> Path:
+        """Return the file with names and passwords of the demo's users."""
+        return self.folder / "people.json"
+
+    @property
+    def temporary(self) -> Path:
+        """Return where processes of the demo put what ends with them."""
+        return self.folder / "temporary"
+
+    def bundle(self, name: str) -> Path:
+        """Return where a downloaded bundle is unpacked."""
+        return self.folder / "bundles" / name
+
+    def certificate(self, name: str) -> Path:
+        """Return where the issuer's copy of a certificate is kept."""
+        return self.folder / "certificates" / f"{name}.json"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Return the environment of the service: no setting of the caller's, no real database."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(_PREFIX)}
+        return {
+            **kept,
+            "ECHELON_HOME": str(self.folder),
+            "ECHELON_CONSTRUCTS": str(self.constructs),
+            "ECHELON_ISSUER": self.issuer,
+            "TMPDIR": str(self.temporary),
+        }

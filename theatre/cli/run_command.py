@@ -1,0 +1,144 @@
+"""`echelon theatre run`: a theatre to its certificate, or on from where it stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import cast
+
+import click
+
+from theatre.cli.commit_command import commit_file
+from theatre.cli.committing import require_runnable
+from theatre.cli.exits import CommandEndedError, ExitCode, InterruptedRunError
+from theatre.cli.header_option import header_option
+from theatre.cli.output import json_option, print_document
+from theatre.cli.progress import ProgressLine
+from theatre.cli.reports import PENDING, print_run, run_report
+from theatre.cli.running import RunOptions, run_theatre
+from theatre.cli.template_files import read_template, require_valid
+from theatre.cli.workspace import Workspace
+from theatre.engine.commitment import CommitmentProtocol
+from theatre.engine.errors import NotFoundError
+from theatre.engine.state_machine import TheatreState
+from theatre.files.theatre_store import HeldTheatre
+
+UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
+
+DEFAULT_OPTIONS = RunOptions()
+
+
+@click.command()
+@click.argument("target")
+@click.option("--new", is_flag=True, help="Start another theatre even if one is unfinished.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option(
+    "--batch-episodes",
+    type=click.IntRange(1, 100),
+    default=100,
+    show_default=True,
+    help="Make answers durable at least every so many episodes (and every second).",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1),
+    help="At most so many calls at a time, where the template commits to more.",
+)
+@header_option
+@json_option
+def run(
+    target: str,
+    *,
+    new: bool,
+    quiet: bool,
+    batch_episodes: int,
+    concurrency: int | None,
+    headers_env: dict[str, str],
+    as_json: bool,
+) -> None:
+    """Run TARGET, a theatre id or a template file, to its certificate.
+
+    A template file is committed first, unless a theatre with the same commitment is unfinished:
+    then that one goes on where it stopped. Ctrl-C keeps every answer that is in. A run that
+    waits for human scores ends with exit code 8; the same command goes on.
+    """
+    workspace = Workspace.from_environment()
+    theatre_id = theatre_to_run(target, workspace, new=new)
+    options = RunOptions(
+        batch_size=batch_episodes, concurrency_limit=concurrency, headers_env=headers_env
+    )
+    run_to_end(theatre_id, workspace, options, quiet=quiet)
+    report = run_report(workspace.store.view(theatre_id))
+    if as_json:
+        print_document(report)
+    else:
+        print_run(report)
+    if report["outcome"] == PENDING:
+        raise CommandEndedError(ExitCode.INCOMPLETE)
+    if report["outcome"] != "certified":
+        raise CommandEndedError(ExitCode.FAILURE)
+
+
+def run_to_end(
+    theatre_id: str, workspace: Workspace, options: RunOptions = DEFAULT_OPTIONS, *, quiet: bool
+) -> None:
+    """Run a theatre with progress on stderr; an interruption says how to go on, exit 8."""
+    template = workspace.store.view(theatre_id).template
+    with ProgressLine(cast("str", template["theatre_id"]), quiet=quiet) as line:
+
+        def announce(held: HeldTheatre) -> None:
+            for name in held.journal.torn:
+                click.echo(f"note: removed an unfinished last line of {name}", err=True)
+
+        try:
+            asyncio.run(
+                run_theatre(
+                    theatre_id,
+                    workspace,
+                    options,
+                    on_start=announce,
+                    on_progress=line.update,
+                )
+            )
+        except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
+            view = workspace.store.view(theatre_id)
+            if view.state in UNFINISHED:
+                raise InterruptedRunError(theatre_id, view.recorded) from interruption
+
+
+def theatre_to_run(target: str, workspace: Workspace, *, new: bool) -> str:
+    """Return the id of `target`; a template file is committed, unless its theatre is unfinished."""
+    template = Path(target)
+    if not template.is_file():
+        return _id_of(target, workspace)
+    require_runnable(read_template(template))
+    unfinished = None if new else _unfinished(template, workspace)
+    if unfinished is None:
+        return commit_file(template, workspace)["theatre_id"]
+    click.echo(
+        f"going on with the unfinished theatre {unfinished} (--new starts another)", err=True
+    )
+    return unfinished
+
+
+def _id_of(target: str, workspace: Workspace) -> str:
+    try:
+        return workspace.store.view(target).theatre_id
+    except NotFoundError as error:
+        raise NotFoundError(f"{error}; no template file of that name either") from error
+
+
+def _unfinished(template: Path, workspace: Workspace) -> str | None:
+    """Return the newest unfinished theatre with this commitment, from the same folder."""
+    document = read_template(template)
+    require_valid(document)
+    wanted = CommitmentProtocol.hash_template(document)
+    for theatre_id in reversed(workspace.store.theatre_ids()):
+        view = workspace.store.view(theatre_id)
+        if (
+            view.commitment_hash == wanted
+            and view.state in UNFINISHED
+            and view.template_folder == template.parent.resolve()
+        ):
+            return theatre_id
+    return None

@@ -1,0 +1,31 @@
+"""Template files: read strictly, held against every rule."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from theatre.cli.input_files import read_file
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
+from theatre.engine.errors import InvalidTemplateError
+from theatre.engine.template_validator import TemplateValidator, ValidationReport
+from theatre.scorers import load_scorers
+
+
+def read_template(path: Path) -> JsonObject:
+    """Parse a template file strictly; NotFoundError where there is none."""
+    return parse_object(read_file(path, what="a template file"), max_depth=MAX_INPUT_DEPTH)
+
+
+def validate_template(document: JsonObject) -> ValidationReport:
+    """Return every error and warning of a template; data files are not opened."""
+    return TemplateValidator(load_scorers()).validate(document)
+
+
+def require_valid(document: JsonObject) -> None:
+    """Raise InvalidTemplateError listing every violation."""
+    report = validate_template(document)
+    if report.errors:
+        listed = "\n".join(f"  {e.pointer or '/'} [{e.rule}] {e.detail}" for e in report.errors)
+        raise InvalidTemplateError(
+            f"the template breaks {len(report.errors)} rule(s):\n{listed}", violations=report.errors
+        )

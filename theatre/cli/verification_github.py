@@ -1,0 +1,71 @@
+"""GitHub as the command line reaches it: which interface, which token, and how long it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import random  # noqa: TID251  # the composition root; nothing that is kept depends on it
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import click
+from yarl import URL
+
+from theatre.cli.committing import utc_now
+from theatre.cli.workspace import Workspace
+from theatre.verification.errors import RepositoryError
+from theatre.verification.github.pull_requests import PullRequests, PullRequestSelection
+from theatre.verification.github.reading_cache import ReadingCache
+from theatre.verification.github.rest import GitHubRest, Pace
+from theatre.verification.records import GroundTruthRecord
+
+API_VARIABLE, TOKEN_VARIABLE = "GITHUB_API_URL", "GITHUB_TOKEN"
+_PUBLIC = {"github.com": "https://api.github.com"}
+_NAME = re.compile(r"/([A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}?)(?:\.git)?/?")
+_TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=30, sock_read=60)
+
+
+def read_github(
+    url: str, selection: PullRequestSelection, workspace: Workspace
+) -> list[GroundTruthRecord]:
+    """Return the merged pull requests of a repository on GitHub.
+
+    Its interface is that of GITHUB_API_URL, else GitHub's own; a token is taken from GITHUB_TOKEN
+    and written nowhere. Raises RepositoryError for a URL that names no repository, and what
+    `PullRequests.records` raises.
+    """
+    parts = urlsplit(url)
+    name = _NAME.fullmatch(parts.path)
+    if name is None or parts.username is not None:
+        raise RepositoryError("expected https://github.com/OWNER/NAME, without a token in it")
+    root = workspace.environment.get(API_VARIABLE) or _PUBLIC.get(parts.hostname or "")
+    if root is None:
+        raise RepositoryError(
+            f"expected a repository on github.com, got one on {parts.hostname}: name the root of "
+            f"its interface in {API_VARIABLE}"
+        )
+    return asyncio.run(_read(root.rstrip("/"), name[1], selection, workspace))
+
+
+async def _read(
+    root: str, name: str, selection: PullRequestSelection, workspace: Workspace
+) -> list[GroundTruthRecord]:
+    origin = URL(root)
+    token = workspace.environment.get(TOKEN_VARIABLE)
+    if token and origin.scheme != "https" and origin.host not in {"127.0.0.1", "::1"}:
+        raise RepositoryError(f"expected https to send a token, got {origin.scheme}")
+    cache = ReadingCache(_cache_folder(workspace, origin, name))
+    pace = Pace(clock=utc_now, sleep=asyncio.sleep, jitter=random.random, on_wait=_say)
+    async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
+        rest = GitHubRest(session, origin, token=token, pages=cache, pace=pace)
+        return await PullRequests(rest, root, name, cache).records(selection)
+
+
+def _cache_folder(workspace: Workspace, origin: URL, name: str) -> Path:
+    host = f"{origin.host}-{origin.port}"
+    return workspace.home / "verification" / "github" / host / name.replace("/", "+")
+
+
+def _say(seconds: float, why: str) -> None:
+    click.echo(f"note: waiting {seconds:.0f} s for GitHub: {why}", err=True)

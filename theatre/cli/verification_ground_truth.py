@@ -1,0 +1,166 @@
+"""From a repository on the command line to ground truth and dataset in a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.files.durable import replace_durably
+from theatre.verification.dataset import dataset_lines
+from theatre.verification.errors import OutputTakenError, RepositoryError
+from theatre.verification.local_history import History, Selection, clone_folder, read_history
+from theatre.verification.records import GroundTruthRecord, ground_truth_lines
+from theatre.verification.template import DATASET_FILE
+
+GROUND_TRUTH_FILE = "ground_truth.jsonl"
+_DAY = click.DateTime(["%Y-%m-%d"])
+_NAME_DIGITS = 16
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Which changes of which repository the user asks for."""
+
+    repo: str
+    history: str
+    commit_range: str
+    since: datetime | None
+    until: datetime | None
+    limit: int
+    labels: tuple[str, ...]
+
+    @property
+    def is_remote(self) -> bool:
+        """Say whether the repository is on GitHub."""
+        return self.repo.startswith(("https://", "http://"))
+
+    @property
+    def kind(self) -> str:
+        """Return what the template says of the source."""
+        return "GITHUB_API" if self.is_remote else "CUSTOM"
+
+    @property
+    def selection(self) -> Selection:
+        """Return what is read of a clone; `until` is a day, and all of it counts."""
+        whole_day = timedelta(days=1) - timedelta(microseconds=1)
+        return Selection(
+            history=History(self.history),
+            commit_range=self.commit_range,
+            since=None if self.since is None else self.since.replace(tzinfo=UTC),
+            until=None if self.until is None else self.until.replace(tzinfo=UTC) + whole_day,
+            limit=self.limit,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroundTruth:
+    """What was read of a repository, and the folder where it is kept."""
+
+    folder: Path
+    records: int
+    sha256: str
+    dataset: bytes
+
+    def as_document(self) -> JsonObject:
+        """Return what `--dry-run --json` prints."""
+        return {
+            "folder": str(self.folder.resolve()),
+            "records": self.records,
+            "ground_truth_sha256": self.sha256,
+            "dataset_sha256": sha256_hex(self.dataset),
+        }
+
+
+def source_options(command: CommandT) -> CommandT:
+    """Add the options that `Source` is made of."""
+    options = (
+        click.option(
+            "--repo",
+            required=True,
+            help="A local clone (a path or file:// URL), or https://github.com/OWNER/NAME.",
+        ),
+        click.option(
+            "--history",
+            type=click.Choice([history.value for history in History]),
+            default=History.PLAIN.value,
+            show_default=True,
+            help="Which commits: all but merges, those of the branch itself, or its merges.",
+        ),
+        click.option("--range", "commit_range", default="HEAD", show_default=True, help="A..B"),
+        click.option(
+            "--label", "labels", multiple=True, help="GitHub: only pull requests with it."
+        ),
+        click.option("--since", type=_DAY, help="From this day on, in UTC."),
+        click.option("--until", type=_DAY, help="To the end of this day, in UTC."),
+        click.option(
+            "--limit",
+            type=click.IntRange(1),
+            default=100,
+            show_default=True,
+            help="At most so many, the newest.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def keep_ground_truth(source: Source, *, output: Path | None, workspace: Workspace) -> GroundTruth:
+    """Read a repository and keep its records and the dataset made of them.
+
+    Without `output` the folder lies in `home` and is named by the dataset's hash. Raises
+    RepositoryError where there is nothing to read, and OutputTakenError where `output` holds
+    another dataset, which a theatre may be committed to.
+    """
+    records = _records(source, workspace)
+    if not records:
+        raise RepositoryError(
+            f"expected changes in {source.repo:.200}, got none: change --range, --since, --until, "
+            "--label or --history"
+        )
+    lines, dataset = ground_truth_lines(records), dataset_lines(records)
+    folder = output or workspace.home / "verification" / sha256_hex(dataset)[:_NAME_DIGITS]
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = folder / DATASET_FILE
+    if kept.exists() and kept.read_bytes() != dataset:
+        raise OutputTakenError(
+            f"expected {folder} without ground truth, or with this one, got another: give "
+            "another --output"
+        )
+    replace_durably(folder / GROUND_TRUTH_FILE, lines)
+    replace_durably(kept, dataset)
+    return GroundTruth(
+        folder=folder, records=len(records), sha256=sha256_hex(lines), dataset=dataset
+    )
+
+
+def _records(source: Source, workspace: Workspace) -> list[GroundTruthRecord]:
+    selection = source.selection
+    if not source.is_remote:
+        if source.labels:
+            raise click.UsageError("expected --label for a repository on GitHub only")
+        return list(read_history(clone_folder(source.repo), selection))
+    if selection.history is not History.PLAIN or selection.commit_range != "HEAD":
+        raise click.UsageError("expected --history and --range for a local clone only")
+    # Imported here: aiohttp costs start-up time that a local clone need not pay.
+    from theatre.cli.verification_github import read_github  # noqa: PLC0415  # see above
+    from theatre.verification.github.pull_requests import (  # noqa: PLC0415  # see above
+        PullRequestSelection,
+    )
+
+    wanted = PullRequestSelection(
+        since=selection.since,
+        until=selection.until,
+        labels=source.labels,
+        limit=selection.limit,
+    )
+    return read_github(source.repo, wanted, workspace)

@@ -1,0 +1,64 @@
+"""pid/1: are the controller's stored values what their inputs come to? Sees no text at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from theatre.debate.evaluators.results import RECOMPUTATION, Evaluation, TurnFinding
+from theatre.debate.models import ControlState, Debate, PidAudit
+from theatre.debate.pid_replay import TOLERANCE, mismatches, stored_steps
+from theatre.engine.canonical_json import JsonObject
+
+NAME = "pid/1"
+
+
+def evaluate(debate: Debate) -> Evaluation:
+    """Return whether every stored u_t replays, and every applied state is that of the step before.
+
+    `control_replay_ok` is None where nothing is stored that could be replayed.
+    """
+    steps = list(stored_steps(debate))
+    findings = [
+        TurnFinding(
+            turn_index=one.turn_index,
+            code="CONTROL_REPLAY_MISMATCH",
+            detail=f"u_t {one.stored!r} at {one.pointer}, expected {one.expected!r}",
+        )
+        for one in mismatches(debate)
+    ]
+    replayed = not findings if steps else None
+    findings += _not_applied(debate)
+    rows: list[JsonObject] = [
+        {
+            "turn_index": step.turn_index,
+            "attempt_index": step.number,
+            "e_t": step.error,
+            "u_t": step.output,
+        }
+        for step in steps
+    ]
+    summary: JsonObject = {"steps": len(steps), "control_replay_ok": replayed}
+    return Evaluation(
+        evaluator=NAME, kind=RECOMPUTATION, summary=summary, turns=rows, findings=findings
+    )
+
+
+def _not_applied(debate: Debate) -> Iterator[TurnFinding]:
+    """Yield each control state whose error or output is not that of the audit before it."""
+    before: PidAudit | None = None
+    for turn in debate.turns:
+        for attempt in turn.attempts or ():
+            state = attempt.control_state
+            if before is not None and state is not None and not _agree(before, state):
+                detail = f"attempt {attempt.attempt_index} was not under the state before it"
+                yield TurnFinding(
+                    turn_index=turn.turn_index, code="CONTROL_STATE_MISMATCH", detail=detail
+                )
+            before = attempt.audit.pid if attempt.audit and attempt.audit.pid else before
+
+
+def _agree(stored: PidAudit, applied: ControlState) -> bool:
+    pairs = ((stored.e_t, applied.e_t), (stored.u_t, applied.u_t))
+    return all(
+        one is None or other is None or abs(one - other) <= TOLERANCE for one, other in pairs
+    )

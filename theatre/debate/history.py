@@ -1,0 +1,98 @@
+"""Append-only, as a property of two versions: nothing of the earlier one changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from theatre.debate.errors import HistoryRewrittenError
+from theatre.debate.findings import Finding
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
+from theatre.engine.schema_registry import json_pointer
+
+GROWING = frozenset({"turns", "intervention_log"})
+ADDED_ONCE = frozenset({"raud_it", "raudit"})
+"""Members that a run may get at its end, and then keeps."""
+ABOUT_THE_BYTES = frozenset({"integrity"})
+ACCEPTED = frozenset({"content", "recommendation", "rca_trace"})
+"""What a further attempt replaces in its turn (rule R10)."""
+
+
+def verify_extension(old: JsonObject, new: JsonObject) -> None:
+    """Verify that `new` only adds to `old`; both are valid artefacts.
+
+    Turns and attempts of `old` are there again, in place and equal in canonical form; the last
+    turn may have got attempts, and members that it did not have. Raises HistoryRewrittenError
+    that names every turn and attempt that was rewritten or removed.
+    """
+    findings = sorted(rewritten(old, new))
+    if findings:
+        raise HistoryRewrittenError(findings)
+
+
+def rewritten(old: JsonObject, new: JsonObject) -> Iterator[Finding]:
+    """Yield what `new` changed or removed of `old`."""
+    for name in sorted((set(old) | set(new)) - GROWING - ABOUT_THE_BYTES):
+        is_addition = name in ADDED_ONCE and old.get(name) is None
+        if not is_addition and not _same(old, new, name):
+            yield _finding(json_pointer(name), f"expected {name} as before, got another")
+    yield from _turns(_items(old, "turns"), _items(new, "turns"))
+    entries = _items(new, "intervention_log")
+    for place, entry in enumerate(_items(old, "intervention_log")):
+        if place >= len(entries) or not _equal(entry, entries[place]):
+            pointer = json_pointer("intervention_log", place)
+            yield _finding(pointer, f"expected intervention {place} as before, got another or none")
+
+
+def _turns(old: list[JsonObject], new: list[JsonObject]) -> Iterator[Finding]:
+    for place, turn in enumerate(old):
+        name = f"turn {turn['turn_index']} ({turn['turn_id']})"
+        if place >= len(new):
+            yield _finding(json_pointer("turns", place), f"expected {name}, got no turn there")
+            continue
+        is_last = place == len(old) - 1
+        yield from _turn(place, name, turn, new[place], may_grow=is_last)
+
+
+def _turn(
+    place: int, name: str, old: JsonObject, new: JsonObject, *, may_grow: bool
+) -> Iterator[Finding]:
+    before, after = _items(old, "attempts"), _items(new, "attempts")
+    for number, attempt in enumerate(before):
+        if number >= len(after) or not _equal(attempt, after[number]):
+            pointer = json_pointer("turns", place, "attempts", number)
+            seen = "another" if number < len(after) else "none"
+            yield _finding(pointer, f"expected attempt {number} of {name} as before, got {seen}")
+    has_grown = may_grow and len(after) > len(before)
+    if len(after) > len(before) and not may_grow:
+        pointer = json_pointer("turns", place, "attempts", len(before))
+        yield _finding(pointer, f"expected no further attempt of {name}: later turns were there")
+    free = ACCEPTED if has_grown else frozenset()
+    for member in sorted((set(old) | set(new)) - free - {"attempts"}):
+        is_addition = may_grow and member not in old
+        if not is_addition and not _same(old, new, member):
+            pointer = json_pointer("turns", place, member)
+            yield _finding(pointer, f"expected {member} of {name} as before, got another")
+
+
+def _items(document: JsonObject, member: str) -> list[JsonObject]:
+    return cast("list[JsonObject]", document.get(member) or [])
+
+
+def _same(old: JsonObject, new: JsonObject, member: str) -> bool:
+    return (member in old) == (member in new) and _equal(old.get(member), new.get(member))
+
+
+def _equal(old: JsonValue, new: JsonValue) -> bool:
+    # Python's == takes 1 for True; the canonical form does not. It is asked only where == holds.
+    return old == new and canonical_bytes(old) == canonical_bytes(new)
+
+
+def _finding(pointer: str, detail: str) -> Finding:
+    return Finding(
+        pointer=pointer,
+        rule="history",
+        code="HISTORY_REWRITTEN",
+        severity="error",
+        detail=detail,
+    )

@@ -1,0 +1,65 @@
+"""The runtime rules R1 … R16, each a named check over one artefact (docs/debate.md, "The rules").
+
+R17 (a pair of ids once in a collection) and R18 (strict JSON) need more or less than an artefact:
+they are in `theatre.debate.validation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from theatre.debate.findings import Finding, Severity
+from theatre.debate.models import Debate
+from theatre.debate.rules.attempts import accepted_attempt, attempt_order, mode, retry_count
+from theatre.debate.rules.identity import agent_ids, schema_version, speakers, turn_ids
+from theatre.debate.rules.numbers import audit_numbers, final_answers, ranges, sizes
+from theatre.debate.rules.order import interventions, rounds, turn_indices, turn_order
+from theatre.debate.rules.reports import Report
+
+Check = Callable[[Debate], Iterator[Report]]
+
+RULES: dict[str, Check] = {
+    "R1": schema_version,
+    "R2": agent_ids,
+    "R3": speakers,
+    "R4": turn_ids,
+    "R5": turn_indices,
+    "R6": turn_order,
+    "R7": rounds,
+    "R8": attempt_order,
+    "R9": mode,
+    "R10": accepted_attempt,
+    "R11": retry_count,
+    "R12": ranges,
+    "R13": sizes,
+    "R14": final_answers,
+    "R15": audit_numbers,
+    "R16": interventions,
+}
+
+SOFTENED = {
+    "E_TURN_ORDER": "W_TURN_INDEX_NOT_MONOTONIC",
+    "E_RETRY_COUNT_MISMATCH": "W_RETRY_COUNT_MISMATCH",
+}
+"""Errors that lenient reading turns into warnings."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleBook:
+    """The rules, read strictly or leniently."""
+
+    lenient: bool = False
+
+    def findings(self, debate: Debate) -> list[Finding]:
+        """Return what every rule finds, rule by rule."""
+        return [
+            self._finding(rule, report) for rule, check in RULES.items() for report in check(debate)
+        ]
+
+    def _finding(self, rule: str, report: Report) -> Finding:
+        code = SOFTENED.get(report.code, report.code) if self.lenient else report.code
+        severity: Severity = "error" if code.startswith("E_") else "warning"
+        return Finding(
+            pointer=report.pointer, rule=rule, code=code, severity=severity, detail=report.detail
+        )

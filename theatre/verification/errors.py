@@ -1,0 +1,35 @@
+"""The errors of a verification: one class for each decision a caller can take."""
+
+from __future__ import annotations
+
+from theatre.engine.errors import TheatreError
+
+
+class VerificationError(TheatreError):
+    """Base of what goes wrong before the engine takes over."""
+
+    code = "verification-error"
+
+
+class RepositoryError(VerificationError):
+    """A repository cannot be read, or holds nothing of what was asked for."""
+
+    code = "repository-unreadable"
+
+
+class TooFewReplaysError(VerificationError):
+    """There are fewer replays than a verification needs; what is there is kept."""
+
+    code = "replays-below-minimum"
+
+
+class OutputTakenError(VerificationError):
+    """The output folder holds the ground truth of another run."""
+
+    code = "output-taken"
+
+
+class RateLimitedError(VerificationError):
+    """GitHub asks for a longer wait than is allowed; what was read is kept."""
+
+    code = "rate-limited"

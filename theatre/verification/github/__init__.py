@@ -1,0 +1,1 @@
+"""Ground truth from GitHub: merged pull requests, by REST, within its limits, resumable."""

@@ -1,0 +1,132 @@
+"""Merged pull requests of one repository as ground-truth records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+
+from theatre.engine.clock import parse_rfc3339
+from theatre.verification.errors import RepositoryError
+from theatre.verification.github.reading_cache import ReadingCache
+from theatre.verification.github.rest import GitHubRest
+from theatre.verification.records import MAX_DIFF_BYTES, GroundTruthRecord, decoded, record_of
+
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequestSelection:
+    """Which merged pull requests: merged within the dates, with all the labels, the newest."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    labels: tuple[str, ...] = ()
+    limit: int = 100
+
+    def admits(self, pull: dict[str, Any]) -> bool:
+        """Tell whether an entry of the list is meant."""
+        if pull["merged_at"] is None:
+            return False
+        merged = parse_rfc3339(pull["merged_at"])
+        names = {label["name"] for label in pull["labels"]}
+        return (
+            (self.since is None or self.since <= merged)
+            and (self.until is None or merged <= self.until)
+            and names.issuperset(self.labels)
+        )
+
+
+class PullRequests:
+    """The pull requests of `owner/name`, read through `rest` and kept in `cache`."""
+
+    def __init__(self, rest: GitHubRest, root: str, repository: str, cache: ReadingCache) -> None:
+        self._rest = rest
+        self._base = f"{root}/repos/{quote(repository, safe='/')}/pulls"
+        self._cache = cache
+
+    async def records(self, selection: PullRequestSelection) -> list[GroundTruthRecord]:
+        """Return the selected ones, the first merged first.
+
+        What was read is kept at once, so a reading that is stopped goes on where it was. Raises
+        RepositoryError and RateLimitedError as `GitHubRest`.
+        """
+        chosen = await self._chosen(selection)
+        return [await self._record(pull) for pull in chosen]
+
+    async def _chosen(self, selection: PullRequestSelection) -> list[dict[str, Any]]:
+        """Return the newest merged ones; stops once no later page can hold a newer one."""
+        url = f"{self._base}?state=closed&sort=updated&direction=desc&per_page={_PAGE}"
+        found: dict[int, dict[str, Any]] = {}
+        async for page in self._pages(url):
+            found |= {pull["number"]: pull for pull in page if selection.admits(pull)}
+            newest = sorted(found.values(), key=_merged, reverse=True)[: selection.limit]
+            # Nothing is merged after its last update, and the pages are sorted by that.
+            if len(newest) == selection.limit and page[-1]["updated_at"] < newest[-1]["merged_at"]:
+                break
+        return sorted(found.values(), key=_merged)[-selection.limit :]
+
+    async def _record(self, pull: dict[str, Any]) -> GroundTruthRecord:
+        number, key = pull["number"], f"{pull['number']}@{pull['updated_at']}"
+        known = self._cache.record(key)
+        if known is not None:
+            return known
+        url = f"{self._base}/{number}"
+        files = [
+            file async for page in self._pages(f"{url}/files?per_page={_PAGE}") for file in page
+        ]
+        diff = await self._rest.diff(url, limit=MAX_DIFF_BYTES)
+        user = pull["user"] or {"login": "ghost"}
+        record = record_of(
+            id=str(number),
+            message=f"{_text(pull['title'])}\n\n{_text(pull['body'])}",
+            diff=_from_patches(files) if diff is None else decoded(diff.body),
+            unread_diff_bytes=0 if diff is None else diff.unread_bytes,
+            paths=[_text(file["filename"]) for file in files],
+            timestamp=parse_rfc3339(pull["merged_at"]),
+            labels=sorted(_text(label["name"]) for label in pull["labels"]),
+            author=_text(user["login"]),
+        )
+        self._cache.keep_record(key, record)
+        return record
+
+    async def _pages(self, url: str) -> AsyncIterator[list[dict[str, Any]]]:
+        following: str | None = url
+        while following is not None:
+            answer = await self._rest.page(following)
+            page = json.loads(answer.body)
+            if not isinstance(page, list):
+                raise RepositoryError(f"expected a list at {following}, got another document")
+            if page:
+                yield page
+            following = answer.next_url
+
+
+def _merged(pull: dict[str, Any]) -> tuple[str, int]:
+    return pull["merged_at"], pull["number"]
+
+
+def _text(value: str | None) -> str:
+    return decoded((value or "").encode("utf-8", "backslashreplace"))
+
+
+_HEADINGS = {
+    "added": "new file mode 100644\n",
+    "removed": "deleted file mode 100644\n",
+    "renamed": "rename from {old}\nrename to {new}\n",
+}
+
+
+def _from_patches(files: list[dict[str, Any]]) -> str:
+    """Return the diff that the files' own patches make; GitHub leaves out those of large ones."""
+    parts = []
+    for file in files:
+        new, old = _text(file["filename"]), _text(file.get("previous_filename") or file["filename"])
+        heading = _HEADINGS.get(file["status"], "").format(old=old, new=new)
+        patch = _text(file.get("patch"))
+        lines = f"--- a/{old}\n+++ b/{new}\n{patch}\n" if patch else ""
+        parts.append(f"diff --git a/{old} b/{new}\n{heading}{lines}")
+    return "".join(parts)

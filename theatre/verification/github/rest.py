@@ -1,0 +1,227 @@
+"""GitHub's REST interface: one request at a time, its limits kept, its failures tried again.
+
+Source: docs.github.com, "Rate limits for the REST API" and "Best practices": a primary limit by
+`X-RateLimit-…`, secondary ones by `Retry-After`, conditional requests by `ETag`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import aiohttp
+from yarl import URL
+
+from theatre.engine.clock import Clock, Sleep
+from theatre.verification.errors import RateLimitedError, RepositoryError
+
+JSON = "application/vnd.github+json"
+DIFF = "application/vnd.github.diff"
+_VERSION = "2022-11-28"
+_OK, _NOT_MODIFIED, _FORBIDDEN, _TOO_MANY, _SERVER_ERROR = 200, 304, 403, 429, 500
+_NEXT = re.compile(r'<([^<>]{1,2000})>;\s{0,5}rel="next"')
+_SECONDARY_SECONDS = 60
+"""How long to wait where GitHub says that a limit is reached, and not until when."""
+_LEAST_SECONDS = 5
+
+TRIES = 6
+_LONGEST_PAUSE = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """A body, as far as it was kept, what came after it, and where the next page is."""
+
+    body: bytes
+    unread_bytes: int = 0
+    next_url: str | None = None
+    etag: str | None = None
+
+
+class PageCache(Protocol):
+    """Keeps pages by URL, so that an unchanged one costs nothing of the limit."""
+
+    def page(self, url: str) -> Answer | None:
+        """Return what was kept under `url`."""
+
+    def keep(self, url: str, answer: Answer) -> None:
+        """Keep a page that has an entity tag."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Time as the reader sees it.
+
+    `jitter` returns numbers in [0, 1). `on_wait` is told the seconds of each wait before it. All
+    waits of one reading together take at most `longest_wait` seconds.
+    """
+
+    clock: Clock
+    sleep: Sleep
+    jitter: Callable[[], float]
+    on_wait: Callable[[float, str], None]
+    longest_wait: float = 3600
+
+
+class GitHubRest:
+    """Reads from one origin; a token goes nowhere else, and into no message."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        origin: URL,
+        *,
+        token: str | None,
+        pages: PageCache,
+        pace: Pace,
+    ) -> None:
+        self._session = session
+        self._origin = origin
+        self._pages = pages
+        self._pace = pace
+        self._token = token
+        self._waited = 0.0
+        self._not_before = 0.0
+
+    async def page(self, url: str) -> Answer:
+        """Return a page of JSON, from the cache where GitHub says that it has not changed."""
+        known = self._pages.page(url)
+        etag = {} if known is None or known.etag is None else {"If-None-Match": known.etag}
+        answer = await self._get(url, JSON, headers=etag, limit=None)
+        if answer is None:
+            assert known is not None  # noqa: S101  # only then is the request conditional
+            return known
+        if answer.etag is not None:
+            self._pages.keep(url, answer)
+        return answer
+
+    async def diff(self, url: str, *, limit: int) -> Answer | None:
+        """Return the first `limit` bytes of a diff; None where GitHub says it is too large."""
+        return await self._get(url, DIFF, headers={}, limit=limit, absent=frozenset({406}))
+
+    async def _get(
+        self,
+        url: str,
+        accept: str,
+        *,
+        headers: Mapping[str, str],
+        limit: int | None,
+        absent: frozenset[int] = frozenset({_NOT_MODIFIED}),
+    ) -> Answer | None:
+        """Return an answer, or None for a status in `absent`; tries again what may pass."""
+        target = self._own(url)
+        problem = ""
+        for failed in range(TRIES):
+            if failed:
+                pause = min(_LONGEST_PAUSE, 2.0**failed) * (0.5 + self._pace.jitter() / 2)
+                await self._wait(pause, problem)
+            try:
+                while True:
+                    await self._wait(self._not_before - self._now(), "its limit is reached")
+                    async with self._session.get(
+                        target, headers={**self._headers(accept), **headers}, allow_redirects=False
+                    ) as response:
+                        if response.status in absent:
+                            self._note_limit(response, b"")
+                            return None
+                        answer = await _answer(response, limit)
+                        is_limited = self._note_limit(response, answer.body)
+                    if not is_limited:
+                        break
+                if response.status == _OK and (accept != JSON or _is_json(answer.body)):
+                    return answer
+                problem = "a body that was cut"
+                if response.status == _OK:
+                    continue
+                problem = f"status {response.status}"
+                if response.status < _SERVER_ERROR:
+                    raise RepositoryError(
+                        f"expected {target.path} of {self._origin}, got {problem}: is the name "
+                        "right, and does the token (GITHUB_TOKEN) reach it?"
+                    )
+            except (aiohttp.ClientError, TimeoutError) as error:
+                problem = type(error).__name__
+        raise RepositoryError(
+            f"expected {target.path} of {self._origin}, got {problem} {TRIES} times; what was "
+            "read is kept: try again later"
+        )
+
+    def _own(self, url: str) -> URL:
+        target = URL(url, encoded=True)
+        if target.origin() != self._origin.origin():
+            raise RepositoryError(f"expected a page of {self._origin}, got {url:.200}")
+        return target
+
+    def _headers(self, accept: str) -> dict[str, str]:
+        headers = {
+            "Accept": accept,
+            "User-Agent": "echelon-theatre",
+            "X-GitHub-Api-Version": _VERSION,
+        }
+        return headers | ({"Authorization": f"Bearer {self._token}"} if self._token else {})
+
+    def _note_limit(self, response: aiohttp.ClientResponse, body: bytes) -> bool:
+        """Remember until when to wait; say whether this very request was refused for it."""
+        after, reset = _seconds(response, "Retry-After"), _seconds(response, "X-RateLimit-Reset")
+        used_up = response.headers.get("X-RateLimit-Remaining") == "0"
+        refused = response.status == _TOO_MANY or (
+            response.status == _FORBIDDEN
+            and (used_up or after is not None or b"rate limit" in body.lower())
+        )
+        if after is not None and refused:
+            self._not_before = self._now() + after
+        elif used_up and reset is not None:
+            self._not_before = float(reset)
+        elif refused:
+            self._not_before = self._now() + _SECONDARY_SECONDS
+        if refused:
+            # The two clocks need not agree: a reset that is over must not make this a busy loop.
+            self._not_before = max(self._not_before, self._now() + _LEAST_SECONDS)
+        return refused
+
+    def _now(self) -> float:
+        return self._pace.clock().timestamp()
+
+    async def _wait(self, seconds: float, why: str) -> None:
+        if seconds <= 0:
+            return
+        if self._waited + seconds > self._pace.longest_wait:
+            raise RateLimitedError(
+                f"expected to wait at most {self._pace.longest_wait:g} s for {self._origin}, got "
+                f"{seconds:.0f} s more to wait ({why}); what was read is kept: the same command "
+                "goes on, and a token (GITHUB_TOKEN) raises the limit"
+            )
+        self._waited += seconds
+        self._pace.on_wait(seconds, why)
+        await self._pace.sleep(seconds)
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except ValueError:
+        return False
+    return True
+
+
+async def _answer(response: aiohttp.ClientResponse, limit: int | None) -> Answer:
+    body, unread = bytearray(), 0
+    async for chunk in response.content.iter_any():
+        room = len(chunk) if limit is None else max(0, limit - len(body))
+        body += chunk[:room]
+        unread += len(chunk) - min(room, len(chunk))
+    following = _NEXT.search(response.headers.get("Link", ""))
+    return Answer(
+        body=bytes(body),
+        unread_bytes=unread,
+        next_url=following[1] if following else None,
+        etag=response.headers.get("ETag"),
+    )
+
+
+def _seconds(response: aiohttp.ClientResponse, header: str) -> int | None:
+    value = response.headers.get(header, "")
+    return int(value) if re.fullmatch(r"[0-9]{1,12}", value) else None

@@ -1,0 +1,195 @@
+"""The `lexical` scoring: claims, coverage and replies held against the words of the diff.
+
+A heuristic, deterministic and offline. It checks identifiers, paths, numbers and operations; it
+does not understand what a change means. docs/verification.md says what it cannot see.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.scoring.paths import at_path
+from theatre.verification.change_facts import WORD, ChangeFacts, change_facts
+from theatre.verification.mentions import code_names, counted, numbers, operations_on, statements
+from theatre.verification.unified_diff import FileOperation
+
+UNMEASURABLE = float("nan")
+"""A result where the dataset, never the answer, is at fault: the engine counts `unscored`."""
+
+SUMMARY_CHARACTERS = 2_000
+"""How much of a summary is read for recall: a copy of the diff is no summary."""
+
+MAX_CLAIMS = 200
+_OPERATIONS = frozenset(operation.value for operation in FileOperation)
+
+
+def precision(case: ScoringCase) -> float | None:
+    """Return supported / distinct claims, in [0, 1]; None, undefined, where nothing is claimed.
+
+    0 where the answer is no array. A claim beyond MAX_CLAIMS, one that is no text, and one that
+    names nothing that can be looked up are not supported. UNMEASURABLE without a diff.
+    """
+    diff = at_path(case.input_data, cast("str", case.params["diff"]))
+    if not isinstance(diff, str):
+        return UNMEASURABLE
+    if not isinstance(case.answer, list):
+        return 0.0
+    if not case.answer:
+        return None
+    facts = change_facts(diff)
+    texts = {
+        " ".join(claim.split()).casefold(): claim
+        for claim in case.answer[:MAX_CLAIMS]
+        if isinstance(claim, str)
+    }
+    not_read = sum(not isinstance(c, str) for c in case.answer[:MAX_CLAIMS])
+    total = len(texts) + not_read + max(0, len(case.answer) - MAX_CLAIMS)
+    return sum(is_supported(claim, facts) for claim in texts.values()) / total
+
+
+def is_supported(claim: str, facts: ChangeFacts) -> bool:
+    """Tell whether all that can be looked up of a claim is so, and it claims something.
+
+    It does where it says an operation of a name, or a count of files or lines; a line of the
+    diff, copied, claims nothing. Every name is a changed path, or all its words stand in the
+    diff. What is said to be added stands in more added than removed lines, or is an added path;
+    removed the other way round; changed or renamed, it stands there at all. A number of files or
+    lines is that of all files, of added or of removed lines; another stands in a changed line.
+    """
+    names = code_names(claim)
+    said = dict(pair for part in statements(claim) for pair in operations_on(part))
+    stated = counted(claim)
+    claims_something = any(said.get(name) for name in names) or any(unit for _, unit in stated)
+    return (
+        claims_something
+        and claim.strip() not in facts.lines
+        and all(_holds(name, said.get(name), facts) for name in names)
+        and all(_counts_right(number, unit, facts) for number, unit in stated)
+    )
+
+
+def recall(case: ScoringCase) -> float:
+    """Return surfaced / expected changes, in [0, 1], of the first SUMMARY_CHARACTERS characters.
+
+    A change is surfaced where a statement names its subject (a path, or its last part) and says
+    of it the operation. 0 where the answer is no text. UNMEASURABLE without expected changes.
+    """
+    expected = _expected_changes(case.expected)
+    if not expected:
+        return UNMEASURABLE
+    if not isinstance(case.answer, str):
+        return 0.0
+    said = {
+        (token, operation)
+        for statement in statements(case.answer[:SUMMARY_CHARACTERS])
+        for token, operation in operations_on(statement)
+    }
+    surfaced = sum(
+        any((spelling, operation) in said for spelling in _spellings(subject))
+        for subject, operation in expected
+    )
+    return surfaced / len(expected)
+
+
+def reply_accuracy(case: ScoringCase) -> float:
+    """Return how far a reply is the expected answer, in [0, 1].
+
+    For a number: 1 where it is the only number in the reply, else 0. For names: F1 of the
+    expected ones that the reply names, against every other name that is spelt like code. 0 where
+    the answer is no text. UNMEASURABLE where nothing usable is expected.
+    """
+    expected: JsonValue = case.expected
+    if not isinstance(expected, dict):
+        return UNMEASURABLE
+    reply, number, names = case.answer, expected.get("number"), expected.get("names")
+    if isinstance(number, int) and not isinstance(number, bool):
+        return float(isinstance(reply, str) and set(numbers(reply)) == {number})
+    if not isinstance(names, list) or not names:
+        return UNMEASURABLE
+    if not isinstance(reply, str):
+        return 0.0
+    return _name_agreement(reply, {name for name in names if isinstance(name, str)})
+
+
+def _name_agreement(reply: str, names: set[str]) -> float:
+    tokens = {token for part in statements(reply) for token, _ in operations_on(part)}
+    spelt = set(code_names(reply))
+    by_spelling = {spelling: name for name in names for spelling in _spellings(name)}
+    hits = {by_spelling[spelling] for spelling in tokens | spelt if spelling in by_spelling}
+    strangers = {name for name in spelt if name not in by_spelling}
+    return 2 * len(hits) / (len(hits) + len(strangers) + len(names))
+
+
+def _spellings(subject: str) -> set[str]:
+    return {subject, subject.rpartition("/")[2]} - {""}
+
+
+def _holds(name: str, said: FileOperation | None, facts: ChangeFacts) -> bool:
+    paths = [file for file in facts.files if name in _path_spellings(file.path, file.old_path)]
+    if paths:
+        return said in {None, FileOperation.MODIFIED} or any(f.operation is said for f in paths)
+    words = WORD.findall(name)
+    if not words:
+        return False
+    added, removed = facts.added_words, facts.removed_words
+    if said is FileOperation.ADDED:
+        return all(added[word] > 0 for word in words) and added[words[-1]] > removed[words[-1]]
+    if said is FileOperation.DELETED:
+        return all(removed[word] > 0 for word in words) and removed[words[-1]] > added[words[-1]]
+    return all(added[word] + removed[word] > 0 or word in facts.context_words for word in words)
+
+
+def _path_spellings(*paths: str) -> set[str]:
+    return {spelling for path in paths for spelling in _spellings(path)}
+
+
+def _counts_right(number: int, unit: str, facts: ChangeFacts) -> bool:
+    if unit == "file":
+        return number == len(facts.files)
+    if unit == "line":
+        return number in {facts.lines_added, facts.lines_removed}
+    return facts.added_words[str(number)] + facts.removed_words[str(number)] > 0
+
+
+def _expected_changes(value: JsonValue) -> list[tuple[str, FileOperation]]:
+    found = []
+    for change in value if isinstance(value, list) else ():
+        subject = change.get("subject") if isinstance(change, dict) else None
+        operation = change.get("operation") if isinstance(change, dict) else None
+        if isinstance(subject, str) and isinstance(operation, str) and operation in _OPERATIONS:
+            found.append((subject, FileOperation(operation)))
+    return found
+
+
+def _params(**own: JsonValue) -> JsonObject:
+    path: JsonObject = {"type": "string", "minLength": 1}
+    names = {"field": path, **own}
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": False,
+        "required": list(names),
+        "properties": names,
+    }
+
+
+_PATH: JsonObject = {"type": "string", "minLength": 1}
+
+PRECISION = Scorer(
+    name="lexical_precision",
+    version="1",
+    params_schema=_params(diff=_PATH),
+    score=precision,
+    needs_expectation=False,
+)
+RECALL = Scorer(
+    name="lexical_recall", version="1", params_schema=_params(expected=_PATH), score=recall
+)
+REPLY_ACCURACY = Scorer(
+    name="lexical_reply_accuracy",
+    version="1",
+    params_schema=_params(expected=_PATH),
+    score=reply_accuracy,
+)

@@ -1,0 +1,125 @@
+"""The built-in template `community_oracle_v1`: what a verification run commits to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
+
+TEMPLATE_ID = "community_oracle_v1"
+METHODOLOGY = "lexical-1"
+"""The version of records, questions, ranking and scorers together."""
+
+CRITERIA = ("precision", "recall", "reply_accuracy")
+EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(CRITERIA, 1 / len(CRITERIA))
+DATASET, DATASET_FILE = "ground_truth", "dataset.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleUnderTest:
+    """A construct as the template names it: its id, pin, adapter and place."""
+
+    construct_id: str
+    version: str
+    adapter_type: str
+    endpoint: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What the user decides about a verification; all of it is committed.
+
+    `timeout_seconds` is for one call.
+    """
+
+    weights: Mapping[str, float]
+    timeout_seconds: int
+    ground_truth_source: str
+
+
+def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> JsonObject:
+    """Return the template for one oracle and one dataset; the same for the same arguments."""
+    return {
+        "schema_version": "2.1.0",
+        "theatre_id": TEMPLATE_ID,
+        "template_family": "PRODUCT",
+        "execution_path": "replay",
+        "display_name": "Community oracle: summaries of changes to a repository",
+        "description": "An oracle is shown changes from a repository's history and a question "
+        "about each. It writes a summary, single claims and a reply.",
+        "criteria": {
+            "criteria_ids": list(CRITERIA),
+            "criteria_human": "Claims are borne out by the diff; the summary names the important "
+            "changes; the reply to the follow-up question is the right one. By words of the diff, "
+            "not by understanding.",
+            "weights": {criterion: terms.weights[criterion] for criterion in CRITERIA},
+        },
+        "version_pins": {
+            "constructs": {oracle.construct_id: oracle.version},
+            "scorer_version": "lexical@1",
+            "methodology_version": METHODOLOGY,
+            "adapter_version": f"{oracle.adapter_type}@1",
+        },
+        "scorer_pins": {s.name: s.version for s in (PRECISION, RECALL, REPLY_ACCURACY)},
+        "dataset_hashes": {DATASET: sha256_hex(dataset)},
+        "resolution_programme": [
+            {
+                "step_id": "ask_oracle",
+                "type": "construct_invocation",
+                "construct_id": oracle.construct_id,
+                "timeout_seconds": terms.timeout_seconds,
+                "output_spec": _OUTPUT,
+            },
+            {"step_id": "aggregate_scores", "type": "aggregation"},
+        ],
+        "fork_definitions": [
+            {
+                "fork_id": "f_01",
+                "options": [
+                    {"option_id": "meets", "label": "What it says of the change holds"},
+                    {"option_id": "falls_short", "label": "Some of it does not"},
+                ],
+            }
+        ],
+        "scoring": {"holdout_split": 0.2, "criteria_scorers": _criteria_scorers()},
+        "product_theatre_config": {
+            "ground_truth_source": terms.ground_truth_source,
+            "construct_under_test": oracle.construct_id,
+            "adapter_type": oracle.adapter_type,
+            "adapter_endpoint": oracle.endpoint,
+            "replay_dataset_id": DATASET,
+            "replay_data_path": DATASET_FILE,
+            "disclosure": "hashes",
+        },
+    }
+
+
+_OUTPUT: JsonObject = {
+    "type": "object",
+    "required": ["summary", "key_claims", "follow_up_response"],
+    "properties": {
+        "summary": {"type": "string"},
+        "key_claims": {"type": "array", "items": {"type": "string"}},
+        "follow_up_response": {"type": "string"},
+        "metadata": {"type": "object"},
+    },
+}
+
+
+def _criteria_scorers() -> JsonObject:
+    return {
+        "precision": {
+            "scorer": PRECISION.name,
+            "params": {"field": "key_claims", "diff": "record.diff_content"},
+        },
+        "recall": {
+            "scorer": RECALL.name,
+            "params": {"field": "summary", "expected": "important_changes"},
+        },
+        "reply_accuracy": {
+            "scorer": REPLY_ACCURACY.name,
+            "params": {"field": "follow_up_response", "expected": "follow_up"},
+        },
+    }
