@@ -80,6 +80,11 @@ class Process:
     pid: int
     port: int
 
+    def has_stopped(self) -> bool:
+        """Tell whether no thread runs any more: one may still read after another met the signal."""
+        stats = Path(f"/proc/{self.pid}/task").glob("*/stat")
+        return {stat.read_text().rpartition(") ")[2][0] for stat in stats} == {"T"}
+
     def has_unread_question(self) -> bool:
         """Tell whether something was sent to the port that nobody has read yet."""
         for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
@@ -134,6 +139,7 @@ class Doomed:
             return await self._service.invoke(request)
         (process,) = services_below(self._folder, self._name)
         os.kill(process.pid, signal.SIGSTOP)
+        await asyncio.to_thread(until, process.has_stopped, "each thread stopped")
         asked = asyncio.ensure_future(self._service.invoke(request))
         await asyncio.to_thread(until, process.has_unread_question, "a question")
         os.kill(process.pid, signal.SIGKILL)
