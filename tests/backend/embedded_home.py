@@ -15,7 +15,12 @@ from pathlib import Path
 from backend.database.embedded.account import service_account
 from backend.database.embedded.cluster import Cluster
 from backend.database.embedded.locks import holding
-from tests.theatre.echelon_process import REPOSITORY, processes_that_mention, until
+from tests.theatre.echelon_process import (
+    PATIENCE_SECONDS,
+    REPOSITORY,
+    processes_that_mention,
+    until,
+)
 
 USER = Path(__file__).with_name("database_user.py")
 
@@ -40,7 +45,7 @@ class DatabaseUser:
         """End by itself, which closes the server."""
         assert self.process.stdin is not None
         self.process.stdin.close()
-        assert self.process.wait() == 0
+        assert self.process.wait(PATIENCE_SECONDS) == 0
 
     def kill(self) -> None:
         self.process.kill()
