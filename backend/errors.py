@@ -151,6 +151,29 @@ class EvidenceDamagedError(BackendError):
         self.found = found
 
 
+class DebateRefusedError(BackendError):
+    """A debate, or what is to be appended to one, is not valid; all violations are listed."""
+
+    code = "debate-invalid"
+
+    def __init__(self, violations: Sequence[RequestViolation]) -> None:
+        """Say how many there are."""
+        super().__init__(f"expected a valid debate, got {len(violations)} error(s)")
+        self.violations = tuple(violations)
+
+
+class DebateExistsError(BackendError):
+    """This user has another artefact under the same debate_id and run_id."""
+
+    code = "debate-exists"
+
+
+class DebateClosedError(BackendError):
+    """A run of a debate is over: nothing is appended any more."""
+
+    code = "debate-closed"
+
+
 class BackupError(BackendError):
     """A backup cannot be taken, or is none that can be restored here."""
 

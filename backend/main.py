@@ -18,6 +18,8 @@ from backend.api import (
     certificate_routes,
     construct_routes,
     dataset_routes,
+    debate_history_routes,
+    debate_routes,
     event_routes,
     evidence_routes,
     key_routes,
@@ -61,6 +63,8 @@ RESOURCES = (
     rating_routes.router,
     dataset_routes.router,
     template_routes.router,
+    debate_routes.router,
+    debate_history_routes.router,
 )
 """Served below `/api/v1` and, outside the description of the interface, without it."""
 

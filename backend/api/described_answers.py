@@ -19,6 +19,7 @@ ETAG = {"ETag": _header("names this version of the answer, for `If-None-Match`")
 DIGEST = {"Repr-Digest": _header("SHA-256 of the whole body (RFC 9530)")}
 CACHING = {"Cache-Control": _header("how long it may be kept")}
 LOCATION = {"Location": _header("the theatre")}
+DEBATE_LOCATION = {"Location": _header("the run of the debate")}
 NOT_MODIFIED: Described = {
     304: {"description": "`If-None-Match` names this answer", "headers": ETAG}
 }
@@ -81,12 +82,12 @@ def downloads(*media_types: str, description: str) -> Described:
     }
 
 
-def goes_on(*operations: str) -> dict[str, Any]:
-    """Return the links from a theatre to what can be done with it next."""
+def goes_on(*operations: str, named: str = "theatre_id") -> dict[str, Any]:
+    """Return the links from a theatre, or what else is `named`, to what can be done with it."""
     return {
         operation: {
             "operationId": operation,
-            "parameters": {"theatre_id": "$response.body#/id"},
+            "parameters": {named: "$response.body#/id"},
         }
         for operation in operations
     }

@@ -6,6 +6,7 @@ from backend import errors as service
 from backend.api import problem_kinds as kinds
 from backend.api.problem_kinds import unacceptable
 from theatre.construct_kit import errors as kit
+from theatre.debate import errors as debate
 from theatre.engine import errors as engine
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.oracles import errors as oracles
@@ -97,6 +98,15 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     service.EvidenceStoreError: kinds.NOT_READY,
     service.EvidenceDamagedError: kinds.INTERNAL,
     service.BackupError: kinds.INTERNAL,
+    service.DebateRefusedError: kinds.DEBATE_INVALID,
+    service.DebateExistsError: kinds.DEBATE_EXISTS,
+    service.DebateClosedError: kinds.DEBATE_CLOSED,
+    debate.DebateError: kinds.INTERNAL,
+    debate.InvalidDebateError: kinds.INTERNAL,
+    debate.HistoryRewrittenError: kinds.INTERNAL,
+    debate.DebateLogError: kinds.INTERNAL,
+    debate.DebateRunError: kinds.INTERNAL,
+    debate.SweepError: kinds.INTERNAL,
     service.RateLimitedError: kinds.RATE_LIMITED,
 }
 """Every class of error of `theatre` and `backend`: a test fails for one that is missing."""

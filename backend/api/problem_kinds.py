@@ -149,6 +149,25 @@ TEMPLATE_INVALID = ProblemKind(
     "`errors` lists all of them with pointers into the template.",
     tells=False,
 )
+DEBATE_INVALID = ProblemKind(
+    "debate-invalid",
+    422,
+    "The debate breaks rules",
+    "`errors` lists all of them with pointers into the artefact, or says which event does not fit.",
+    tells=False,
+)
+DEBATE_EXISTS = ProblemKind(
+    "debate-exists",
+    409,
+    "There is another artefact under these ids",
+    "What is stored is never changed: use a new `run_id`, or append events to a run that is open.",
+)
+DEBATE_CLOSED = ProblemKind(
+    "debate-closed",
+    409,
+    "The run of the debate is over",
+    "Only a run that was submitted with `goes_on=true` takes events, until it is closed.",
+)
 IDEMPOTENCY_MISMATCH = ProblemKind(
     "idempotency-mismatch",
     422,

@@ -25,6 +25,36 @@ BYTES = ("application/gzip", "text/event-stream")
 MOST = 2
 """Lines of a text, and members of the one list that is long."""
 
+A_DEBATE = {
+    "schema_version": "2.0.0",
+    "debate_id": "harbour_dredging",
+    "run_id": "7c0f0f4e-2f0a-4a6d-9c39-6c1f2f8f3d11",
+    "run_metadata": {"generation_mode": "mock"},
+    "metadata": {"created_at": "2026-11-22T00:00:00Z"},
+    "participants": [
+        {"agent_id": "advocate", "role": "analyst"},
+        {"agent_id": "sceptic", "role": "analyst"},
+    ],
+    "turns": [
+        {
+            "turn_id": "t0",
+            "turn_index": 0,
+            "speaker_id": "advocate",
+            "content": "Dredge: two more ships a week can come in.",
+        }
+    ],
+}
+A_TURN = [
+    {
+        "event_type": "turn_opened",
+        "detail": {"turn": {"turn_id": "t1", "turn_index": 1, "speaker_id": "sceptic"}},
+    },
+    {
+        "event_type": "turn_accepted",
+        "detail": {"turn_index": 1, "turn": {"content": "They pay less than it costs."}},
+    },
+]
+
 Recorded = dict[str, dict[str, Any]]
 
 
@@ -47,6 +77,7 @@ def exchanges(template: object) -> list[Exchange]:
     user = {"username": "ada", "email": "ada@example.org", "password": PASSWORD}
     theatre, certificate = "/theatres/{theatre_id}", "/certificates/{certificate_id}"
     wrapped = {"template_json": template}
+    debate = "/debates/{debate_run_id}"
     episode = {"episode_id": "an-episode", "input_data": {"numbers": [1, 2]}, "expected": 3}
     return [
         Exchange(operation="alive", path="/livez"),
@@ -129,6 +160,33 @@ def exchanges(template: object) -> list[Exchange]:
         Exchange(operation="get_replay", path=f"{theatre}/replay"),
         Exchange(operation="list_templates", path="/templates"),
         Exchange(operation="get_template", path="/templates/{template_id}"),
+        Exchange(
+            operation="submit_debate",
+            method="POST",
+            path="/debates?goes_on=true",
+            body=A_DEBATE,
+            names={"debate_run_id": "id"},
+        ),
+        Exchange(
+            operation="submit_debate", method="POST", path="/debates?goes_on=true", body=A_DEBATE
+        ),
+        Exchange(operation="list_debates", path="/debates?limit=1"),
+        Exchange(operation="get_debate", path=debate),
+        Exchange(
+            operation="append_debate_events",
+            method="POST",
+            path=f"{debate}/events",
+            body={"events": A_TURN},
+        ),
+        Exchange(operation="list_debate_events", path=f"{debate}/events?limit=1"),
+        Exchange(operation="get_debate_artefact", path=f"{debate}/artefact"),
+        Exchange(
+            operation="evaluate_debate",
+            method="POST",
+            path=f"{debate}/evaluations",
+            body={"evaluators": ["pid"]},
+        ),
+        Exchange(operation="list_debate_evaluations", path=f"{debate}/evaluations"),
     ]
 
 

@@ -75,7 +75,7 @@ def test_from_empty_to_the_newest_revision_and_back(empty_database: Database) ->
 
 
 def test_each_revision_can_be_taken_back_alone(empty_database: Database) -> None:
-    revisions = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008"]
+    revisions = ["0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009"]
     assert revisions[-1] == migrations.head_revision()
     seen = [empty_database.rows(EVERYTHING)]
     for revision in revisions:

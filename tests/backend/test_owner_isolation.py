@@ -15,7 +15,12 @@ from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.theatre_templates import cartograph
 
-BODIES: dict[str, object] = {}
+BODIES: dict[str, object] = {
+    "append_debate_events": {
+        "events": [{"event_type": "debate_closed", "detail": {"members": {}}}]
+    },
+    "evaluate_debate": {"evaluators": ["crit"]},
+}
 """Operation id → a body that its owner may send. Routes without a body have no line."""
 
 LINES = {"Content-Type": "application/x-ndjson"}
@@ -70,12 +75,28 @@ def adas(ada: Client) -> dict[str, str]:
     dataset = ada.ask(
         "POST", "/datasets", body=json.dumps({"of": theatre["id"]}).encode(), headers=LINES
     ).document
+    debate = ada.post("/debates?goes_on=true", a_debate(theatre["id"])).document
     return {
+        "debate_run_id": str(debate["id"]),
         "key_id": str(made.document["id"]),
         "theatre_id": str(theatre["id"]),
         "sha256": str(dataset["sha256"]),
         "episode_id": "of-a-theatre",
         "path": "manifest.json",
+    }
+
+
+def a_debate(run_id: str) -> dict[str, object]:
+    """Return a debate of one turn."""
+    turn = {"turn_id": "t", "turn_index": 0, "speaker_id": "ada", "content": "Yes."}
+    return {
+        "schema_version": "2.0.0",
+        "debate_id": "of-adas",
+        "run_id": run_id,
+        "run_metadata": {"generation_mode": "mock"},
+        "metadata": {"created_at": "2026-11-22T00:00:00Z"},
+        "participants": [{"agent_id": "ada", "role": "analyst"}],
+        "turns": [turn],
     }
 
 

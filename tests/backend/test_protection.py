@@ -20,6 +20,8 @@ OTHER_THEATRE_ID = "018f0000-0000-7000-8000-00000000000b"
 CERTIFICATE_ID = "018f0000-0000-7000-8000-00000000000c"
 MOMENT = "2026-11-21T12:00:05Z"
 ONLY_ADDED_TO = (
+    "debate_evaluations",
+    "debate_events",
     "human_scores",
     "sealed_bundles",
     "theatre_audit_events",
@@ -82,6 +84,36 @@ HUMAN_SCORE: Mapping[str, Any] = {
     "audit_seq": 0,
     "created_at": MOMENT,
 }
+DEBATE_RUN_ID = "018f0000-0000-7000-8000-00000000000d"
+DEBATE_RUN: Mapping[str, Any] = {
+    "id": DEBATE_RUN_ID,
+    "user_id": USER_ID,
+    "debate_id": "a-debate",
+    "run_id": "a-run",
+    "evaluation_mode": "posthoc",
+    "artefact_sha256": HASH,
+    "head_hash": HASH,
+    "events": 1,
+    "turns": 1,
+    "is_closed": False,
+    "created_at": MOMENT,
+    "updated_at": MOMENT,
+}
+DEBATE_EVENT: Mapping[str, Any] = {
+    "debate_run_id": DEBATE_RUN_ID,
+    "seq": 0,
+    "event_type": "debate_opened",
+    "entry_hash": HASH,
+    "entry": b"{}",
+}
+DEBATE_EVALUATION: Mapping[str, Any] = {
+    "debate_run_id": DEBATE_RUN_ID,
+    "artefact_sha256": HASH,
+    "evaluator": "crit",
+    "sha256": sha256_hex(b"{}"),
+    "document": b"{}",
+    "created_at": MOMENT,
+}
 SEALED_BUNDLE: Mapping[str, Any] = {
     "theatre_id": THEATRE_ID,
     "sha256": HASH,
@@ -106,6 +138,9 @@ def fill(database: Database) -> Database:
     database.add("human_scores", HUMAN_SCORE)
     database.add("sealed_bundles", SEALED_BUNDLE)
     database.add("theatre_certificates", CERTIFICATE)
+    database.add("debate_runs", DEBATE_RUN)
+    database.add("debate_events", DEBATE_EVENT)
+    database.add("debate_evaluations", DEBATE_EVALUATION)
     return database
 
 

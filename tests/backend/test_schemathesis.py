@@ -13,7 +13,7 @@ import pytest
 
 from backend.main import create_app
 from tests.backend.databases import Database
-from tests.backend.recorded_examples import LINES
+from tests.backend.recorded_examples import A_DEBATE, LINES
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.test_theatre_runs import committed, run
 from tests.backend.theatre_templates import cartograph
@@ -38,6 +38,7 @@ def test_schemathesis_finds_nothing(client: Client, tmp_path: Path) -> None:
     written(tmp_path, "theatre_id", certified["id"], *theatres(ada), *theatres(bob))
     written(tmp_path, "certificate_id", certified["certificate_id"])
     written(tmp_path, "sha256", upload(ada))
+    written(tmp_path, "debate_run_id", *map(debate, (ada, bob)))
     users = [user("ada", ada), user("bob", bob)]
     (tmp_path / "users.json").write_text(json.dumps({"auth": users}))
     (tmp_path / "schemathesis.toml").write_text(CONFIGURED.read_text())
@@ -75,6 +76,10 @@ def theatres(owner: Client) -> list[str]:
 
 def upload(owner: Client) -> str:
     return str(owner.ask("POST", "/datasets", body=b"{}", headers=LINES).document["sha256"])
+
+
+def debate(owner: Client) -> str:
+    return str(owner.post("/debates?goes_on=true", A_DEBATE).document["id"])
 
 
 def user(name: str, client: Client) -> dict[str, object]:

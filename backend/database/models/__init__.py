@@ -4,6 +4,7 @@ Nothing is loaded lazily and no model has relationships: repositories send Core 
 """
 
 from backend.database.models.base import Base
+from backend.database.models.debates import DebateEvaluation, DebateEvent, DebateRun
 from backend.database.models.evidence import (
     HumanScore,
     SealedBundle,
@@ -18,6 +19,9 @@ __all__ = [
     "ApiKey",
     "Base",
     "Dataset",
+    "DebateEvaluation",
+    "DebateEvent",
+    "DebateRun",
     "HumanScore",
     "IdempotencyKey",
     "RegisteredConstruct",

@@ -1,0 +1,132 @@
+"""What is added to debates: events of runs that go on, and evaluations beside them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Query, Request
+
+from backend.api.bodies import json_body, takes
+from backend.api.conditional import WantedVersions
+from backend.api.debate_documents import debate_document, evaluation_document
+from backend.api.debate_routes import RUN
+from backend.api.declared_routes import CurrentUser, for_owner, resource_router
+from backend.api.pages import Cursor, Limit, Listing, Offset, sequence_cursor_of, sequence_of
+from backend.api.service import service_of
+from backend.api.transactions import Transaction
+from backend.api.turns import Turn
+from backend.auth.principals import Scope
+from backend.schemas.debates import (
+    DebateDocument,
+    DebateEventPage,
+    EvaluationRequest,
+    Evaluations,
+    EventsRequest,
+)
+from backend.services import debate_evaluations, debates
+
+DECLARED = {
+    "list_debate_events": for_owner(Scope.READ, "not-found"),
+    "append_debate_events": for_owner(
+        Scope.WRITE, "not-found", "precondition-failed", "debate-closed", "debate-invalid"
+    ),
+    "evaluate_debate": for_owner(Scope.WRITE, "not-found"),
+    "list_debate_evaluations": for_owner(Scope.READ, "not-found"),
+}
+router = resource_router("debates", DECLARED)
+Artefact = Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$", description="an earlier one")]
+
+
+@router.get(f"{RUN}/events", operation_id="list_debate_events")
+async def list_debate_events(
+    user: CurrentUser,
+    debate_run_id: UUID,
+    transaction: Transaction,
+    *,
+    limit: Limit = 100,
+    offset: Offset = 0,
+    cursor: Cursor = None,
+) -> DebateEventPage:
+    """List the entries of a run's log, as they were hashed."""
+    listing = Listing("debate-events", (str(debate_run_id),))
+    entries, total = await debates.entries_of(
+        transaction,
+        str(debate_run_id),
+        user_id=user.user_id,
+        limit=limit,
+        offset=offset,
+        after=sequence_of(cursor, listing),
+    )
+    last = entries[-1]["seq"] if len(entries) == limit else None
+    return DebateEventPage(
+        events=list(entries),
+        total=total,
+        limit=limit,
+        offset=offset,
+        next_cursor=sequence_cursor_of(listing, last) if isinstance(last, int) else None,
+    )
+
+
+@router.post(
+    f"{RUN}/events",
+    operation_id="append_debate_events",
+    openapi_extra=takes(EventsRequest),
+)
+async def append_debate_events(
+    request: Request,
+    user: CurrentUser,
+    debate_run_id: UUID,
+    body: Annotated[EventsRequest, Depends(json_body(EventsRequest))],
+    versions: WantedVersions,
+    _turn: Turn,
+    transaction: Transaction,
+) -> DebateDocument:
+    """Append events to a run that goes on, all or none; the log is never rewritten."""
+    view = await debates.append_events(
+        transaction,
+        str(debate_run_id),
+        [debates.NewEvent(one.event_type, one.detail) for one in body.events],
+        user_id=user.user_id,
+        versions=versions,
+        clock=service_of(request).clock,
+    )
+    return debate_document(view)
+
+
+@router.post(
+    f"{RUN}/evaluations",
+    operation_id="evaluate_debate",
+    openapi_extra=takes(EvaluationRequest),
+)
+async def evaluate_debate(
+    request: Request,
+    user: CurrentUser,
+    debate_run_id: UUID,
+    body: Annotated[EvaluationRequest, Depends(json_body(EvaluationRequest))],
+    _turn: Turn,
+    transaction: Transaction,
+) -> Evaluations:
+    """Have evaluators judge a run as it is now; what they say is kept beside it."""
+    found = await debate_evaluations.run_evaluators(
+        transaction,
+        str(debate_run_id),
+        body.evaluators,
+        user_id=user.user_id,
+        clock=service_of(request).clock,
+    )
+    return Evaluations(evaluations=[evaluation_document(one) for one in found])
+
+
+@router.get(f"{RUN}/evaluations", operation_id="list_debate_evaluations")
+async def list_debate_evaluations(
+    user: CurrentUser,
+    debate_run_id: UUID,
+    transaction: Transaction,
+    artefact_sha256: Artefact = None,
+) -> Evaluations:
+    """List what evaluators said of a run as it is now, or as an earlier artefact."""
+    found = await debate_evaluations.kept_evaluations(
+        transaction, str(debate_run_id), user_id=user.user_id, artefact_sha256=artefact_sha256
+    )
+    return Evaluations(evaluations=[evaluation_document(one) for one in found])

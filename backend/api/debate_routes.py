@@ -1,0 +1,179 @@
+"""Debates: submit, extend, read as of any event, evaluate."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import Depends, Query, Request
+from starlette.responses import JSONResponse, Response
+
+from backend.api.bodies import JSON, require_media_type, strict_object
+from backend.api.conditional import repr_digest, unchanged
+from backend.api.debate_documents import debate_document, etag_of
+from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
+from backend.api.described_answers import (
+    DEBATE_LOCATION,
+    ETAG,
+    IF_NONE_MATCH,
+    asks_with,
+    exact,
+    goes_on,
+    tagged,
+)
+from backend.api.pages import (
+    Cursor,
+    FilterText,
+    Limit,
+    Listing,
+    Offset,
+    cursor_of,
+    place_of,
+)
+from backend.api.service import service_of
+from backend.api.transactions import Reading, Transaction
+from backend.api.turns import Turn
+from backend.auth.principals import Scope
+from backend.repositories.debates import DebateFilter
+from backend.repositories.theatre_views import Place
+from backend.schemas.debates import (
+    DebateDocument,
+    DebatePage,
+)
+from backend.services import debates
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, sha256_hex
+
+DECLARED = {
+    "submit_debate": for_users(Scope.WRITE, "debate-invalid", "debate-exists"),
+    "list_debates": for_owner(Scope.READ),
+    "get_debate": for_owner(Scope.READ, "not-found"),
+    "get_debate_artefact": for_owner(Scope.READ, "not-found"),
+}
+router = resource_router("debates", DECLARED)
+RUN = "/debates/{debate_run_id}"
+"""Where a run is, and below it what belongs to it."""
+_ARTEFACT = {
+    "required": True,
+    "content": {
+        JSON: {"schema": {"type": "object", "description": "an artefact, as docs/debate.md has it"}}
+    },
+}
+Events = Annotated[int | None, Query(ge=1, le=2**31 - 1, description="as of so many events")]
+
+
+async def artefact_body(request: Request) -> bytes:
+    """Return the body of a submission: its very bytes, which are strict JSON."""
+    require_media_type(request, JSON)
+    body = await request.body()
+    strict_object(body, max_depth=MAX_INPUT_DEPTH)
+    return body
+
+
+@router.post(
+    "/debates",
+    operation_id="submit_debate",
+    status_code=201,
+    response_model=DebateDocument,
+    responses={
+        200: {"model": DebateDocument, "description": "These bytes were submitted before"},
+        201: {
+            "headers": {**DEBATE_LOCATION, **ETAG},
+            "links": goes_on("get_debate", "evaluate_debate", named="debate_run_id"),
+        },
+    },
+    openapi_extra={"requestBody": _ARTEFACT},
+)
+async def submit_debate(
+    request: Request,
+    user: CurrentUser,
+    body: Annotated[bytes, Depends(artefact_body)],
+    _turn: Turn,
+    transaction: Transaction,
+    *,
+    goes_on: Annotated[bool, Query(description="leave the run open for further events")] = False,
+) -> Response:
+    """Store a run of a debate by its artefact; its bytes are kept as they came."""
+    view, is_new = await debates.submit(
+        transaction,
+        body,
+        goes_on=goes_on,
+        user_id=user.user_id,
+        clock=service_of(request).clock,
+    )
+    headers = {"Location": f"/api/v1/debates/{view.id}", "ETag": etag_of(view)}
+    shown = debate_document(view).model_dump(mode="json")
+    return JSONResponse(shown, 201 if is_new else 200, headers=headers)
+
+
+@router.get("/debates", operation_id="list_debates")
+async def list_debates(
+    user: CurrentUser,
+    transaction: Transaction,
+    *,
+    debate_id: FilterText = None,
+    run_id: FilterText = None,
+    limit: Limit = 20,
+    offset: Offset = 0,
+    cursor: Cursor = None,
+) -> DebatePage:
+    """List your runs of debates, the newest first."""
+    listing = Listing("debates", (user.user_id, debate_id, run_id))
+    page = await debates.list_runs(
+        transaction,
+        user_id=user.user_id,
+        wanted=DebateFilter(debate_id=debate_id, run_id=run_id),
+        limit=limit,
+        offset=offset,
+        after=place_of(cursor, listing),
+    )
+    last = page.views[-1] if len(page.views) == limit else None
+    return DebatePage(
+        debates=[debate_document(view) for view in page.views],
+        total=page.total,
+        limit=limit,
+        offset=offset,
+        next_cursor=last and cursor_of(listing, Place(last.created_at, last.id)),
+    )
+
+
+@router.get(
+    RUN,
+    operation_id="get_debate",
+    response_model=DebateDocument,
+    responses=tagged(),
+    openapi_extra=asks_with(IF_NONE_MATCH),
+)
+async def get_debate(
+    request: Request, user: CurrentUser, debate_run_id: UUID, reading: Reading
+) -> Response:
+    """Return a run of yours, and the hashes of what it is now."""
+    view = await debates.own_run(reading, str(debate_run_id), user_id=user.user_id)
+    etag = etag_of(view)
+    return unchanged(request, etag) or JSONResponse(
+        debate_document(view).model_dump(mode="json"), headers={"ETag": etag}
+    )
+
+
+@router.get(
+    f"{RUN}/artefact",
+    operation_id="get_debate_artefact",
+    response_class=Response,
+    responses=exact(dict[str, Any], "The artefact"),
+    openapi_extra=asks_with(IF_NONE_MATCH),
+)
+async def get_debate_artefact(
+    request: Request,
+    user: CurrentUser,
+    debate_run_id: UUID,
+    _turn: Turn,
+    transaction: Transaction,
+    events: Events = None,
+) -> Response:
+    """Return the artefact: as it was submitted, or as its first `events` show it."""
+    body = await debates.artefact_of(
+        transaction, str(debate_run_id), user_id=user.user_id, events=events
+    )
+    sha256 = sha256_hex(body)
+    etag = f'"{sha256}"'
+    headers = {"ETag": etag, "Repr-Digest": repr_digest(sha256)}
+    return unchanged(request, etag) or Response(body, media_type=JSON, headers=headers)

@@ -1,0 +1,195 @@
+"""Debates and their event logs. Every statement has the owner in its WHERE clause."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import ColumnElement, and_, func, insert, literal, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as insert_or_leave
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.database.models import DebateEvaluation, DebateEvent, DebateRun
+from backend.repositories.theatre_views import Place
+from theatre.engine.canonical_json import JsonObject, canonical_line
+
+_SHOWN = (
+    DebateRun.id,
+    DebateRun.debate_id,
+    DebateRun.run_id,
+    DebateRun.evaluation_mode,
+    DebateRun.artefact_sha256,
+    DebateRun.head_hash,
+    DebateRun.events,
+    DebateRun.turns,
+    DebateRun.is_closed,
+    DebateRun.version,
+    DebateRun.created_at,
+    DebateRun.updated_at,
+)
+
+
+class DebateRunView(NamedTuple):
+    """What is shown of a run; the columns of the same names."""
+
+    id: str
+    debate_id: str
+    run_id: str
+    evaluation_mode: str
+    artefact_sha256: str
+    head_hash: str
+    events: int
+    turns: int
+    is_closed: bool
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+class StoredEvaluation(NamedTuple):
+    """What one evaluator said of one artefact: the canonical document and its hash."""
+
+    artefact_sha256: str
+    evaluator: str
+    sha256: str
+    document: bytes
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebateFilter:
+    """Which runs are listed; None does not restrict."""
+
+    debate_id: str | None = None
+    run_id: str | None = None
+
+
+async def insert_run(connection: AsyncConnection, **columns: Any) -> bool:  # noqa: ANN401 - columns
+    """Store a run; False where its user has that run of that debate already."""
+    statement = insert_or_leave(DebateRun).values(columns).on_conflict_do_nothing()
+    return (await connection.execute(statement.returning(DebateRun.id))).first() is not None
+
+
+async def run_named(
+    connection: AsyncConnection, *, user_id: str, debate_id: str, run_id: str
+) -> DebateRunView:
+    """Return a user's run of a debate that there is."""
+    named = and_(DebateRun.debate_id == debate_id, DebateRun.run_id == run_id)
+    query = select(*_SHOWN).where(DebateRun.user_id == user_id, named)
+    return DebateRunView._make((await connection.execute(query)).one())
+
+
+async def run_of(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView | None:
+    """Return a user's run; None where it is not theirs."""
+    query = select(*_SHOWN).where(DebateRun.id == key, DebateRun.user_id == user_id)
+    row = (await connection.execute(query)).first()
+    return None if row is None else DebateRunView._make(row)
+
+
+async def hold_run(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView | None:
+    """Return a user's run, locked until the transaction ends; None where it is not theirs."""
+    query = select(*_SHOWN).where(DebateRun.id == key, DebateRun.user_id == user_id)
+    row = (await connection.execute(query.with_for_update(key_share=True))).first()
+    return None if row is None else DebateRunView._make(row)
+
+
+async def runs_of(
+    connection: AsyncConnection,
+    *,
+    user_id: str,
+    wanted: DebateFilter,
+    limit: int,
+    offset: int,
+    after: Place | None,
+) -> Sequence[DebateRunView]:
+    """Return a page of a user's runs, the newest first."""
+    query = select(*_SHOWN).where(_listed(user_id, wanted))
+    if after is not None:
+        place = tuple_(after.created_at, literal(after.id, DebateRun.id.type))
+        query = query.where(tuple_(DebateRun.created_at, DebateRun.id) < place)
+    newest_first = (DebateRun.created_at.desc(), DebateRun.id.desc())
+    found = await connection.execute(query.order_by(*newest_first).limit(limit).offset(offset))
+    return [DebateRunView._make(row) for row in found]
+
+
+async def count_runs(connection: AsyncConnection, *, user_id: str, wanted: DebateFilter) -> int:
+    """Return how many runs of a user there are."""
+    query = select(func.count()).select_from(DebateRun).where(_listed(user_id, wanted))
+    return int((await connection.execute(query)).scalar_one())
+
+
+async def submitted_bytes(connection: AsyncConnection, key: str) -> bytes | None:
+    """Return the bytes of an artefact that was submitted whole; None for a run that goes on."""
+    query = select(DebateRun.document).where(DebateRun.id == key)
+    return (await connection.execute(query)).scalar_one()
+
+
+async def grow_run(connection: AsyncConnection, key: str, **columns: Any) -> None:  # noqa: ANN401 - columns
+    """Set what a run that the caller holds comes to with its new events."""
+    await connection.execute(update(DebateRun).where(DebateRun.id == key).values(columns))
+
+
+async def add_entries(connection: AsyncConnection, key: str, entries: Sequence[JsonObject]) -> None:
+    """Store further entries of a run's chain."""
+    rows = [
+        {
+            "debate_run_id": key,
+            "seq": cast("int", entry["seq"]),
+            "event_type": entry["event_type"],
+            "entry_hash": entry["entry_hash"],
+            "entry": canonical_line(entry),
+        }
+        for entry in entries
+    ]
+    await connection.execute(insert(DebateEvent), rows)
+
+
+async def entry_lines(
+    connection: AsyncConnection,
+    key: str,
+    *,
+    limit: int | None = None,
+    offset: int = 0,
+    after: int | None = None,
+) -> Sequence[bytes]:
+    """Return a run's entries in order, each as its canonical line."""
+    query = select(DebateEvent.entry).where(DebateEvent.debate_run_id == key)
+    if after is not None:
+        query = query.where(DebateEvent.seq > after)
+    found = await connection.execute(query.order_by(DebateEvent.seq).limit(limit).offset(offset))
+    return list(found.scalars())
+
+
+async def keep_evaluations(
+    connection: AsyncConnection, key: str, evaluations: Sequence[StoredEvaluation]
+) -> None:
+    """Store what evaluators said; what is there already stays."""
+    rows = [{"debate_run_id": key, **one._asdict()} for one in evaluations]
+    statement = insert_or_leave(DebateEvaluation).on_conflict_do_nothing()
+    await connection.execute(statement, rows)
+
+
+async def evaluations_of(
+    connection: AsyncConnection, key: str, artefact_sha256: str
+) -> Sequence[StoredEvaluation]:
+    """Return what evaluators said of a run as this artefact, by their names."""
+    table = DebateEvaluation
+    columns = (getattr(table, name) for name in StoredEvaluation._fields)
+    query = select(*columns).where(
+        table.debate_run_id == key, table.artefact_sha256 == artefact_sha256
+    )
+    found = await connection.execute(query.order_by(table.evaluator))
+    return [StoredEvaluation._make(row) for row in found]
+
+
+def _listed(user_id: str, wanted: DebateFilter) -> ColumnElement[bool]:
+    conditions = [DebateRun.user_id == user_id]
+    for column, value in (
+        (DebateRun.debate_id, wanted.debate_id),
+        (DebateRun.run_id, wanted.run_id),
+    ):
+        if value is not None:
+            conditions.append(column == value)
+    return and_(*conditions)

@@ -1,0 +1,52 @@
+"""Evaluators over stored debates. What they say is kept beside the debate, never in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.repositories.debates import StoredEvaluation, evaluations_of, keep_evaluations
+from backend.services.debates import artefact_of, own_run
+from theatre.debate.evaluators import evaluate
+from theatre.debate.validation import read_debate
+from theatre.engine.canonical_json import canonical_bytes, sha256_hex
+from theatre.engine.clock import Clock
+
+
+async def run_evaluators(
+    connection: AsyncConnection, key: str, names: Sequence[str], *, user_id: str, clock: Clock
+) -> Sequence[StoredEvaluation]:
+    """Evaluate a user's run as it is now, keep what comes out, and return it; NotFoundError."""
+    data = await artefact_of(connection, key, user_id=user_id, events=None)
+    evaluations = await asyncio.to_thread(_evaluated, data, names, clock())
+    await keep_evaluations(connection, key, evaluations)
+    return evaluations
+
+
+async def kept_evaluations(
+    connection: AsyncConnection, key: str, *, user_id: str, artefact_sha256: str | None
+) -> Sequence[StoredEvaluation]:
+    """Return what evaluators said of a user's run as it is now, or as an earlier artefact.
+
+    NotFoundError where it is not theirs.
+    """
+    view = await own_run(connection, key, user_id=user_id)
+    return await evaluations_of(connection, key, artefact_sha256 or view.artefact_sha256)
+
+
+def _evaluated(data: bytes, names: Sequence[str], now: datetime) -> list[StoredEvaluation]:
+    artefact = read_debate(data)
+    documents = map(canonical_bytes, evaluate(artefact, names))
+    return [
+        StoredEvaluation(
+            artefact_sha256=artefact.sha256,
+            evaluator=name,
+            sha256=sha256_hex(document),
+            document=document,
+            created_at=now,
+        )
+        for name, document in zip(names, documents, strict=True)
+    ]

@@ -1,0 +1,232 @@
+"""Debates: taken in, extended event by event, shown as of any event.
+
+What was once stored never changes: a run is its event log, and the log only grows (docs/debate.md,
+"History"; docs/adr/0153).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.errors import (
+    DebateClosedError,
+    DebateExistsError,
+    DebateRefusedError,
+    PreconditionFailedError,
+    RequestViolation,
+)
+from backend.identifiers import new_id
+from backend.repositories.debates import (
+    DebateFilter,
+    DebateRunView,
+    add_entries,
+    count_runs,
+    entry_lines,
+    grow_run,
+    hold_run,
+    insert_run,
+    run_named,
+    run_of,
+    runs_of,
+    submitted_bytes,
+)
+from backend.repositories.theatre_views import Place
+from theatre.debate.errors import DebateError, InvalidDebateError
+from theatre.debate.kept_runs import Extension, as_of, extended, taken_in
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.clock import Clock, format_rfc3339
+from theatre.engine.errors import NotFoundError
+from theatre.engine.schema_registry import without_values
+
+_T = TypeVar("_T")
+
+
+class NewEvent(NamedTuple):
+    """An event that is to be appended; the service says when."""
+
+    event_type: str
+    detail: JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DebatePages:
+    """A page of runs; `total` counts all that the filter lets through."""
+
+    views: Sequence[DebateRunView]
+    total: int
+
+
+async def submit(
+    connection: AsyncConnection, data: bytes, *, goes_on: bool, user_id: str, clock: Clock
+) -> tuple[DebateRunView, bool]:
+    """Store a run by its artefact; return it, and whether it is new.
+
+    The same bytes again are the same run. Raises DebateRefusedError for what is no artefact, and
+    DebateExistsError where this user has another artefact under the same ids.
+    """
+    now = clock()
+    at = format_rfc3339(now)
+    run = await asyncio.to_thread(_telling, lambda: taken_in(data, at=at, goes_on=goes_on))
+    debate = run.artefact.debate
+    key = new_id(now)
+    is_new = await insert_run(
+        connection,
+        id=key,
+        user_id=user_id,
+        debate_id=debate.debate_id,
+        run_id=debate.run_id,
+        evaluation_mode=debate.evaluation_mode,
+        document=None if goes_on else data,
+        created_at=now,
+        updated_at=now,
+        **_state_of(run, known=0),
+    )
+    if is_new:
+        await add_entries(connection, key, run.entries)
+    view = await run_named(
+        connection, user_id=user_id, debate_id=debate.debate_id, run_id=debate.run_id
+    )
+    if view.artefact_sha256 != run.artefact.sha256:
+        raise DebateExistsError(
+            "expected a new run, or the same bytes again, got another artefact under these ids: "
+            "what is stored is never changed; a run that is still open takes further events"
+        )
+    return view, is_new
+
+
+async def append_events(
+    connection: AsyncConnection,
+    key: str,
+    events: Sequence[NewEvent],
+    *,
+    user_id: str,
+    versions: frozenset[int] | None,
+    clock: Clock,
+) -> DebateRunView:
+    """Append to a user's run, all or nothing, and return it.
+
+    Raises NotFoundError, PreconditionFailedError for a version that is not in `versions`,
+    DebateClosedError, and DebateRefusedError for events that do not fit.
+    """
+    view = await hold_run(connection, key, user_id=user_id)
+    if view is None:
+        raise _not_theirs(key)
+    if versions is not None and view.version not in versions:
+        raise PreconditionFailedError(
+            "expected the run in a version that If-Match names, got it changed since"
+        )
+    if view.is_closed:
+        raise DebateClosedError("expected a run that goes on, got one that is closed")
+    lines, now = await entry_lines(connection, key), clock()
+    at = format_rfc3339(now)
+    new = [AuditEvent(event_type=one.event_type, at=at, detail=one.detail) for one in events]
+    run = await asyncio.to_thread(_telling, lambda: extended(_entries(lines), new))
+    await add_entries(connection, key, run.entries)
+    await grow_run(connection, key, updated_at=now, **_state_of(run, known=len(lines)))
+    return await own_run(connection, key, user_id=user_id)
+
+
+async def own_run(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView:
+    """Return a user's run; NotFoundError where it is not theirs."""
+    view = await run_of(connection, key, user_id=user_id)
+    if view is None:
+        raise _not_theirs(key)
+    return view
+
+
+async def list_runs(
+    connection: AsyncConnection,
+    *,
+    user_id: str,
+    wanted: DebateFilter,
+    limit: int,
+    offset: int,
+    after: Place | None,
+) -> DebatePages:
+    """Return a page of a user's runs, the newest first."""
+    views = await runs_of(
+        connection, user_id=user_id, wanted=wanted, limit=limit, offset=offset, after=after
+    )
+    total = await count_runs(connection, user_id=user_id, wanted=wanted)
+    return DebatePages(views=views, total=total)
+
+
+async def artefact_of(
+    connection: AsyncConnection, key: str, *, user_id: str, events: int | None
+) -> bytes:
+    """Return a user's run as it was after its first `events`, or as it is now.
+
+    Now, one that was submitted whole is the very bytes that came. Raises NotFoundError, also where
+    there are not so many events.
+    """
+    view = await own_run(connection, key, user_id=user_id)
+    last = view.events if events is None else events
+    if last > view.events:
+        raise NotFoundError(f"expected at most {view.events} events, got {last}")
+    if last == view.events:
+        submitted = await submitted_bytes(connection, key)
+        if submitted is not None:
+            return submitted
+    lines = await entry_lines(connection, key, limit=last)
+    return await asyncio.to_thread(lambda: as_of(_entries(lines), last))
+
+
+async def entries_of(
+    connection: AsyncConnection,
+    key: str,
+    *,
+    user_id: str,
+    limit: int,
+    offset: int,
+    after: int | None,
+) -> tuple[Sequence[JsonObject], int]:
+    """Return a page of a user's log, and how many entries there are; NotFoundError."""
+    view = await own_run(connection, key, user_id=user_id)
+    lines = await entry_lines(connection, key, limit=limit, offset=offset, after=after)
+    return _entries(lines), view.events
+
+
+def _state_of(run: Extension, *, known: int) -> dict[str, object]:
+    return {
+        "artefact_sha256": run.artefact.sha256,
+        "head_hash": run.entries[-1]["entry_hash"],
+        "events": known + len(run.entries),
+        "turns": len(run.artefact.debate.turns),
+        "is_closed": run.is_closed,
+    }
+
+
+def _entries(lines: Sequence[bytes]) -> list[JsonObject]:
+    return [parse_object(line) for line in lines]
+
+
+def _telling(work: Callable[[], _T]) -> _T:
+    """Do something with a debate; DebateRefusedError tells a caller what is wrong with theirs."""
+    try:
+        return work()
+    except InvalidDebateError as error:
+        raise DebateRefusedError(
+            [
+                RequestViolation(one.pointer, one.code, _discreet(one.detail))
+                for one in error.findings
+            ]
+        ) from None
+    except DebateError as error:
+        raise DebateRefusedError(
+            [RequestViolation("", error.code, _discreet(str(error)))]
+        ) from None
+
+
+def _discreet(detail: str) -> str:
+    """Return what was expected; what was seen, the caller has."""
+    return without_values(detail).partition(", got ")[0]
+
+
+def _not_theirs(key: str) -> NotFoundError:
+    return NotFoundError(f"expected a run of a debate of this user, got {key}")
