@@ -25,7 +25,7 @@ from theatre.engine.errors import (
     TheatreError,
 )
 
-PROGRAMS = ("theatre.axion", "theatre.cli", "theatre.debate", "theatre.verification", "tests")
+PROGRAMS = ("theatre.axion", "theatre.cli", "theatre.verification", "tests")
 """What the service does not call: nothing that it raises gets there."""
 SECRET = "hunter2-hunter2"  # noqa: S105 - the value that must not come back
 
@@ -193,4 +193,5 @@ def test_the_kinds_whose_messages_are_not_for_callers() -> None:
         "not-found",
         "validation-error",
         "template-invalid",
+        "debate-invalid",
     }
