@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from theatre.axion.agents.base import Prepared
@@ -35,11 +35,19 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 def play(input_data: JsonObject, seed: str) -> EpisodePlay:
-    """Play one episode: `input_data` names scenario, seed (hex) and clutter.
+    """Play one episode: `input_data` names scenario, seed (hex) and clutter."""
+    result = yield from questions(input_data, seed, steps=STEPS)
+    return result
+
+
+def questions(
+    input_data: JsonObject, seed: str, *, steps: int
+) -> Generator[JsonObject, JsonObject, JsonObject]:
+    """Play `steps` steps with one construct: yield each question, return what came of it.
 
     Challenges, offers and tokens follow from `seed`, which no construct is sent.
     """
-    plan = _plan(input_data)
+    plan = _plan(input_data, steps)
     room = KernelRoom(io.BytesIO(), seed=seed.encode("utf-8"), watchdog_ms=None)
     episode = Episode(plan, MCI_LATENT, room)
     agent_seed = derived_secret("agent", seed).hex()
@@ -53,7 +61,7 @@ def play(input_data: JsonObject, seed: str) -> EpisodePlay:
             return _result(plan, episode, room)
 
 
-def _plan(input_data: Mapping[str, Any]) -> EpisodePlan:
+def _plan(input_data: Mapping[str, Any], steps: int) -> EpisodePlan:
     name, seed = input_data["scenario"], input_data["scenario_seed"]
     clutter = input_data.get("clutter", 0)
     return EpisodePlan(
@@ -61,7 +69,7 @@ def _plan(input_data: Mapping[str, Any]) -> EpisodePlan:
         scenario=name,
         seed=seed,
         clutter=clutter,
-        steps=STEPS,
+        steps=steps,
         probes=frozenset(Probe),
         state=scenario(name, bytes.fromhex(seed), clutter=clutter),
     )
