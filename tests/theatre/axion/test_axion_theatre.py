@@ -24,7 +24,7 @@ from tests.theatre.runs import Finished, ScriptedAdapter
 from tests.theatre.thinned import thinned
 from theatre.axion.harness.answering import answer
 from theatre.axion.harness.pair_runner import RUNNER as PAIR_RUNNER
-from theatre.axion.harness.theatre_runner import RUNNER, STEPS
+from theatre.axion.harness.theatre_runner import RUNNER, STEPS, questions
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
@@ -168,7 +168,7 @@ def test_whatever_a_construct_answers_the_play_goes_to_its_end(tmp_path: Path) -
 def played(change: Callable[[JsonObject], object]) -> Any:  # noqa: ANN401 - a document
     """Play one episode with the honest agent, whose every answer is changed; return the result."""
     world: JsonObject = {"scenario": "basic", "scenario_seed": "ab" * 32}
-    play = RUNNER.play(world, "a seed")
+    play = questions(world, "a seed", steps=STEPS)
     asked = next(play)
     while True:
         told: JsonObject = answer("honest", asked)

@@ -19,7 +19,7 @@ from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.errors import GateGoneError
 from theatre.axion.common.hashing import Document
 from theatre.axion.harness.answering import answer
-from theatre.axion.harness.theatre_runner import RUNNER
+from theatre.axion.harness.theatre_runner import STEPS, questions
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.p5_process import answer as p5_answer
 from theatre.axion.kernel.probe_engine import p5_input
@@ -45,11 +45,11 @@ def closed(step: int = 3) -> bytes:
 
 
 def played() -> Any:  # noqa: ANN401 - a document
-    play = RUNNER.play({"scenario": "hazard", "scenario_seed": "ab" * 32}, "a seed")
+    play = questions({"scenario": "hazard", "scenario_seed": "ab" * 32}, "a seed", steps=STEPS)
     asked = next(play)
     while True:
         try:
-            asked = play.send(answer("pseudo", asked))  # type: ignore[arg-type]
+            asked = play.send(answer("pseudo", asked))
         except StopIteration as ended:
             return ended.value
 
