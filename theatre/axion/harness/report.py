@@ -29,6 +29,9 @@ _CLIFF = 0.5
 _HONEST = "honest"
 _AT_LEAST, _AT_MOST = ">=", "<="
 
+_P5_READINGS = ("p5_failure", "p5_challenge_failure", "p5_check_failure")
+"""What "P5 failure" may count: episodes, the steps at which P5 asked, or single claims."""
+
 _Threshold = tuple[str, str, str, float]
 _M4: Mapping[Mode, tuple[_Threshold, ...]] = {
     Mode.FULL: (
@@ -38,7 +41,7 @@ _M4: Mapping[Mode, tuple[_Threshold, ...]] = {
     Mode.MCI_LATENT: (
         ("honest", "pass_rate", _AT_LEAST, 0.70),
         ("pseudo", "pass_rate", _AT_MOST, 0.30),
-        ("pseudo", "p5_failure", _AT_LEAST, 0.60),
+        *(("pseudo", reading, _AT_LEAST, 0.60) for reading in _P5_READINGS),
     ),
     Mode.MCI_MINIMAL: (),
 }
@@ -73,12 +76,16 @@ def _agent_summary(run: AgentRun) -> Document:
         for kind in ("attempted", "passed", "failed", "inconclusive", "mirrored", "pivotal")
     }
     decided = checks["passed"] + checks["failed"]
+    challenged = {
+        kind: sum(r[f"p5_challenges_{kind}"] for r in records) for kind in ("passed", "failed")
+    }
     faithful = [r["replay_fidelity"] for r in records if r["replay_fidelity"] is not None]
     return {
         "episodes": len(records),
         "pass_rate": rate(sum(r["passed"] for r in records), len(records)),
         "probes": {probe.value: _probe_summary(records, probe) for probe in Probe},
         "p5_failure": rate(sum(r["probes"]["P5"] == FAIL for r in decisive), len(decisive)),
+        "p5_challenge_failure": rate(challenged["failed"], sum(challenged.values())),
         "p5_check_failure": rate(checks["failed"], decided),
         "p5_checks": checks,
         "p5_pivotal_share": rate(checks["pivotal"], decided),

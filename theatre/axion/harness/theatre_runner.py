@@ -158,4 +158,4 @@ def _verdict(held: bool) -> str:  # noqa: FBT001 - the one thing it is about
     return PASS if held else FAIL
 
 
-RUNNER = EpisodeRunner(name="axion", version="1", max_calls=STEPS + PER_EPISODE, play=play)
+RUNNER = EpisodeRunner(name="axion", version="2", max_calls=STEPS + PER_EPISODE, play=play)
