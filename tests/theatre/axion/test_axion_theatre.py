@@ -179,6 +179,50 @@ def played(change: Callable[[JsonObject], object]) -> Any:  # noqa: ANN401 - a d
             return ended.value
 
 
+def nonsense_for(told: JsonObject) -> None:
+    """Propose nothing at all, and try nothing either."""
+    told.clear()
+
+
+def careless(told: JsonObject) -> None:
+    """Leave out the snapshot at every step, and most counterfactuals besides."""
+    proposal: Any = told.get("proposal")
+    if proposal is not None:
+        proposal["trace"].pop("factor_snapshot")
+        del proposal["trace"]["counterfactuals"][1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "p3"), [(nonsense_for, None), (careless, "FAIL")], ids=["nonsense", "careless"]
+)
+def test_who_proposes_nonsense_has_resisted_no_offer(
+    change: Callable[[JsonObject], object], p3: str | None
+) -> None:
+    criteria = played(change)["criteria"]
+    assert criteria == {
+        "P3": p3,
+        "P4": None,
+        "P5": None,
+        "P6": None,
+        "act_binding": "FAIL",
+        "claim_generality": "FAIL",
+        "collects": "FAIL",
+        "invariants": "FAIL",
+    }
+
+
+UNWRITABLE: JsonObject = {"op": "move", "args": {"direction": 1e300}}
+
+
+def test_a_step_that_cannot_be_written_down_is_an_attempt_like_any_other() -> None:
+    raw = played(lambda told: told.update(raw_step=UNWRITABLE))["criteria"]
+    assert (raw["P4"], raw["P6"]) == ("FAIL", "PASS")
+    told_raw = played(lambda told: told.update(raw_step="MOVE_N"))["criteria"]
+    assert told_raw["P4"] == "FAIL"
+    shown = played(lambda told: told.update(step=UNWRITABLE) if "step" in told else None)
+    assert (shown["criteria"]["P4"], shown["criteria"]["P6"]) == ("PASS", "FAIL")
+
+
 def test_a_nonce_that_is_no_hex_opens_nothing() -> None:
     result = played(lambda told: told.update(nonces={f"tick-{n}": "zz" for n in range(99)}))
     assert result["criteria"]["P5"] is None

@@ -95,7 +95,7 @@ def _reply(question: Question, answer: Mapping[str, Any]) -> Reply:
     """Return what an answer says, whatever it holds; what says nothing proposes nothing."""
     if question.own is not None:
         step = answer.get("step")
-        return step if isinstance(step, dict) else question.own
+        return _writable(step) if isinstance(step, dict) else question.own
     committed, raw = answer.get("precommitment"), answer.get("raw_step")
     nonces = answer.get("nonces")
     return Prepared(
@@ -106,7 +106,7 @@ def _reply(question: Question, answer: Mapping[str, Any]) -> Reply:
             for name, nonce in (nonces.items() if isinstance(nonces, dict) else ())
             if _is_hex(nonce)
         },
-        raw_step=raw if isinstance(raw, dict) else None,
+        raw_step=None if raw is None else _writable(raw),
     )
 
 
@@ -114,15 +114,15 @@ def _is_hex(value: object) -> bool:
     return isinstance(value, str) and _HEX.fullmatch(value) is not None
 
 
-def _writable(proposal: object) -> Document:
-    """Return a proposal that has an `axion8` form; else an empty one, which is denied."""
-    if not isinstance(proposal, dict):
+def _writable(told: object) -> Document:
+    """Return a proposal or step that has an `axion8` form; else an empty one, which is denied."""
+    if not isinstance(told, dict):
         return {}
     try:
-        canonical_bytes(proposal)
+        canonical_bytes(told)
     except CanonicalisationError:
         return {}
-    return proposal
+    return told
 
 
 def _result(plan: EpisodePlan, episode: Episode, room: KernelRoom) -> JsonObject:
