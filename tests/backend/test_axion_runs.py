@@ -88,6 +88,9 @@ def test_a_run_that_was_killed_in_an_episode_is_taken_up_and_certified_over_http
     issued.write_bytes(document)
     check = [str(ECHELON), "check", str(bundle), "--certificate", str(issued)]
     subprocess.run(check, env=environment(home), check=True, capture_output=True)
+    # The service's own check of everything it stores plays the episodes again as well.
+    fsck = [str(ECHELON), "admin", "fsck"]
+    subprocess.run(fsck, env=environment(home, more=variables), check=True, capture_output=True)
     records: list[Any] = [
         parse_object(file.read_bytes()) for file in sorted((bundle / "invocations").iterdir())
     ]
