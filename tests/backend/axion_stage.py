@@ -70,8 +70,8 @@ class AxionStage:
 
 
 def axion_stage(folder: Path, *, hold_at: int) -> AxionStage:
-    """Write agents, registry and three worlds; return who commits to them."""
-    template: dict[str, Any] = {**thinned(template_of("pair"), folder, step=18)}
+    """Write agents, registry and two worlds; return who commits to them."""
+    template: dict[str, Any] = {**thinned(template_of("pair"), folder, step=26)}
     os.mkfifo(folder / "gate")
     source = HELD.format(calls=str(folder / "calls"), gate=str(folder / "gate"), hold_at=hold_at)
     for agent in ("honest", "pseudo"):
@@ -89,4 +89,4 @@ def axion_stage(folder: Path, *, hold_at: int) -> AxionStage:
     template["execution_policy"] = {**template["execution_policy"], "timeout_seconds": 60}
     (step, *others) = template["resolution_programme"]
     template["resolution_programme"] = [{**step, "timeout_seconds": 60}, *others]
-    return AxionStage(folder=folder, template=template, episodes=3)
+    return AxionStage(folder=folder, template=template, episodes=2)

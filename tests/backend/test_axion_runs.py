@@ -6,6 +6,7 @@ import contextlib
 import subprocess
 import sys
 import tarfile
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,13 @@ def is_running(pid: int) -> bool:
         return False
 
 
+def echelon(home: Path, variables: Mapping[str, str], *arguments: str | Path) -> None:
+    """Run a command, which must succeed."""
+    environs = environment(home, more=variables)
+    run = subprocess.run([ECHELON, *arguments], env=environs, capture_output=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
 def invoked_at(record: Any) -> list[str]:  # noqa: ANN401 - a document
     return [call["request"]["metadata"]["invoked_at"] for call in record["calls"]]
 
@@ -59,7 +67,7 @@ def test_a_run_that_was_killed_in_an_episode_is_taken_up_and_certified_over_http
     stage = axion_stage(tmp_path / "stage", hold_at=IN_THE_SECOND)
     home = tmp_path / "home"
     variables = {"ECHELON_DATABASE_URL": database.application, **stage.variables}
-    with serving(home, "first", **variables, ECHELON_LEASE_SECONDS="10") as first:
+    with serving(home, "first", **variables, ECHELON_LEASE_SECONDS="5") as first:
         ada = first.client.registered("ada")
         path = committed(ada, stage.template)
         assert ada.post(f"{path}/run", b"").status == 202
@@ -71,7 +79,7 @@ def test_a_run_that_was_killed_in_an_episode_is_taken_up_and_certified_over_http
         first.process.wait()
         killed_at = format_rfc3339(datetime.now(UTC))
     until(lambda: not any(map(is_running, kernel)), "the end of the kernel's processes")
-    with serving(home, "second", **variables, ECHELON_LEASE_SECONDS="10") as second:
+    with serving(home, "second", **variables, ECHELON_LEASE_SECONDS="5") as second:
         again = Client(second.client.port, ada.headers)
         until(lambda: again.get(path).document["state"] == "ARCHIVED", "the end of the run")
         theatre = again.get(path).document
@@ -86,15 +94,12 @@ def test_a_run_that_was_killed_in_an_episode_is_taken_up_and_certified_over_http
     (bundle,) = (tmp_path / "downloaded").iterdir()
     issued = tmp_path / "certificate.json"
     issued.write_bytes(document)
-    check = [str(ECHELON), "check", str(bundle), "--certificate", str(issued)]
-    subprocess.run(check, env=environment(home), check=True, capture_output=True)
+    echelon(home, {}, "check", bundle, "--certificate", issued)
     # The service's own check of everything it stores plays the episodes again as well.
-    fsck = [str(ECHELON), "admin", "fsck"]
-    subprocess.run(fsck, env=environment(home, more=variables), check=True, capture_output=True)
-    records: list[Any] = [
-        parse_object(file.read_bytes()) for file in sorted((bundle / "invocations").iterdir())
-    ]
-    assert [record["seq"] for record in records] == [1, 2, 3]
+    echelon(home, variables, "admin", "fsck")
+    files = sorted((bundle / "invocations").iterdir())
+    records: list[Any] = [parse_object(file.read_bytes()) for file in files]
+    assert [record["seq"] for record in records] == list(range(1, stage.episodes + 1))
     # The episode that was under way is asked from its first question again, the one before is not.
     asked_at = [invoked_at(record) for record in records]
     assert max(asked_at[0]) < killed_at < min(asked_at[1])
