@@ -25,6 +25,8 @@ from theatre.axion.kernel.p5_process import answer as p5_answer
 from theatre.axion.kernel.probe_engine import p5_input
 from theatre.axion.kernel.standing import GATE, P5, StandingProcess
 
+pytestmark = pytest.mark.untraced
+
 P5_MODULE = "theatre.axion.kernel.p5_process"
 
 
