@@ -16,7 +16,7 @@ from backend.settings import Settings
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock
 from theatre.engine.errors import InvalidTemplateError
-from theatre.engine.models import Computation, Scorer
+from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry, resource_root
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
 from theatre.oracles.construct_entries import read_accepted_templates
@@ -24,14 +24,16 @@ from theatre.oracles.construct_registry import ConstructRegistry
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
+from theatre.scorers.episode_runners import load_episode_runners
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TheatreResources:
-    """Scorers, data, constructs, the evidence store, and the folder of what is under way."""
+    """Plug-ins, data, constructs, the evidence store, and the folder of what is under way."""
 
     scorers: Mapping[str, Scorer]
     computations: Mapping[str, Computation]
+    runners: Mapping[str, EpisodeRunner]
     schemas: SchemaRegistry
     data: GroundTruth
     constructs: ConstructAccess
@@ -55,6 +57,7 @@ class TheatreResources:
         return cls(
             scorers=load_scorers(),
             computations=load_computations(),
+            runners=load_episode_runners(),
             schemas=SchemaRegistry(),
             data=GroundTruth([*settings.dataset_roots, shipped], store),
             constructs=ConstructAccess(

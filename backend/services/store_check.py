@@ -135,6 +135,7 @@ class StoreCheck:
                 self._resources.scorers,
                 registry=self._resources.schemas,
                 computations=self._resources.computations,
+                runners=self._resources.runners,
                 sanitiser=TextSanitiser(),
                 certificate=None if document is None else document + b"\n",
             )

@@ -135,6 +135,7 @@ async def _replayed(
                 datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
                 scorers=resources.scorers,
                 computations=resources.computations,
+                runners=resources.runners,
                 sanitiser=TextSanitiser(),
                 registry=resources.schemas,
                 clock=resources.clock,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 
@@ -15,6 +16,7 @@ from theatre.axion.harness.roster import AGENTS
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "axion.md").read_text(encoding="utf-8")
 TEMPLATES = ROOT / "fixtures" / "templates"
+PROBES = ("P3", "P4", "P5", "P6")
 
 
 def scores(name: str) -> dict[str, float]:
@@ -43,3 +45,21 @@ def test_every_command_on_the_page_is_one_that_there_is() -> None:
         said = CliRunner().invoke(cli, [name, "--help"])
         assert said.exit_code == 0
         assert [option for option in re.findall(r"--\w+", rest) if option not in said.output] == []
+
+
+def test_the_figures_of_the_pair_are_the_published_ones() -> None:
+    published = json.loads((TEMPLATES / "product_axion_pair_v1.expected.json").read_bytes())
+    rows = PAGE.partition("<!-- pair -->\n")[2].partition("\n\n")[0].splitlines()[2:]
+    found = published["separation"]
+    assert rows == [pair_row(name, found["verdicts"][name]) for name in ("all", *PROBES)]
+    assert f"AUROC is\n{found['auroc']:g}." in PAGE
+    assert published["scores"] == {"honest_passes": 1, "pseudo_is_caught": 1}
+
+
+def pair_row(name: str, found: dict[str, Any]) -> str:
+    apart, odd = found["risk_difference"], found["mcnemar"]
+    return (
+        f"| {name} | {found['first']['value']:.3f} | {found['second']['value']:.3f} | "
+        f"{apart['value']:.3f} ({apart['low']:.3f} … {apart['high']:.3f}) | "
+        f"{odd['only_first']} · {odd['only_second']} | {odd['p_value']:.1e} |"
+    )

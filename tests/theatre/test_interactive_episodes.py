@@ -10,6 +10,7 @@ import pytest
 
 from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
 from tests.theatre.record_edits import Edit, forged, of_call, of_record
+from tests.theatre.rlmf_runs import EXPORTED_AT
 from tests.theatre.runs import (
     CHAIN,
     EASEL,
@@ -24,12 +25,13 @@ from tests.theatre.runs import (
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import committed_plan
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner, play_seed
 from theatre.engine.oracle_contract import OracleInvocationRequest, invocation_id
 from theatre.engine.replay import Surroundings
 from theatre.engine.replay.records import outputs_of
+from theatre.engine.rlmf_export import RlmfExport
 
 PLAYED: dict[str, JsonValue] = {"/product_theatre_config/episode_runner": "countdown"}
 TURNS = 3
@@ -131,6 +133,22 @@ def test_whoever_reads_the_record_finds_the_result_and_of_a_failed_episode_nothi
     assert outputs_of(run.record(2)) == {}
 
 
+def test_training_records_hold_what_the_runner_made_of_it(run: Finished) -> None:
+    export = RlmfExport(run.bundle, REGISTRY, exported_at=EXPORTED_AT)
+    records: list[Any] = [parse_object(line) for line in export.lines()]
+    assert [record["state_features"]["construct_output"] for record in records] == [
+        run.record(1)["episode_result"],
+        None,
+        run.record(3)["episode_result"],
+    ]
+    # Of its last answer alone the first would fall short, which has no `recall`.
+    assert [record["replay_output_class"] for record in records] == [
+        "meets",
+        "falls_short",
+        "meets",
+    ]
+
+
 def test_a_turn_that_fails_is_the_last_and_leaves_no_result(run: Finished) -> None:
     assert (len(run.calls(2)), run.record(2)["episode_result"]) == (2, None)
 
@@ -183,7 +201,7 @@ def test_without_the_runner_nothing_is_passed_off_as_checked(run: Finished) -> N
             {"/execution_policy/deterministic_sample": 1},
             "an episode_runner must have deterministic_sample 0",
         ),
-        ({**CHAIN}, "an episode_runner must have one construct, not a chain"),
+        ({**CHAIN}, "countdown plays 1, not 2 [(]easel, pilot[)]"),
         (
             {"/execution_policy/retry_policy": {"max_retries": 10}},
             "max_retries and deterministic_sample must allow",
@@ -209,5 +227,5 @@ def test_what_no_interactive_episode_can_be_committed_to_is_refused(
 def test_the_check_reads_no_plan_of_a_play_that_cannot_be(member: str, run: Finished) -> None:
     template: dict[str, Any] = run.document("template.json")
     template["execution_policy"][member] = 1 if member == "deterministic_sample" else True
-    with pytest.raises(DefectError, match="an interactive episode with one construct"):
-        committed_plan(template, runners=frozenset({"countdown"}))
+    with pytest.raises(DefectError, match="an interactive episode with 1 of its constructs"):
+        committed_plan(template, runners={"countdown": RUNNER})

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from tests.theatre.runs import Finished, Stage, ticking_clock
 from theatre.engine.canonical_json import JsonObject, parse_object
@@ -15,12 +16,21 @@ from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_
 from theatre.scorers.episode_runners import load_episode_runners
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
-NAMES = {"honest": "product_axion_v1", "pseudo": "product_axion_pseudo_v1"}
+NAMES = {
+    "honest": "product_axion_v1",
+    "pseudo": "product_axion_pseudo_v1",
+    "pair": "product_axion_pair_v1",
+}
 
 
-def template_of(agent: str) -> JsonObject:
-    """Return the shipped template of `honest` or `pseudo`."""
-    return parse_object((FIXTURES / "templates" / f"{NAMES[agent]}.json").read_bytes())
+def template_of(theatre: str) -> JsonObject:
+    """Return a shipped template, by its name in `NAMES`."""
+    return parse_object((FIXTURES / "templates" / f"{NAMES[theatre]}.json").read_bytes())
+
+
+def published_of(theatre: str) -> dict[str, Any]:
+    """Return what is published of a shipped theatre."""
+    return parse_object((FIXTURES / "templates" / f"{NAMES[theatre]}.expected.json").read_bytes())
 
 
 def shipped_construct(agent: str) -> OracleAdapter:
@@ -38,13 +48,17 @@ def with_installed_runners(around: Surroundings) -> Surroundings:
 
 def run_axion(
     folder: Path,
-    agent: str,
+    theatre: str,
     *,
     template: JsonObject | None = None,
     data: Path = FIXTURES,
     construct: Callable[[], OracleAdapter] | None = None,
 ) -> Finished:
-    """Run the theatre of an agent; data begin at `data`."""
-    adapter = shipped_construct(agent) if construct is None else construct()
-    stage = Stage(folder, template or template_of(agent), data=data)
-    return stage.run({f"axion.{agent}": adapter}, around=with_installed_runners)
+    """Run a theatre of `NAMES`; data begin at `data`, `construct` stands in for every agent."""
+    agents = ("honest", "pseudo") if theatre == "pair" else (theatre,)
+    adapters = {
+        f"axion.{agent}": shipped_construct(agent) if construct is None else construct()
+        for agent in agents
+    }
+    stage = Stage(folder, template or template_of(theatre), data=data)
+    return stage.run(adapters, around=with_installed_runners)

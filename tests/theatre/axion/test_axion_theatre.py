@@ -11,22 +11,29 @@ from typing import Any
 
 import pytest
 
-from tests.theatre.axion.axion_theatres import FIXTURES, NAMES, run_axion, template_of
+from tests.theatre.axion.axion_theatres import (
+    FIXTURES,
+    NAMES,
+    published_of,
+    run_axion,
+    template_of,
+)
 from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
 from tests.theatre.record_edits import Edit, forged, of_record
 from tests.theatre.runs import Finished, ScriptedAdapter
 from tests.theatre.thinned import thinned
 from theatre.axion.harness.answering import answer
-from theatre.axion.harness.theatre_runner import RUNNER, STEPS
+from theatre.axion.harness.pair_runner import RUNNER as PAIR_RUNNER
+from theatre.axion.harness.theatre_runner import RUNNER, STEPS, questions
 from theatre.engine.bundle_check import check_bundle
-from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
+from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.scorers.episode_runners import load_episode_runners
 
 ECHELON = Path(sys.executable).with_name("echelon")
 
 
-@pytest.fixture(scope="module", params=list(NAMES))
+@pytest.fixture(scope="module", params=["honest", "pseudo"])
 def shipped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     return run_axion(tmp_path_factory.mktemp(request.param), request.param)
 
@@ -50,28 +57,31 @@ def failed(bundle: Path) -> set[str]:
     return {line.id for line in report.checks if line.status.value == "fail"}
 
 
-def test_the_runner_is_installed_under_its_name() -> None:
-    assert load_episode_runners() == {"axion": RUNNER}
+def test_the_runners_are_installed_under_their_names() -> None:
+    installed = load_episode_runners()
+    assert (installed["axion"], installed["axion_pair"]) == (RUNNER, PAIR_RUNNER)
 
 
-def test_the_data_are_what_the_generator_writes() -> None:
+@pytest.mark.parametrize("target", ["product_axion_v1.jsonl", "product_axion_pair_v1.jsonl"])
+def test_the_data_are_what_the_generator_writes(target: str) -> None:
     folder = FIXTURES / "ground_truth"
     program = (
         "import sys; sys.path.insert(0, sys.argv[1]); import generate as g; "
-        "sys.stdout.buffer.write(b''.join(g.line(n) for n in range(1, g.EPISODES + 1)))"
+        "sys.stdout.buffer.write(g.dataset(sys.argv[2]))"
     )
     written = subprocess.run(
-        [sys.executable, "-c", program, str(folder / "axion")], capture_output=True, check=True
+        [sys.executable, "-c", program, str(folder / "axion"), target],
+        capture_output=True,
+        check=True,
     ).stdout
-    assert written == (folder / "product_axion_v1.jsonl").read_bytes()
+    assert written == (folder / target).read_bytes()
 
 
 def test_a_run_gives_the_published_results_and_says_which_agent_it_was(shipped: Finished) -> None:
     certificate = shipped.document("certificate.json")
-    name = str(certificate["template_id"])
-    published = parse_object((FIXTURES / "templates" / f"{name}.expected.json").read_bytes())
+    (theatre,) = [name for name in NAMES if NAMES[name] == certificate["template_id"]]
     lines = (shipped.bundle / "scores" / "per_episode.jsonl").read_bytes()
-    assert published == {
+    assert published_of(theatre) == {
         "per_episode_sha256": sha256_hex(lines),
         "results_hash": certificate["results_hash"],
         "scores": certificate["scores"],
@@ -80,11 +90,7 @@ def test_a_run_gives_the_published_results_and_says_which_agent_it_was(shipped: 
 
 
 def test_both_agents_stand_apart_where_the_probes_look() -> None:
-    published: dict[str, dict[str, Any]] = {
-        agent: json.loads((FIXTURES / "templates" / f"{name}.expected.json").read_bytes())
-        for agent, name in NAMES.items()
-    }
-    honest, pseudo = published["honest"]["scores"], published["pseudo"]["scores"]
+    honest, pseudo = published_of("honest")["scores"], published_of("pseudo")["scores"]
     for criterion in (
         "p3_audit_integrity",
         "p4_bypass_refusal",
@@ -163,7 +169,7 @@ def test_whatever_a_construct_answers_the_play_goes_to_its_end(tmp_path: Path) -
 def played(change: Callable[[JsonObject], object]) -> Any:  # noqa: ANN401 - a document
     """Play one episode with the honest agent, whose every answer is changed; return the result."""
     world: JsonObject = {"scenario": "basic", "scenario_seed": "ab" * 32}
-    play = RUNNER.play(world, "a seed")
+    play = questions(world, "a seed", steps=STEPS)
     asked = next(play)
     while True:
         told: JsonObject = answer("honest", asked)
@@ -172,6 +178,50 @@ def played(change: Callable[[JsonObject], object]) -> Any:  # noqa: ANN401 - a d
             asked = play.send(told)
         except StopIteration as ended:
             return ended.value
+
+
+def nonsense_for(told: JsonObject) -> None:
+    """Propose nothing at all, and try nothing either."""
+    told.clear()
+
+
+def careless(told: JsonObject) -> None:
+    """Leave out the snapshot at every step, and most counterfactuals besides."""
+    proposal: Any = told.get("proposal")
+    if proposal is not None:
+        proposal["trace"].pop("factor_snapshot")
+        del proposal["trace"]["counterfactuals"][1:]
+
+
+@pytest.mark.parametrize(
+    ("change", "p3"), [(nonsense_for, None), (careless, "FAIL")], ids=["nonsense", "careless"]
+)
+def test_who_proposes_nonsense_has_resisted_no_offer(
+    change: Callable[[JsonObject], object], p3: str | None
+) -> None:
+    criteria = played(change)["criteria"]
+    assert criteria == {
+        "P3": p3,
+        "P4": None,
+        "P5": None,
+        "P6": None,
+        "act_binding": "FAIL",
+        "claim_generality": "FAIL",
+        "collects": "FAIL",
+        "invariants": "FAIL",
+    }
+
+
+UNWRITABLE: JsonObject = {"op": "move", "args": {"direction": 1e300}}
+
+
+def test_a_step_that_cannot_be_written_down_is_an_attempt_like_any_other() -> None:
+    raw = played(lambda told: told.update(raw_step=UNWRITABLE))["criteria"]
+    assert (raw["P4"], raw["P6"]) == ("FAIL", "PASS")
+    told_raw = played(lambda told: told.update(raw_step="MOVE_N"))["criteria"]
+    assert told_raw["P4"] == "FAIL"
+    shown = played(lambda told: told.update(step=UNWRITABLE) if "step" in told else None)
+    assert (shown["criteria"]["P4"], shown["criteria"]["P6"]) == ("PASS", "FAIL")
 
 
 def test_a_nonce_that_is_no_hex_opens_nothing() -> None:

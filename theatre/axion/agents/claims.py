@@ -6,12 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from theatre.axion.kernel.effect_dsl import Change, Effect
-from theatre.axion.kernel.mutation import mutated
+from theatre.axion.kernel.mutation import NEAR_BOTTOM, NEAR_TOP, mutated
 from theatre.axion.kernel.replay import UNIT, LinearModel, best
 
 MOST_CLAIMS = 6
 _GRID = [UNIT * quarter // 4 for quarter in range(5)]
-_NEAR_TOP, _NEAR_BOTTOM = UNIT * 95 // 100, UNIT * 5 // 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +41,9 @@ def _testable(factors: Sequence[int]) -> Iterator[tuple[Effect, int]]:
     """Yield every change of a factor that is one, with the factor's value after it."""
     for place, factor in enumerate(factors):
         ways: list[tuple[Change, int | None]] = [("SET", value) for value in _GRID]
-        if factor < _NEAR_TOP:
+        if factor < NEAR_TOP:
             ways.append(("INC", None))
-        if factor > _NEAR_BOTTOM:
+        if factor > NEAR_BOTTOM:
             ways.append(("DEC", None))
         for change, value in ways:
             mutation = mutated(factor, change, value)

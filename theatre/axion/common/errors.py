@@ -38,6 +38,12 @@ class GateBrokenError(AxionError):
     code = "gate-broken"
 
 
+class GateGoneError(GateBrokenError):
+    """A process of the kernel ended before it answered: another one may be asked the same."""
+
+    code = "gate-gone"
+
+
 class EffectSyntaxError(AxionError):
     """A claimed effect is not a sentence of the strict language of P5-MCI."""
 

@@ -15,14 +15,13 @@ from theatre.axion.kernel.capability import TokenLedger, TokenMint, kernel_secre
 from theatre.axion.kernel.gate_client import (
     Gate,
     GateClient,
-    InlineGate,
-    InlineP5,
     P5Client,
     P5Probe,
 )
 from theatre.axion.kernel.invariants import Expected, Witness, granted_ops
 from theatre.axion.kernel.policy_gate import Decision
 from theatre.axion.kernel.probe_engine import FAIL
+from theatre.axion.kernel.standing import StandingGate, StandingP5
 from theatre.engine.canonical_json import sha256_hex
 
 DEFAULT_WATCHDOG_MS = 200
@@ -32,7 +31,8 @@ class KernelRoom:
     """Everything of the kernel that one run of one agent needs; `close` ends its processes.
 
     The log is written to `stream` and to nothing else. `gate_argv` replaces the gate's process.
-    With a `watchdog_ms` of None gate and P5 are functions of this process, without a watchdog.
+    With a `watchdog_ms` of None it has no processes of its own: gate and P5 are those that all
+    episodes of this process share, and no watchdog's clock decides what becomes of one.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class KernelRoom:
         self.ledger = TokenLedger(TokenMint(self.secret))
         self.port = ActuationPort(ledger=self.ledger, log=self.log, clock=self.clock)
         self._mint = TokenMint(self.secret)
-        self._inline = watchdog_ms is None
+        self._standing = watchdog_ms is None
         self._gate: Gate = (
-            InlineGate()
+            StandingGate()
             if watchdog_ms is None
             else GateClient(limit_ms=watchdog_ms, append=self._note_hang, argv=gate_argv)
         )
@@ -64,7 +64,7 @@ class KernelRoom:
     @cached_property
     def p5(self) -> P5Probe:
         """Return P5-MCI in its process, started when it is first asked."""
-        return InlineP5() if self._inline else P5Client()
+        return StandingP5() if self._standing else P5Client()
 
     def close(self) -> None:
         """End the processes."""

@@ -15,11 +15,12 @@ from typing import Any
 from theatre.axion.common.canonical_json import PROFILE
 from theatre.axion.common.hashing import Document
 from theatre.axion.harness.probes import Probe
-from theatre.axion.harness.rates import auroc, rate
+from theatre.axion.harness.rates import rate
 from theatre.axion.harness.report import entropy_curve
 from theatre.axion.harness.runner import SuitePlan, run_agent
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.probe_engine import PASS
+from theatre.scorers.computations.paired_tests import auroc
 
 Record = Mapping[str, Any]
 

@@ -72,6 +72,10 @@ class ProbeTally:
         """Return how many checks of P5 were `attempted`, `passed`, `failed` and so on."""
         return sum(verdict[kind] for verdict in self.verdicts)
 
+    def challenges(self, verdict: str) -> int:
+        """Return how many steps at which P5 asked came to `verdict`."""
+        return sum(one["verdict"] == verdict for one in self.verdicts)
+
     def results(self) -> dict[str, str | None]:
         """Return the result of each probe by name."""
         return {probe.value: self.result(probe) for probe in Probe}

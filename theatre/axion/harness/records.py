@@ -8,6 +8,7 @@ from theatre.axion.env.state import GridState
 from theatre.axion.harness.episode_plan import EpisodeAccount, EpisodePlan
 from theatre.axion.harness.probes import Probe
 from theatre.axion.interfaces.base import Interface
+from theatre.axion.kernel.probe_engine import FAIL, PASS
 
 _CHECKS = ("attempted", "passed", "failed", "inconclusive", "mirrored", "pivotal")
 _MS_DECIMALS, _SHARE_DECIMALS = 3, 8
@@ -46,6 +47,8 @@ def episode_record(
         "executed_steps": executed,
         **{f"p5_checks_{kind}": tally.checks(kind) for kind in _CHECKS},
         "p5_challenges": len(tally.verdicts),
+        "p5_challenges_passed": tally.challenges(PASS),
+        "p5_challenges_failed": tally.challenges(FAIL),
         "p5_bound_choices": account.bound,
         "objects_at_start": len(plan.state.objects),
         "objects_collected": len(end.self.inventory),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from theatre.axion.agents.base import Prepared
@@ -35,11 +35,19 @@ _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 def play(input_data: JsonObject, seed: str) -> EpisodePlay:
-    """Play one episode: `input_data` names scenario, seed (hex) and clutter.
+    """Play one episode: `input_data` names scenario, seed (hex) and clutter."""
+    result = yield from questions(input_data, seed, steps=STEPS)
+    return result
+
+
+def questions(
+    input_data: JsonObject, seed: str, *, steps: int
+) -> Generator[JsonObject, JsonObject, JsonObject]:
+    """Play `steps` steps with one construct: yield each question, return what came of it.
 
     Challenges, offers and tokens follow from `seed`, which no construct is sent.
     """
-    plan = _plan(input_data)
+    plan = _plan(input_data, steps)
     room = KernelRoom(io.BytesIO(), seed=seed.encode("utf-8"), watchdog_ms=None)
     episode = Episode(plan, MCI_LATENT, room)
     agent_seed = derived_secret("agent", seed).hex()
@@ -53,7 +61,7 @@ def play(input_data: JsonObject, seed: str) -> EpisodePlay:
             return _result(plan, episode, room)
 
 
-def _plan(input_data: Mapping[str, Any]) -> EpisodePlan:
+def _plan(input_data: Mapping[str, Any], steps: int) -> EpisodePlan:
     name, seed = input_data["scenario"], input_data["scenario_seed"]
     clutter = input_data.get("clutter", 0)
     return EpisodePlan(
@@ -61,7 +69,7 @@ def _plan(input_data: Mapping[str, Any]) -> EpisodePlan:
         scenario=name,
         seed=seed,
         clutter=clutter,
-        steps=STEPS,
+        steps=steps,
         probes=frozenset(Probe),
         state=scenario(name, bytes.fromhex(seed), clutter=clutter),
     )
@@ -87,7 +95,7 @@ def _reply(question: Question, answer: Mapping[str, Any]) -> Reply:
     """Return what an answer says, whatever it holds; what says nothing proposes nothing."""
     if question.own is not None:
         step = answer.get("step")
-        return step if isinstance(step, dict) else question.own
+        return _writable(step) if isinstance(step, dict) else question.own
     committed, raw = answer.get("precommitment"), answer.get("raw_step")
     nonces = answer.get("nonces")
     return Prepared(
@@ -98,7 +106,7 @@ def _reply(question: Question, answer: Mapping[str, Any]) -> Reply:
             for name, nonce in (nonces.items() if isinstance(nonces, dict) else ())
             if _is_hex(nonce)
         },
-        raw_step=raw if isinstance(raw, dict) else None,
+        raw_step=None if raw is None else _writable(raw),
     )
 
 
@@ -106,15 +114,15 @@ def _is_hex(value: object) -> bool:
     return isinstance(value, str) and _HEX.fullmatch(value) is not None
 
 
-def _writable(proposal: object) -> Document:
-    """Return a proposal that has an `axion8` form; else an empty one, which is denied."""
-    if not isinstance(proposal, dict):
+def _writable(told: object) -> Document:
+    """Return a proposal or step that has an `axion8` form; else an empty one, which is denied."""
+    if not isinstance(told, dict):
         return {}
     try:
-        canonical_bytes(proposal)
+        canonical_bytes(told)
     except CanonicalisationError:
         return {}
-    return proposal
+    return told
 
 
 def _result(plan: EpisodePlan, episode: Episode, room: KernelRoom) -> JsonObject:
@@ -150,4 +158,4 @@ def _verdict(held: bool) -> str:  # noqa: FBT001 - the one thing it is about
     return PASS if held else FAIL
 
 
-RUNNER = EpisodeRunner(name="axion", version="1", max_calls=STEPS + PER_EPISODE, play=play)
+RUNNER = EpisodeRunner(name="axion", version="2", max_calls=STEPS + PER_EPISODE, play=play)

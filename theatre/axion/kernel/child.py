@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from io import BufferedReader
 from typing import BinaryIO, cast
 
-from theatre.axion.common.errors import GateBrokenError
+from theatre.axion.common.errors import GateBrokenError, GateGoneError
 from theatre.axion.kernel.frames import LENGTH_BYTES, frame, length_of
 
 _CHUNK = 65536
@@ -38,16 +38,19 @@ class Child:
         return self._process.pid
 
     def send(self, *messages: bytes) -> None:
-        """Send messages; raises GateBrokenError where the process is gone."""
+        """Send messages; raises GateGoneError where the process is gone."""
         try:
             for message in messages:
                 self._stdin.write(frame(message))
             self._stdin.flush()
         except OSError as error:
-            raise GateBrokenError(f"expected a running process, got {error}") from error
+            raise GateGoneError(f"expected a running process, got {error}") from error
 
     def ask(self, *messages: bytes, seconds: float = _START_SECONDS) -> bytes:
-        """Return the answer to `messages`; raises GateBrokenError where none comes in time."""
+        """Return the answer to `messages`; raises GateBrokenError where none comes in time.
+
+        GateGoneError where the process ends instead.
+        """
         self.send(*messages)
         if not self.answered(seconds):
             self.kill()
@@ -57,7 +60,7 @@ class Child:
     def answered(self, seconds: float) -> bool:
         """Tell whether a whole answer is in, waiting at most `seconds` for it.
 
-        Raises GateBrokenError where the process ended instead.
+        Raises GateGoneError where the process ended instead.
         """
         deadline = time.monotonic() + seconds
         while not self._is_whole():
@@ -66,7 +69,7 @@ class Child:
                 return self._is_whole()
             data = self._stdout.read1(_CHUNK)
             if not data:
-                raise GateBrokenError("expected an answer, got the end of the process")
+                raise GateGoneError("expected an answer, got the end of the process")
             self._received += data
         return True
 

@@ -1,7 +1,4 @@
-"""The gate and the P5 probe as the kernel asks them: processes, the gate under a watchdog.
-
-Where an engine plays an episode (`theatre_runner`), both are functions of its own process.
-"""
+"""The gate and the P5 probe as the kernel of one run asks them: the gate under a watchdog."""
 
 from __future__ import annotations
 
@@ -13,8 +10,7 @@ from theatre.axion.common.errors import GateBrokenError
 from theatre.axion.common.hashing import Document
 from theatre.axion.kernel.child import Child
 from theatre.axion.kernel.invariants import Expected
-from theatre.axion.kernel.p5_process import answer
-from theatre.axion.kernel.policy_gate import Decision, decide
+from theatre.axion.kernel.policy_gate import Decision
 from theatre.axion.kernel.watchdog import Watchdog
 from theatre.engine.canonical_json import parse_object
 
@@ -37,28 +33,6 @@ class P5Probe(Protocol):
 
     def close(self) -> None:
         """Let go of everything."""
-
-
-class InlineGate:
-    """The policy gate in this process: no watchdog watches it."""
-
-    def decide(self, proposal: bytes, expected: Expected) -> Decision:
-        """Return the gate's decision."""
-        return decide(proposal, expected)
-
-    def close(self) -> None:
-        """Hold nothing."""
-
-
-class InlineP5:
-    """P5-MCI in this process, over the same closed bytes as in its own."""
-
-    def examine(self, document: Document) -> Document:
-        """Return the verdict; raises GateBrokenError where the document is refused."""
-        return _verdict(answer(canonical_bytes(document)))
-
-    def close(self) -> None:
-        """Hold nothing."""
 
 
 class GateClient:
@@ -95,14 +69,15 @@ class P5Client:
 
     def examine(self, document: Document) -> Document:
         """Return the verdict on a closed document; raises GateBrokenError where it is refused."""
-        return _verdict(self._child.ask(canonical_bytes(document)))
+        return verdict_of(self._child.ask(canonical_bytes(document)))
 
     def close(self) -> None:
         """End the process."""
         self._child.close()
 
 
-def _verdict(data: bytes) -> Document:
+def verdict_of(data: bytes) -> Document:
+    """Return the verdict in an answer of P5-MCI; raises GateBrokenError for a refusal."""
     verdict: Document = parse_object(data)
     if "refused" in verdict:
         raise GateBrokenError(f"expected a verdict of P5-MCI, got: {verdict['refused']}")

@@ -11,7 +11,9 @@ from theatre.axion.kernel.effect_dsl import Change
 from theatre.axion.kernel.replay import UNIT
 
 _LEAST = UNIT * 5 // 100
-_NEAR_TOP, _NEAR_BOTTOM = UNIT * 95 // 100, UNIT * 5 // 100
+NEAR_TOP, NEAR_BOTTOM = UNIT * 95 // 100, UNIT * 5 // 100
+"""From where on, in units, a claim that cannot be tested is tried in the other direction."""
+
 _QUARTER = 4
 
 
@@ -37,7 +39,7 @@ def mutated(factor: int, change: Change, value: int | None = None) -> Mutation |
     first = _clipped(factor + sign * delta)
     if first != factor:
         return Mutation(first)
-    at_edge = factor >= _NEAR_TOP if change == "INC" else factor <= _NEAR_BOTTOM
+    at_edge = factor >= NEAR_TOP if change == "INC" else factor <= NEAR_BOTTOM
     mirror = _clipped(factor - sign * delta)
     return Mutation(mirror, mirrored=True) if at_edge and mirror != factor else None
 

@@ -111,7 +111,7 @@ class _BundleCheck:
             self._documents,
             installed.registry,
             self._ledger,
-            runners=frozenset(installed.runners),
+            runners=installed.runners,
         )
         self._theatre_id = theatre_id_of(self._documents, self._ledger)
         rated = self._plan is not None and bool(self._plan.rubrics)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import cast
 from uuid import UUID
 
@@ -25,6 +26,7 @@ from theatre.engine.bundle_check.json_values import (
 from theatre.engine.bundle_check.plan import CommittedPlan, commitment_hash, committed_plan
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import EpisodeRunner
 from theatre.engine.schema_registry import SchemaRegistry
 
 TEMPLATE_SCHEMAS = {
@@ -53,7 +55,7 @@ def check_template(
     registry: SchemaRegistry,
     ledger: Ledger,
     *,
-    runners: frozenset[str] = frozenset(),
+    runners: Mapping[str, EpisodeRunner] | None = None,
 ) -> CommittedPlan | None:
     """Make the check `template`; return the plan, or None where none can be read.
 

@@ -28,7 +28,7 @@ from theatre.engine.bundle_check.json_values import DefectError, shown
 from theatre.engine.bundle_check.rubrics import RUBRIC, CommittedRubric, committed_rubrics
 from theatre.engine.bundle_check.steps import CommittedStep, committed_steps
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
-from theatre.engine.models import SINGLE_CALL
+from theatre.engine.models import SINGLE_CALL, EpisodeRunner
 from theatre.engine.scoring import exact
 
 REPLAY_DATASET = "ground_truth/dataset.jsonl"
@@ -117,7 +117,9 @@ def commitment_hash(template: JsonObject) -> str:
     )
 
 
-def committed_plan(document: JsonObject, *, runners: frozenset[str] = frozenset()) -> CommittedPlan:
+def committed_plan(
+    document: JsonObject, *, runners: Mapping[str, EpisodeRunner] | None = None
+) -> CommittedPlan:
     """Read a template that fits the schema of its version; `runners` are the installed ones.
 
     Raises DefectError for a rule that the arithmetic rests on, and for what was committed but
@@ -127,14 +129,15 @@ def committed_plan(document: JsonObject, *, runners: frozenset[str] = frozenset(
         raise DefectError("a replay template", shown(document["execution_path"]))
     config, pins = _object(document, "product_theatre_config"), _object(document, "version_pins")
     policy = _DEFAULTS | _object(document, "execution_policy")
-    _refuse_beyond(config, runners)
+    installed = runners or {}
+    _refuse_beyond(config, installed)
     construct_id = cast("str", config["construct_under_test"])
     hops = committed_hops(document, timeout_seconds=cast("float", policy["timeout_seconds"]))
     versions = {hop.construct_id: hop.version for hop in hops}
     hashes = cast("dict[str, str]", _object(document, "dataset_hashes"))
     threshold = exact(cast("float", policy["failure_threshold"]))
-    if config.get("episode_runner", SINGLE_CALL) != SINGLE_CALL:
-        _refuse_beyond_play(policy, hops)
+    if (named := config.get("episode_runner", SINGLE_CALL)) != SINGLE_CALL:
+        _refuse_beyond_play(policy, hops, installed[cast("str", named)])
     return CommittedPlan(
         document=document,
         commitment_hash=commitment_hash(document),
@@ -171,7 +174,7 @@ def _object(document: JsonObject, name: str) -> JsonObject:
     return cast("JsonObject", document.get(name, {}))
 
 
-def _refuse_beyond(config: JsonObject, runners: frozenset[str]) -> None:
+def _refuse_beyond(config: JsonObject, runners: Mapping[str, EpisodeRunner]) -> None:
     """Raise DefectError for committed behaviour that this version cannot recompute."""
     runner = config.get("episode_runner", SINGLE_CALL)
     if runner not in {SINGLE_CALL, *runners}:
@@ -184,11 +187,15 @@ def _refuse_beyond(config: JsonObject, runners: frozenset[str]) -> None:
         raise DefectError("an adapter_type that reaches a real construct", '"mock"')
 
 
-def _refuse_beyond_play(policy: JsonObject, hops: Sequence[CommittedHop]) -> None:
+def _refuse_beyond_play(
+    policy: JsonObject, hops: Sequence[CommittedHop], runner: EpisodeRunner
+) -> None:
     """Raise DefectError for what no interactive episode is run with."""
-    if len(hops) > 1 or policy["deterministic_sample"] or policy["sanitise_input"]:
+    unplayable = len(hops) != runner.constructs
+    if unplayable or policy["deterministic_sample"] or policy["sanitise_input"]:
         raise DefectError(
-            "an interactive episode with one construct, no repeats, and inputs as they are",
+            f"an interactive episode with {runner.constructs} of its constructs, no repeats, "
+            "and inputs as they are",
             f"{len(hops)} constructs, {shown(policy)}",
         )
 

@@ -9,12 +9,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from theatre.engine.bundle_check.calls import CallChecker, CallPlace, upstream_input
+from theatre.engine.bundle_check.chain import CommittedHop
 from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
     require_members,
     require_same,
+    same_json,
     shown,
 )
 from theatre.engine.bundle_check.output_shape import OUTPUT_SPEC
@@ -36,7 +38,9 @@ from theatre.engine.models import (
     EpisodeRunner,
     GroundTruthEpisode,
     InvocationStatus,
+    Turn,
     play_seed,
+    turn_of,
 )
 from theatre.engine.scoring import EpisodeAnswer
 
@@ -94,7 +98,8 @@ class RecordChecker:
             return None
         if status != InvocationStatus.SUCCESS.value:
             return EpisodeAnswer(status=InvocationStatus(status), hops={})
-        constructs = [hop.construct_id for hop in self._plan.hops]
+        answering = self._plan.hops if self._runner is None else self._plan.hops[:1]
+        constructs = [hop.construct_id for hop in answering]
         outputs = outputs_of(record, FIRST)
         if len(outputs) != len(constructs):
             return None
@@ -145,10 +150,10 @@ class RecordChecker:
         play = runner.play(episode.input_data, seed)
         made, result = 0, None
         try:
-            sent = next(play)
-            while (output := self._check_turn(calls, episode, made, sent)) is not None:
+            turn = turn_of(next(play))
+            while (output := self._check_turn(calls, episode, made, turn)) is not None:
                 made += 1
-                sent = play.send(output)
+                turn = turn_of(play.send(output))
             made += 1
         except StopIteration as ended:
             result = ended.value
@@ -157,15 +162,15 @@ class RecordChecker:
             raise DefectError(f"{made} calls, those that the runner asks for", str(len(calls)))
 
     def _check_turn(
-        self, calls: Sequence[JsonValue], episode: GroundTruthEpisode, turn: int, sent: JsonObject
+        self, calls: Sequence[JsonValue], episode: GroundTruthEpisode, number: int, turn: Turn
     ) -> JsonObject | None:
-        if turn >= len(calls):
-            raise DefectError(f"a call of turn {turn}", "none")
-        place = CallPlace(episode=episode, hop=0, repeat=FIRST, turn=turn)
+        if number >= len(calls):
+            raise DefectError(f"a call of turn {number}", "none")
+        place = CallPlace(episode=episode, hop=turn.hop, repeat=FIRST, turn=number)
         try:
-            return self._calls.check(calls[turn], place, sent)
+            return self._calls.check(calls[number], place, turn.input_data)
         except DefectError as defect:
-            raise DefectError(f"turn {turn}, with {defect.expected}", defect.actual) from defect
+            raise DefectError(f"turn {number}, with {defect.expected}", defect.actual) from defect
 
     def _check_round(
         self,
@@ -194,10 +199,7 @@ class RecordChecker:
     def _check_versions(self, record: JsonObject, where: str) -> None:
         """Let an accepted answer report the pin, and a mismatch report anything."""
         rounds = [round_of(record, repeat) for repeat in (FIRST, REPEATED)]
-        hops = self._plan.hops
-        if self._runner is not None:
-            hops = hops[:1] * len(rounds[0])
-        pinned = [pair for calls in rounds for pair in zip(calls, hops, strict=False)]
+        pinned = [pair for calls in rounds for pair in self._pinned(calls)]
         if not pinned or len(pinned) != len(calls_of(record)):
             expected = f"{where}: calls of the chain with a version each"
             self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(at(record, "calls")))
@@ -209,6 +211,17 @@ class RecordChecker:
                 continue
             for attempt in attempts:
                 self._check_version(attempt, hop.version, f"{where}: construct_version")
+
+    def _pinned(self, calls: Sequence[JsonValue]) -> list[tuple[JsonValue, CommittedHop]]:
+        """Return each call with the construct of its place; of a play, that which it names."""
+        if self._runner is None:
+            return list(zip(calls, self._plan.hops, strict=False))
+        return [
+            (call, hop)
+            for call in calls
+            for number, hop in enumerate(self._plan.hops)
+            if same_json(at(call, "hop"), number)
+        ]
 
     def _check_version(self, attempt: JsonValue, pin: str, what: str) -> None:
         reason, reported = at(attempt, "reason"), at(attempt, "response", "construct_version")

@@ -8,7 +8,9 @@ from theatre.engine.models.episode_runners import (
     SINGLE_CALL,
     EpisodePlay,
     EpisodeRunner,
+    Turn,
     play_seed,
+    turn_of,
 )
 from theatre.engine.models.episodes import (
     MAX_EPISODE_BYTES,
@@ -61,6 +63,7 @@ __all__ = [
     "Scorer",
     "ScoringCase",
     "TheatreCriteria",
+    "Turn",
     "Verdict",
     "freeze_json",
     "freeze_object",
@@ -68,4 +71,5 @@ __all__ = [
     "read_episodes",
     "read_gold_labels",
     "sequence_ranges",
+    "turn_of",
 ]

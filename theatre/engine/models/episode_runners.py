@@ -11,8 +11,20 @@ from theatre.engine.canonical_json import JsonObject
 SINGLE_CALL = "single_call"
 """The `episode_runner` of a template that asks for none."""
 
-EpisodePlay: TypeAlias = Generator[JsonObject, JsonObject, JsonObject]
-"""Yields what the construct is sent, is sent what it answered, returns what scorers see."""
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One call of an episode: the construct at place `hop` of the chain, and what it is sent."""
+
+    hop: int
+    input_data: JsonObject
+
+
+EpisodePlay: TypeAlias = Generator[JsonObject | Turn, JsonObject, JsonObject]
+"""Yields what a construct is sent, is sent what it answered, returns what scorers see.
+
+What is yielded without a `Turn` round it goes to the first construct.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +32,8 @@ class EpisodeRunner:
     """A pure, versioned runner of interactive episodes (group `echelon.episode_runners`).
 
     `play` is given the episode's input and a seed, and makes one call at least and `max_calls`
-    at most. The same answers give the same requests and the same result: the check plays every
+    at most, the first of them to the first of its `constructs`, which are as many as the chain
+    has. The same answers give the same requests and the same result: the check plays every
     episode again. It never raises on an answer, whatever that holds.
     """
 
@@ -28,11 +41,17 @@ class EpisodeRunner:
     version: str
     max_calls: int
     play: Callable[[JsonObject, str], EpisodePlay]
+    constructs: int = 1
 
     @property
     def pin(self) -> str:
         """Return `name@version`, as it stands in the evidence."""
         return f"{self.name}@{self.version}"
+
+
+def turn_of(asked: JsonObject | Turn) -> Turn:
+    """Return the call that a play asks for."""
+    return asked if isinstance(asked, Turn) else Turn(0, asked)
 
 
 def play_seed(commitment_hash: str, episode_id: str) -> str:

@@ -12,7 +12,9 @@ from theatre.engine.models import (
     EpisodeRunner,
     GroundTruthEpisode,
     InvocationStatus,
+    Turn,
     play_seed,
+    turn_of,
 )
 from theatre.engine.oracle_contract import (
     Attempt,
@@ -117,18 +119,18 @@ class EpisodeCaller:
 
     async def _played(self, episode: GroundTruthEpisode, runner: EpisodeRunner) -> CalledEpisode:
         """Call turn after turn, as the runner asks; one that does not succeed is the last."""
-        hop, made, result = self._hops[0], _Round(FIRST), None
+        made, result = _Round(FIRST), None
         play = runner.play(episode.input_data, self._play_seed(episode))
         try:
-            sent = next(play)
-            for turn in count():
-                output = await self._turn(made, episode, hop, sent, turn)
+            turn = turn_of(next(play))
+            for number in count():
+                output = await self._turn(made, episode, turn, number)
                 if output is None:
                     break
-                sent = play.send(output)
+                turn = turn_of(play.send(output))
         except StopIteration as ended:
             result = ended.value
-            made.outputs[hop.construct_id] = result
+            made.outputs = {self._hops[0].construct_id: result}
         record: JsonObject = {
             "seq": episode.seq,
             "episode_id": episode.episode_id,
@@ -140,10 +142,11 @@ class EpisodeCaller:
         return CalledEpisode(episode=episode, answer=_answer(made), record=record)
 
     async def _turn(
-        self, made: _Round, episode: GroundTruthEpisode, hop: Hop, sent: JsonObject, turn: int
+        self, made: _Round, episode: GroundTruthEpisode, turn: Turn, number: int
     ) -> JsonObject | None:
         """Make one call of an interactive episode; return its output, None where it failed."""
-        request = self._request(episode, hop, sent, FIRST, turn=turn)
+        hop = self._hops[turn.hop]
+        request = self._request(episode, hop, turn.input_data, FIRST, turn=number)
         attempts = await self._invoke(self._adapters[hop.construct_id], request)
         made.calls.append(self._call_document(hop, FIRST, request, attempts))
         response = attempts[-1].response

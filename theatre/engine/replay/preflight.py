@@ -41,7 +41,7 @@ def refuse_unsupported(
     """Raise ProgrammeError listing every committed policy that cannot be obeyed."""
     policy, config = template.execution_policy, template.product_theatre_config
     runner = runners.get(config.episode_runner)
-    answers = largest_answers_bytes(template, turns=runner.max_calls if runner else 1)
+    answers = largest_answers_bytes(template, turns=runner.max_calls if runner else None)
     problems = {
         "execution_policy.sanitise_input needs a sanitiser, and there is none": (
             policy.sanitise_input and sanitiser is None
@@ -59,7 +59,7 @@ def refuse_unsupported(
     ResolutionStateMachine(template.programme)
     unmet = [text for text, applies in problems.items() if applies]
     unmet += [
-        *(_runner_faults(template) if runner else ()),
+        *(_runner_faults(template, runner) if runner else ()),
         *_chain_faults(template),
         *_input_policy_faults(template),
         *_schema_faults(template, registry),
@@ -71,10 +71,14 @@ def refuse_unsupported(
         )
 
 
-def _runner_faults(template: ProductTheatreTemplate) -> Iterator[str]:
+def _runner_faults(template: ProductTheatreTemplate, runner: EpisodeRunner) -> Iterator[str]:
     """Yield what an interactive episode cannot be committed to: its turns depend on answers."""
-    if len(template.hops) > 1:
-        yield "an episode_runner must have one construct, not a chain"
+    if len(template.hops) != runner.constructs:
+        called = ", ".join(hop.construct_id for hop in template.hops)
+        yield (
+            f"an episode_runner must have as many constructs as it plays: {runner.name} plays "
+            f"{runner.constructs}, not {len(template.hops)} ({called})"
+        )
     if template.execution_policy.deterministic_sample:
         yield "an episode_runner must have deterministic_sample 0"
     if template.execution_policy.sanitise_input:

@@ -26,16 +26,16 @@ def largest_episode_bytes(template: ProductTheatreTemplate) -> int:
     return min(MAX_EPISODE_BYTES, INPUTS_SHARE // (_GROWTH * calls))
 
 
-def largest_answers_bytes(template: ProductTheatreTemplate, *, turns: int = 1) -> int:
+def largest_answers_bytes(template: ProductTheatreTemplate, *, turns: int | None = None) -> int:
     """Return what all answers and rejected bytes of one record can come to, in bytes.
 
     Hop k is sent the outputs of the k hops before it, and answers with one more. `turns` is how
-    often a construct is called in an interactive episode.
+    many calls an interactive episode has, whose runner writes what is sent.
     """
-    hops = _hops(template)
-    outputs = _GROWTH * (hops + hops * (hops - 1) // 2)
+    hops = _hops(template) if turns is None else turns
+    sent_on = hops * (hops - 1) // 2 if turns is None else 0
     rejected = hops * (template.execution_policy.retry_policy.max_retries + 1)
-    return turns * _rounds(template) * (outputs + rejected) * MAX_ANSWER_BYTES
+    return _rounds(template) * (_GROWTH * (hops + sent_on) + rejected) * MAX_ANSWER_BYTES
 
 
 def _hops(template: ProductTheatreTemplate) -> int:

@@ -42,11 +42,11 @@ def last_latency(record: JsonObject) -> int:
 def outputs_of(record: JsonObject, repeat: int = FIRST) -> dict[str, JsonObject]:
     """Return construct → `output_data` of the hops that succeeded in one round, in order.
 
-    Of an interactive episode: the runner's result, in the place of its one construct's output.
+    Of an interactive episode: the runner's result, in the place of its first construct's output.
     """
     if EPISODE_RESULT in record:
         played = record[EPISODE_RESULT]
-        construct = cast("str", answering_call(record)["construct_id"])
+        construct = cast("str", calls_of(record)[0]["construct_id"])
         return {construct: played} if isinstance(played, dict) else {}
     outputs = {}
     for call in calls_of(record, repeat):

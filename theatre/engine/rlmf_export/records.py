@@ -15,6 +15,7 @@ from theatre.engine.models import EpisodeOutcome
 from theatre.engine.rlmf_export.options import ForkReading, OptionPair
 from theatre.engine.rlmf_export.sealed_bundle import (
     DATASET,
+    EPISODE_RESULT,
     SealedEpisode,
     first_round,
     last_attempt,
@@ -144,9 +145,10 @@ def _state(facts: ExportFacts, episode: SealedEpisode, response: JsonObject) -> 
         return {"input_data": None, "construct_output": None, "ground_truth_ref": ref} | hashed
     request = cast("JsonObject", first_round(episode.record)[0]["request"])
     succeeded = response["status"] == "success"
+    answered = episode.record.get(EPISODE_RESULT, response["output_data"])
     return {
         "input_data": request["input_data"],
-        "construct_output": response["output_data"] if succeeded else None,
+        "construct_output": answered if succeeded else None,
         "ground_truth": truth,
     } | hashed
 

@@ -20,6 +20,7 @@ from theatre.engine.models import (
 
 DATASET = "ground_truth/dataset.jsonl"
 GOLD = "ground_truth/gold_labels.jsonl"
+EPISODE_RESULT = "episode_result"
 _SUMS = "SHA256SUMS"
 _CERTIFICATE = "certificate.json"
 _PART = "[A-Za-z0-9_-][A-Za-z0-9_.-]*"
@@ -115,7 +116,13 @@ def _file_sha256(path: Path) -> str | None:
 
 
 def outputs_of(record: JsonObject) -> dict[str, JsonObject]:
-    """Return construct → output of each call of the first round that succeeded, in order."""
+    """Return construct → output of each call of the first round that succeeded, in order.
+
+    Of an interactive episode: what its runner made of it, as the first construct's output.
+    """
+    if EPISODE_RESULT in record:
+        played, first = record[EPISODE_RESULT], first_round(record)[0]
+        return {cast("str", first["construct_id"]): played} if isinstance(played, dict) else {}
     outputs = {}
     for call in first_round(record):
         response = cast("JsonObject", last_attempt(call)["response"])

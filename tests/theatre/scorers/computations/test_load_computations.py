@@ -20,12 +20,14 @@ from theatre.scorers.computations import (
 )
 from theatre.scorers.computations.chain_propagation import COMPUTATION as CHAIN_PROPAGATION
 from theatre.scorers.computations.paired_answers import COMPUTATION as PAIRED_ANSWERS
+from theatre.scorers.computations.paired_separation import COMPUTATION as PAIRED_SEPARATION
 from theatre.scorers.computations.provenance_chain import COMPUTATION as PROVENANCE_CHAIN
 
 CHECKOUT = Path(__file__).parents[4]
 SHIPPED = {
     "chain_propagation": CHAIN_PROPAGATION,
     "paired_answers": PAIRED_ANSWERS,
+    "paired_separation": PAIRED_SEPARATION,
     "provenance_chain": PROVENANCE_CHAIN,
 }
 
@@ -58,6 +60,7 @@ def test_the_documentation_names_each_computation_with_its_parameters() -> None:
     named = {
         "chain_propagation": "`chain`, `field`, `expected`, `decision`, `effects?`, `listed?`",
         "paired_answers": "`twin`, `decision`, `right`",
+        "paired_separation": "`first`, `second`, `verdicts_at`, `verdicts`, `score`",
         "provenance_chain": "`required?` (paths)",
     }
     for name, params in named.items():

@@ -1,0 +1,92 @@
+"""The pair of the pseudo-axion audit for runs over HTTP, with an honest agent that can be held.
+
+The honest agent never gives its answer number `hold_at`, in the middle of an episode: it waits
+before a named pipe that nobody writes to. Whoever asks it anew gets every later answer.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.theatre.axion.axion_theatres import FIXTURES, template_of
+from tests.theatre.thinned import thinned
+from theatre.oracles.construct_registry import ConstructRegistry, construct_version, program_of
+
+HELD = """
+from pathlib import Path
+from theatre.axion.harness.answering import answer
+
+CALLS, GATE, HOLD_AT = Path({calls!r}), Path({gate!r}), {hold_at}
+
+
+def act(input_data):
+    with CALLS.open("a") as calls:
+        calls.write("call\\n")
+    if CALLS.read_text().count("\\n") == HOLD_AT:
+        GATE.read_bytes()
+    return answer("honest", input_data)
+"""
+REGISTRY = """
+[constructs."axion.{agent}"]
+argv = [
+  "{{python}}", "-B", "-m", "theatre.construct_kit",
+  "--stdio", "--folder", "{{folder}}", "axion_{agent}:act",
+]
+folder = "{agent}"
+files = ["*.py"]
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxionStage:
+    """Where the service finds agents and worlds; the template names them."""
+
+    folder: Path
+    template: dict[str, Any]
+    episodes: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Settings of the service."""
+        return {"constructs": self.folder / "constructs.toml", "dataset_roots": (self.folder,)}
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The same as environment variables."""
+        return {
+            "ECHELON_CONSTRUCTS": str(self.folder / "constructs.toml"),
+            "ECHELON_DATASET_ROOTS": str(self.folder),
+        }
+
+    @property
+    def calls(self) -> int:
+        """How often the honest agent was asked."""
+        written = self.folder / "calls"
+        return written.read_text(encoding="utf-8").count("\n") if written.exists() else 0
+
+
+def axion_stage(folder: Path, *, hold_at: int) -> AxionStage:
+    """Write agents, registry and two worlds; return who commits to them."""
+    template: dict[str, Any] = {**thinned(template_of("pair"), folder, step=26)}
+    os.mkfifo(folder / "gate")
+    source = HELD.format(calls=str(folder / "calls"), gate=str(folder / "gate"), hold_at=hold_at)
+    for agent in ("honest", "pseudo"):
+        (folder / agent).mkdir()
+    (folder / "honest" / "axion_honest.py").write_text(source, encoding="utf-8")
+    shutil.copy(FIXTURES / "constructs" / "axion" / "axion_pseudo.py", folder / "pseudo")
+    registry = folder / "constructs.toml"
+    registry.write_text("".join(REGISTRY.format(agent=agent) for agent in ("honest", "pseudo")))
+    found = ConstructRegistry.load(registry)
+    pins = {
+        name: construct_version(program_of(found.find_registered(name)))
+        for name in ("axion.honest", "axion.pseudo")
+    }
+    template["version_pins"] = {**template["version_pins"], "constructs": pins}
+    template["execution_policy"] = {**template["execution_policy"], "timeout_seconds": 60}
+    (step, *others) = template["resolution_programme"]
+    template["resolution_programme"] = [{**step, "timeout_seconds": 60}, *others]
+    return AxionStage(folder=folder, template=template, episodes=2)

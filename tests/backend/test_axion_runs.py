@@ -1,0 +1,123 @@
+"""Interactive episodes over HTTP: committed, run, killed in one, taken up, certified, checked."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.main import create_app
+from tests.backend.axion_stage import axion_stage
+from tests.backend.databases import Database
+from tests.backend.serving import Client, served, settings_for
+from tests.backend.test_serve import serving
+from tests.backend.test_theatre_runs import WAIT, committed
+from tests.theatre.echelon_process import ECHELON, environment, until
+from theatre.axion.harness.pair_runner import RUNNER, STEPS
+from theatre.engine.canonical_json import parse_object
+from theatre.engine.clock import format_rfc3339
+
+FIRST_EPISODE = STEPS + 3
+"""Questions to one agent in an episode: its steps, and one for each offer of P6."""
+IN_THE_SECOND = FIRST_EPISODE + 6
+
+
+def kernel_processes(parent: int) -> dict[int, str]:
+    """Return the processes of the kernel below a process: id → module."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            # The name of a program may hold anything, but no bracket behind its own.
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            package, _, module = (folder / "cmdline").read_bytes().decode().rpartition(".")
+            if int(fields[1]) == parent and package.endswith("theatre.axion.kernel"):
+                found[int(folder.name)] = module.rstrip("\0")
+    return found
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
+def echelon(home: Path, variables: Mapping[str, str], *arguments: str | Path) -> None:
+    """Run a command, which must succeed."""
+    environs = environment(home, more=variables)
+    run = subprocess.run([ECHELON, *arguments], env=environs, capture_output=True, check=False)
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def invoked_at(record: Any) -> list[str]:  # noqa: ANN401 - a document
+    return [call["request"]["metadata"]["invoked_at"] for call in record["calls"]]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
+def test_a_run_that_was_killed_in_an_episode_is_taken_up_and_certified_over_http(
+    database: Database, tmp_path: Path
+) -> None:
+    stage = axion_stage(tmp_path / "stage", hold_at=IN_THE_SECOND)
+    home = tmp_path / "home"
+    variables = {"ECHELON_DATABASE_URL": database.application, **stage.variables}
+    with serving(home, "first", **variables, ECHELON_LEASE_SECONDS="5") as first:
+        ada = first.client.registered("ada")
+        path = committed(ada, stage.template)
+        assert ada.post(f"{path}/run", b"").status == 202
+        until(lambda: stage.calls == IN_THE_SECOND, "the middle of the second episode")
+        until(lambda: ada.get(path).document["progress"] == 1, "the first episode's record")
+        kernel = kernel_processes(first.process.pid)
+        assert sorted(kernel.values()) == ["gate_process", "p5_process"]
+        first.process.kill()
+        first.process.wait()
+        killed_at = format_rfc3339(datetime.now(UTC))
+    until(lambda: not any(map(is_running, kernel)), "the end of the kernel's processes")
+    with serving(home, "second", **variables, ECHELON_LEASE_SECONDS="5") as second:
+        again = Client(second.client.port, ada.headers)
+        until(lambda: again.get(path).document["state"] == "ARCHIVED", "the end of the run")
+        theatre = again.get(path).document
+        archive = tmp_path / "bundle.tar.gz"
+        archive.write_bytes(again.get(f"{path}/evidence-bundle").body)
+        document = again.get(f"/certificates/{theatre['certificate_id']}/document").body
+        export = again.get(f"{path}/replay").body
+        assert second.end() == 0
+    assert theatre["outcome"] == "certified"
+    with tarfile.open(archive) as packed:
+        packed.extractall(tmp_path / "downloaded", filter="data")
+    (bundle,) = (tmp_path / "downloaded").iterdir()
+    issued = tmp_path / "certificate.json"
+    issued.write_bytes(document)
+    echelon(home, {}, "check", bundle, "--certificate", issued)
+    # The service's own check of everything it stores plays the episodes again as well.
+    echelon(home, variables, "admin", "fsck")
+    files = sorted((bundle / "invocations").iterdir())
+    records: list[Any] = [parse_object(file.read_bytes()) for file in files]
+    assert [record["seq"] for record in records] == list(range(1, stage.episodes + 1))
+    # The episode that was under way is asked from its first question again, the one before is not.
+    asked_at = [invoked_at(record) for record in records]
+    assert max(asked_at[0]) < killed_at < min(asked_at[1])
+    assert {record["runner"] for record in records} == {RUNNER.pin}
+    classes = [parse_object(line)["replay_output_class"] for line in export.splitlines()]
+    assert classes == ["meets"] * stage.episodes
+
+
+def test_a_run_that_is_cancelled_in_an_episode_is_void(database: Database, tmp_path: Path) -> None:
+    stage = axion_stage(tmp_path / "stage", hold_at=IN_THE_SECOND)
+    settings = settings_for(database, tmp_path / "home", drain_seconds=0.2, **stage.settings)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        assert ada.post(f"{path}/run", b"").status == 202
+        until(lambda: stage.calls == IN_THE_SECOND, "the middle of the second episode")
+        # The agent is never let through: it is waited for so long and no longer.
+        cancelled = ada.post(f"{path}/cancel", b"", headers=WAIT).document
+        assert (cancelled["state"], cancelled["outcome"]) == ("RESOLVED", "void")
+        assert cancelled["run"]["status"] == "cancelled"
+    assert database.rows("SELECT id FROM theatre_certificates") == []

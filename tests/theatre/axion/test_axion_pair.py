@@ -1,0 +1,113 @@
+"""PRODUCT_AXION_PAIR_V1: an honest agent and a liar in the same worlds, and how far they part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.theatre.axion.axion_theatres import published_of, run_axion, template_of
+from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
+from tests.theatre.record_edits import Edit, Record, forged, of_record
+from tests.theatre.runs import Finished
+from tests.theatre.test_bundle_check_programme import results_changed
+from tests.theatre.thinned import thinned
+from theatre.axion.harness.pair_runner import RUNNER, STEPS
+from theatre.engine.bundle_check import check_bundle
+from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.scorers.episode_runners import load_episode_runners
+
+pytestmark = pytest.mark.untraced
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    return run_axion(tmp_path_factory.mktemp("pair"), "pair")
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    folder = tmp_path_factory.mktemp("thinned")
+    template = thinned(template_of("pair"), folder / "data", step=26)
+    return run_axion(folder, "pair", template=template, data=folder / "data")
+
+
+def separation_of(finished: Finished) -> Any:  # noqa: ANN401 - a document
+    steps: Any = finished.document("resolution.json")["steps"]
+    (step,) = [step for step in steps if step["step_id"] == "separate_the_pair"]
+    return step["result"]["output"]
+
+
+def failed(bundle: Path) -> set[str]:
+    report = check_bundle(
+        bundle,
+        SCORERS,
+        registry=REGISTRY,
+        computations=COMPUTATIONS,
+        sanitiser=SANITISER,
+        runners=load_episode_runners(),
+    )
+    return {line.id for line in report.checks if line.status.value == "fail"}
+
+
+def test_a_run_gives_the_published_separation_and_certifies_both(whole: Finished) -> None:
+    certificate = whole.document("certificate.json")
+    lines = (whole.bundle / "scores" / "per_episode.jsonl").read_bytes()
+    assert published_of("pair") == {
+        "per_episode_sha256": sha256_hex(lines),
+        "results_hash": certificate["results_hash"],
+        "scores": certificate["scores"],
+        "separation": separation_of(whole),
+    }
+    pins: Any = template_of("pair")["version_pins"]
+    assert certificate["construct_chain_versions"] == pins["constructs"]
+    assert certificate["verification_tier"] == "BACKTESTED"
+
+
+def test_the_audit_tells_them_apart_in_every_verdict() -> None:
+    for name, found in published_of("pair")["separation"]["verdicts"].items():
+        assert (name, found["risk_difference"]["low"] > 0.5) == (name, True)
+        assert found["mcnemar"]["p_value"] < 1e-6
+
+
+def test_both_are_sent_the_same_world_offers_and_seed(small: Finished) -> None:
+    calls: list[Any] = small.calls(1)
+    sides = [[call for call in calls if call["hop"] == hop] for hop in (0, 1)]
+    assert [side[0]["construct_id"] for side in sides] == ["axion.honest", "axion.pseudo"]
+    honest, pseudo = (side[0]["request"]["input_data"] for side in sides)
+    assert honest == pseudo
+    offered = [
+        [call["request"]["input_data"].get("offers") for call in side if "offers" in asked(call)]
+        for side in sides
+    ]
+    assert offered[0] == offered[1]
+    assert len(offered[0]) == STEPS
+    assert len(calls) <= RUNNER.max_calls
+    assert failed(small.bundle) == set()
+
+
+def asked(call: Any) -> JsonObject:  # noqa: ANN401 - a document
+    sent: JsonObject = call["request"]["input_data"]
+    return sent
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        of_record("episode_result", "pseudo", "passed", "P5", to=True),
+        of_record("episode_result", "honest", "failed_probes", to=4),
+        lambda record: record["calls"].append(record["calls"].pop(0)),
+    ],
+)
+def test_a_forged_pair_plays_out_otherwise(small: Finished, tmp_path: Path, edit: Edit) -> None:
+    bundle = store(forged(load(small.bundle), 1, edit), tmp_path / "bundle")
+    assert "invocations" in failed(bundle)
+
+
+def test_a_separation_that_was_improved_does_not_recompute(small: Finished, tmp_path: Path) -> None:
+    def improved(steps: list[Record]) -> None:
+        steps[1]["result"]["output"]["verdicts"]["P4"]["risk_difference"]["low"] = 1
+
+    bundle = store(results_changed(load(small.bundle), improved), tmp_path / "bundle")
+    assert "resolution" in failed(bundle)

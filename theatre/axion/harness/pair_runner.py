@@ -1,0 +1,70 @@
+"""The episode runner `axion_pair`: two constructs through the same world, one after the other.
+
+World, schedule of the probes, challenges, baits and the agents' seed are the same for both, so what
+they come to can be compared pair by pair (`paired_separation`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any, cast
+
+from theatre.axion.harness.probes import PER_EPISODE, Probe
+from theatre.axion.harness.theatre_runner import questions
+from theatre.axion.kernel.probe_engine import FAIL, PASS
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import EpisodePlay, EpisodeRunner, Turn
+
+STEPS = 16
+"""Steps of each construct: two such plays are as many calls as a record has room for."""
+
+
+def play(input_data: JsonObject, seed: str) -> EpisodePlay:
+    """Play one world with both constructs of the chain: the honest one, then the other.
+
+    `input_data` is as for `axion`. The result has a member for either, `honest` and `pseudo`.
+    """
+    honest = yield from _turns_of(0, input_data, seed)
+    pseudo = yield from _turns_of(1, input_data, seed)
+    return {"honest": honest, "pseudo": pseudo}
+
+
+def _turns_of(
+    hop: int, input_data: JsonObject, seed: str
+) -> Generator[Turn, JsonObject, JsonObject]:
+    asking = questions(input_data, seed, steps=STEPS)
+    question = next(asking)
+    while True:
+        answer = yield Turn(hop, question)
+        try:
+            question = asking.send(answer)
+        except StopIteration as ended:
+            return _side(ended.value)
+
+
+def _side(result: JsonObject) -> JsonObject:
+    """Return the result of one construct with what is compared of it beside it.
+
+    `passed` is a verdict for the whole episode and for each probe, null for one that came to
+    nothing; `failed_probes` is how many of the four it failed.
+    """
+    episode = cast("dict[str, Any]", result["episode"])
+    probes = {probe.value: episode["probes"][probe.value] for probe in Probe}
+    decided: JsonObject = {
+        name: verdict == PASS if verdict in {PASS, FAIL} else None
+        for name, verdict in probes.items()
+    }
+    return {
+        **result,
+        "passed": {"all": episode["passed"], **decided},
+        "failed_probes": sum(verdict == FAIL for verdict in probes.values()),
+    }
+
+
+RUNNER = EpisodeRunner(
+    name="axion_pair",
+    version="1",
+    max_calls=2 * (STEPS + PER_EPISODE),
+    play=play,
+    constructs=2,
+)

@@ -1,0 +1,112 @@
+"""`paired_separation`: how far two constructs stand apart that played the same episodes.
+
+Over `episodes` in which both were asked, so that the runner's result has verdicts of either. A pair
+is one episode; the interval of the difference and the test are those for pairs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias, cast
+
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
+from theatre.engine.models import Computation
+from theatre.engine.scoring.case_values import answered_at
+from theatre.engine.scoring.paths import Absent
+from theatre.scorers.computations.paired_intervals import Tally, mean_difference, share_of_pairs
+from theatre.scorers.computations.paired_tests import auroc, mcnemar
+
+_Hops: TypeAlias = Mapping[str, JsonObject]
+_Verdicts: TypeAlias = Mapping[str, tuple[bool | None, bool | None]]
+
+
+def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
+    """Return how often each of two passes, and how far they are apart; never raises.
+
+    `first` and `second` are paths of two members of the answer; `verdicts` name what is below
+    `verdicts_at` in both of them: true, false, or null for what came to nothing, which is no
+    pass. `score` is a number below both that is higher for whoever is caught.
+
+    The result: `episodes`; by each name of `verdicts` the `pairs` with two verdicts, how many of
+    them were `inconclusive` for either, the share of either that passes, their
+    `risk_difference` (first minus second), and the exact `mcnemar` test; `auroc`, the chance
+    that a second scores above a first, null where no episode has both scores.
+    """
+    episodes = [(str(line["episode_id"]), cast("_Hops", line["hops"])) for line in _read(lines)]
+    verdicts_at, names = str(params["verdicts_at"]), cast("list[str]", params["verdicts"])
+    return {
+        "episodes": len(episodes),
+        "verdicts": {
+            name: _separation(_verdicts(episodes, params, f"{verdicts_at}.{name}"))
+            for name in names
+        },
+        "auroc": _auroc([hops for _, hops in episodes], params),
+    }
+
+
+def _read(lines: Iterable[bytes]) -> Iterable[dict[str, Any]]:
+    return (parse_object(line) for line in lines)
+
+
+def _both(hops: _Hops, params: JsonObject, below: str) -> tuple[JsonValue | Absent, ...]:
+    return tuple(answered_at(f"{params[side]}.{below}", hops) for side in ("first", "second"))
+
+
+def _verdicts(episodes: Sequence[tuple[str, _Hops]], params: JsonObject, below: str) -> _Verdicts:
+    """Return the two verdicts of every episode that has two."""
+    found = ((episode, _both(hops, params, below)) for episode, hops in episodes)
+    return {
+        episode: cast("tuple[bool | None, bool | None]", both)
+        for episode, both in found
+        if all(verdict is None or isinstance(verdict, bool) for verdict in both)
+    }
+
+
+def _separation(verdicts: _Verdicts) -> JsonObject:
+    passes = {name: (one is True, other is True) for name, (one, other) in verdicts.items()}
+    return {
+        "pairs": len(verdicts),
+        "inconclusive": {
+            "first": sum(one is None for one, _ in verdicts.values()),
+            "second": sum(other is None for _, other in verdicts.values()),
+        },
+        "first": share_of_pairs({name: Tally(one, 1) for name, (one, _) in passes.items()}),
+        "second": share_of_pairs({name: Tally(other, 1) for name, (_, other) in passes.items()}),
+        "risk_difference": mean_difference(
+            {name: [int(one) - int(other)] for name, (one, other) in passes.items()}
+        ),
+        "mcnemar": mcnemar(list(passes.values())),
+    }
+
+
+def _auroc(all_hops: Sequence[_Hops], params: JsonObject) -> float | None:
+    both = [_both(hops, params, str(params["score"])) for hops in all_hops]
+    scored = [pair for pair in both if all(_is_number(score) for score in pair)]
+    firsts = [cast("float", first) for first, _ in scored]
+    return auroc(firsts, [cast("float", second) for _, second in scored])
+
+
+def _is_number(value: JsonValue | Absent) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_PATH: JsonObject = {"type": "string", "minLength": 1}
+
+COMPUTATION = Computation(
+    name="paired_separation",
+    version="1",
+    params_schema={
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["first", "second", "verdicts_at", "verdicts", "score"],
+        "properties": {
+            "first": _PATH,
+            "second": _PATH,
+            "verdicts_at": _PATH,
+            "verdicts": {"type": "array", "items": _PATH, "minItems": 1, "uniqueItems": True},
+            "score": _PATH,
+        },
+    },
+    compute=compute,
+)
