@@ -39,7 +39,11 @@ def test_the_service_is_ready_while_its_database_has_its_revision(
     client: Client, database: Database
 ) -> None:
     until(lambda: client.get("/readyz").status == 200, "its workers to register")
-    assert client.get("/readyz").document == {"status": "ready", "checks": ["database", "worker"]}
+    assert client.get("/readyz").document == {
+        "status": "ready",
+        "checks": ["database", "evidence-store", "worker"],
+        "failing": [],
+    }
     set_revision(database, "0001")
     refused = client.get("/readyz")
     assert (refused.status, refused.slug) == (503, "not-ready")
