@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 from uuid import uuid4
 
 from obstore.store import LocalStore
@@ -21,6 +21,13 @@ from backend.evidence_store.local_disk import PROBE, LocalDisk
 from backend.evidence_store.names import KeptObject, Shelf, checked_name, key_of, require_found
 from backend.evidence_store.objects import Objects
 from backend.evidence_store.parts import INDEX, PART_BYTES, Parts
+
+
+class Sink(Protocol):
+    """Takes bytes: a file that is open for writing, or whoever counts them."""
+
+    def write(self, piece: memoryview, /) -> object:
+        """Take the next bytes."""
 
 
 class EvidenceStore:
@@ -81,9 +88,12 @@ class EvidenceStore:
         require_found(shelf, sha256, sha256_at(place))
         return place
 
-    def verify(self, shelf: Shelf, sha256: str) -> None:
-        """Read an object's bytes from the store itself, past every local copy; errors as above."""
-        self._receive(shelf, sha256, None)
+    def verify(self, shelf: Shelf, sha256: str, sink: Sink | None = None) -> None:
+        """Read an object's bytes from the store itself, past every local copy; errors as above.
+
+        A sink is given them while they come: what it makes of them holds where nothing is raised.
+        """
+        self._receive(shelf, sha256, sink)
 
     def copy_out(self, shelf: Shelf, sha256: str, target: Path) -> None:
         """Put an object's verified bytes at a path outside of the store, durable; errors as above.
@@ -188,7 +198,7 @@ class EvidenceStore:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 draft.replace(place)
 
-    def _receive(self, shelf: Shelf, sha256: str, target: BinaryIO | None) -> None:
+    def _receive(self, shelf: Shelf, sha256: str, target: Sink | None) -> None:
         """Read an object to its end, into `target` where one is given, and verify it."""
         key = key_of(shelf, sha256)
         pieces = self._objects.read(key)
