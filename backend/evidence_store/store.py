@@ -44,12 +44,13 @@ class EvidenceStore:
         """
         self._url = url
         self._local = LocalDisk(home / "cache")
-        self._folder = folder_of(url, home)
-        if self._folder is None:
+        self.folder = folder_of(url, home)
+        """Where the objects are; None for a bucket."""
+        if self.folder is None:
             self._objects = Objects(bucket_of(url or ""))
         else:
             with answering("open the folder"):
-                self._objects = Objects(LocalStore(self._folder, mkdir=True))
+                self._objects = Objects(LocalStore(self.folder, mkdir=True))
         self._parts = Parts(self._objects)
 
     def draft(self) -> AbstractContextManager[Path]:
@@ -79,8 +80,8 @@ class EvidenceStore:
         A file is hashed once for as long as the process runs and the file is not written to.
         """
         name = checked_name(sha256)
-        if self._folder is not None:
-            place = self._folder / shelf / name
+        if self.folder is not None:
+            place = self.folder / shelf / name
         else:
             place = self._local.copy_of(shelf, name)
             if sha256_at(place) != sha256:
@@ -115,7 +116,7 @@ class EvidenceStore:
         """Return what the store says of an object; None where there is none, or not all of it."""
         key = f"{shelf}/{name}"
         found = self._objects.find(key)
-        if found is None and self._folder is None:
+        if found is None and self.folder is None:
             found = self._parts.find(key)
         return None if found is None else KeptObject(name, found.size_bytes, found.kept_at)
 
@@ -123,7 +124,7 @@ class EvidenceStore:
         """Yield every object of a shelf, in no order."""
         for one in self._objects.below(shelf):
             name = one.key.removeprefix(f"{shelf}/")
-            if self._folder is None and name.endswith(INDEX):
+            if self.folder is None and name.endswith(INDEX):
                 whole = name.removesuffix(INDEX)
                 yield KeptObject(whole, self._parts.size_of(f"{shelf}/{whole}"), one.kept_at)
             else:
@@ -133,7 +134,7 @@ class EvidenceStore:
         """Remove an object that nothing names, and its local copy."""
         key = f"{shelf}/{name}"
         self._objects.remove(key)
-        if self._folder is None:
+        if self.folder is None:
             self._parts.remove(key)
         self._local.copy_of(shelf, name).unlink(missing_ok=True)
 
@@ -143,9 +144,9 @@ class EvidenceStore:
         It asks once, and waits for seconds at most.
         """
         self._local.probe()
-        if self._folder is not None:
+        if self.folder is not None:
             with on_disk("keep an object"):
-                _write_and_remove(self._folder / f".probe-{uuid4()}")
+                _write_and_remove(self.folder / f".probe-{uuid4()}")
         else:
             for _ in Objects(bucket_of(self._url or "", patient=False)).below("probe"):
                 pass
@@ -164,13 +165,13 @@ class EvidenceStore:
 
     def forget_broken_uploads(self, *, before: datetime) -> int:
         """Remove what uploads have left that broke off before and that nobody went on with."""
-        if self._folder is None:
+        if self.folder is None:
             return self._parts.remove_leftovers(before=before)
         # Drafts of obstore's: its listing does not show them.
         left = [
             path
             for shelf in Shelf
-            for path in (self._folder / shelf).glob("*#*")
+            for path in (self.folder / shelf).glob("*#*")
             if path.stat().st_mtime <= before.timestamp()
         ]
         for path in left:
@@ -179,10 +180,10 @@ class EvidenceStore:
 
     def _send(self, shelf: Shelf, sha256: str, source: Path, size: int) -> None:
         key = key_of(shelf, sha256)
-        if self._folder is not None:
+        if self.folder is not None:
             self._objects.put(key, source)
             with on_disk("make an object durable"):
-                _sync(self._folder / shelf / sha256)
+                _sync(self.folder / shelf / sha256)
         elif size > PART_BYTES:
             self._parts.put(key, source, size_bytes=size)
         else:
@@ -202,7 +203,7 @@ class EvidenceStore:
         """Read an object to its end, into `target` where one is given, and verify it."""
         key = key_of(shelf, sha256)
         pieces = self._objects.read(key)
-        if pieces is None and self._folder is None:
+        if pieces is None and self.folder is None:
             pieces = self._parts.read(key)
         if pieces is None:
             require_found(shelf, sha256, None)
