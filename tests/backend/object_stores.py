@@ -48,7 +48,7 @@ class ObjectStore:
         """Put an object as somebody else who may write to the bucket."""
         obstore.put(self._bucket(), key, content)
 
-    def keys(self) -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
         """Return the size of everything below the prefix."""
         pages = obstore.list(self._bucket())
         return {meta["path"]: meta["size"] for page in pages for meta in page}
