@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from backend.database.embedded.cluster import SUPERUSER
 from backend.main import create_app
 from tests.backend.databases import Database
-from tests.backend.serving import served, settings_for
+from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage
 from tests.backend.test_ratings import answers, rated, score, waiting
 from tests.backend.test_theatre_runs import committed
@@ -26,6 +25,7 @@ from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
 
 UPLOAD = b'{"episode_id":"one"}\n'
+_FIRST = "(SELECT min(episode_seq) FROM human_scores WHERE theatre_id = :certified)"
 TABLES = (
     "theatres",
     "theatre_templates",
@@ -72,7 +72,9 @@ class Stored:
         """Put in what was stored: `:certified`, `:idle`, `:template`, and the first rated item."""
         for name in ("certified", "idle", "template"):
             statement = statement.replace(f":{name}", f"'{getattr(self, name)}'")
-        return statement.replace(":first", "(SELECT min(episode_seq) FROM human_scores)").encode()
+        return statement.replace(
+            ":first", _FIRST.replace(":certified", f"'{self.certified}'")
+        ).encode()
 
 
 @pytest.fixture(scope="module")
@@ -81,18 +83,26 @@ def stored(module_database: Database, tmp_path_factory: pytest.TempPathFactory) 
     stage = rated(folder / "stage")
     settings = settings_for(module_database, folder / "home", **stage.settings)
     with served(create_app(settings)) as client:
-        certified, idle, upload = _filled(client.registered, stage)
+        certified, idle, upload = _filled(client, module_database, stage)
     (row,) = module_database.rows("SELECT template_sha256 FROM theatres WHERE id = %s", idle)
     template = str(row["template_sha256"])
     return Stored(module_database, folder / "home", certified, idle, template, upload)
 
 
-def _filled(registered: Any, stage: SumsStage) -> tuple[str, str, str]:  # noqa: ANN401 - a method
-    ada, bob, eve = map(registered, ("ada", "Bob", "eve"))
-    path = waiting(ada, stage)
-    asked = bob.get(f"{path}/hitl").document
-    assert score(bob, path, answers(asked)).status == 200
+def _filled(client: Client, database: Database, stage: SumsStage) -> tuple[str, str, str]:
+    ada, bob, eve = map(client.registered, ("ada", "Bob", "eve"))
+    path, cancelled = waiting(ada, stage), waiting(ada, stage)
+    for one in (path, cancelled):
+        asked = bob.get(f"{one}/hitl").document
+        assert score(bob, one, answers(asked)).status == 200
+    # As a crash between the entries and their copies would leave it: they are copied later.
+    with database.connected(SUPERUSER) as connection:
+        connection.execute(b"SET session_replication_role = replica")
+        connection.execute(b"DELETE FROM human_scores")
+    asked = eve.get(f"{path}/hitl").document
     assert score(eve, path, answers(asked, 5)).status == 200
+    assert ada.ask("POST", f"{cancelled}/cancel", headers={"Prefer": "wait=60"}).status == 200
+    assert len(database.rows("SELECT 1 FROM human_scores")) == 6
     until(lambda: ada.get(path).document["state"] == "ARCHIVED", "the end of the run")
     assert ada.get(path).document["outcome"] == "certified"
     idle = committed(ada, {**stage.template, "display_name": "Another one"})
@@ -119,13 +129,18 @@ def test_a_column_that_its_evidence_does_not_bear_out_is_named(
     assert found(stored, monkeypatch, capsys) == []
     theatre, idle = f"theatre {stored.certified}", f"theatre {stored.idle}"
     breaks = {
-        "UPDATE human_scores SET score = 1 WHERE identity = 'bob' AND episode_seq = :first": (
+        "UPDATE human_scores SET score = 1 WHERE theatre_id = :certified AND identity = 'bob'"
+        " AND episode_seq = :first": (
             "human-score-columns",
             theatre,
         ),
         "UPDATE human_scores SET user_id = (SELECT id FROM users WHERE username = 'ada')"
-        " WHERE identity = 'eve' AND episode_seq = :first": ("human-score-columns", theatre),
-        "DELETE FROM human_scores WHERE identity = 'bob' AND episode_seq <> :first": (
+        " WHERE identity = 'eve' AND theatre_id = :certified AND episode_seq = :first": (
+            "human-score-columns",
+            theatre,
+        ),
+        "DELETE FROM human_scores WHERE theatre_id = :certified AND identity = 'bob'"
+        " AND episode_seq <> :first": (
             "human-score-missing",
             theatre,
         ),
