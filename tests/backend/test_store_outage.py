@@ -65,6 +65,7 @@ class Scene:
         until(
             lambda: self.ada.get("/readyz").document.get("status") == status,
             f"the service to call itself {status}",
+            pause=0.1,
         )
 
 
@@ -90,7 +91,9 @@ def test_a_run_whose_store_is_killed_while_it_takes_the_bundle_goes_on_when_it_i
         scene.until_told("ready")
         scene.kill_at(server, "/bundles/")
         assert scene.ada.post(f"{path}/run", b"").status == 202
-        told = until(lambda: scene.ada.get(path).document["error"], "the run to say what it lacks")
+        told = until(
+            lambda: scene.ada.get(path).document["error"], "the run to say what it lacks", pause=0.1
+        )
         assert str(told).startswith("evidence-store: expected the evidence store to ")
         scene.until_told("degraded")
     assert scene.ada.get(path).document["state"] == "SETTLING"
@@ -98,7 +101,11 @@ def test_a_run_whose_store_is_killed_while_it_takes_the_bundle_goes_on_when_it_i
     assert kept(scene, "bundles") == []
     scene.mend()
     with scene.store():
-        until(lambda: scene.ada.get(path).document["state"] == "ARCHIVED", "the end of the run")
+        until(
+            lambda: scene.ada.get(path).document["state"] == "ARCHIVED",
+            "the end of the run",
+            pause=0.1,
+        )
         assert scene.ada.get(path).document["outcome"] == "certified"
         scene.until_told("ready")
         whole = {name: scene.ada.get(f"{path}/{name}") for name in FROM_THE_STORE}
