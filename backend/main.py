@@ -135,6 +135,7 @@ def _lifespan(
                         ),
                     },
                     resources=runtime.resources,
+                    store_watch=runtime.store_watch,
                     announcements=runtime.announcements,
                     documents=documents,
                     stopping=stopping,

@@ -17,6 +17,7 @@ from backend.jobs.announcements import Announcements
 from backend.jobs.workers import Workers
 from backend.services.clean_up import cleaning
 from backend.services.resources import TheatreResources
+from backend.services.store_watch import StoreWatch
 from backend.services.workers import workers_of
 from backend.settings import Settings
 from theatre.engine.clock import Clock
@@ -31,6 +32,7 @@ class Runtime:
     engine: AsyncEngine
     resources: TheatreResources
     announcements: Announcements
+    store_watch: StoreWatch
     workers: Workers | None
 
 
@@ -60,13 +62,19 @@ async def opened_runtime(
         resources = await asyncio.to_thread(TheatreResources.of, settings, clock=clock)
         announcements = Announcements(address)
         await stack.enter_async_context(announcements.listening())
+        store_watch = StoreWatch(resources.store)
+        await stack.enter_async_context(store_watch.watching())
         workers = None
         if works:
             workers = workers_of(address, engine, resources, announcements, settings)
             await stack.enter_async_context(workers.working())
             await stack.enter_async_context(cleaning(engine, resources))
         yield Runtime(
-            engine=engine, resources=resources, announcements=announcements, workers=workers
+            engine=engine,
+            resources=resources,
+            announcements=announcements,
+            store_watch=store_watch,
+            workers=workers,
         )
 
 

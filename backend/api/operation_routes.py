@@ -28,6 +28,7 @@ DECLARED = {
 }
 router = resource_router("operations", DECLARED)
 _PATIENCE_SECONDS = 0.5
+_STORE = "evidence-store"
 
 
 @router.get("/livez", operation_id="alive")
@@ -38,15 +39,22 @@ async def alive() -> Alive:
 
 @router.get("/readyz", operation_id="ready")
 async def ready(request: Request) -> Ready:
-    """Tell that everything answers that requests need; 503 otherwise."""
-    checks = service_of(request).ready_checks
+    """Tell that everything answers that requests need; 503 otherwise.
+
+    An evidence store that is away makes it degraded, not unready: what is read from the database
+    is served on, and no other process would have the store either.
+    """
+    service = service_of(request)
+    checks = service.ready_checks
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             for check in checks.values():
                 await check()
     except TimeoutError:
         raise NotReadyError("expected every check to answer in time") from None
-    return Ready(status="ready", checks=sorted(checks))
+    if service.store_watch.trouble is not None:
+        return Ready(status="degraded", checks=sorted(checks), failing=[_STORE])
+    return Ready(status="ready", checks=sorted([*checks, _STORE]), failing=[])
 
 
 @router.get("/version", operation_id="version")

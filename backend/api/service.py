@@ -18,6 +18,7 @@ from backend.auth.passwords import Passwords
 from backend.auth.tokens import Tokens
 from backend.jobs.announcements import Announcements
 from backend.services.resources import TheatreResources
+from backend.services.store_watch import StoreWatch
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
@@ -38,6 +39,7 @@ class Service:
     theatre_metrics: TheatreMetrics
     ready_checks: Mapping[str, ReadyCheck]
     resources: TheatreResources
+    store_watch: StoreWatch
     announcements: Announcements
     documents: DocumentCache
     stopping: asyncio.Event

@@ -11,11 +11,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.database.models import (
     Dataset,
+    HumanScore,
     SealedBundle,
     Theatre,
     TheatreAuditEvent,
     TheatreCertificate,
     TheatreEpisodeScore,
+    TheatreTemplate,
+    User,
 )
 
 Row = Mapping[str, Any]
@@ -36,9 +39,9 @@ async def one_moment(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         yield connection
 
 
-async def theatres_with_evidence(connection: AsyncConnection) -> Sequence[str]:
-    """Return every theatre that was committed, the oldest first."""
-    query = select(Theatre.id).where(Theatre.state != "DRAFT").order_by(Theatre.id)
+async def all_theatres(connection: AsyncConnection) -> Sequence[str]:
+    """Return every theatre, the oldest first; what state it is in is only what its row says."""
+    query = select(Theatre.id).order_by(Theatre.id)
     return list((await connection.execute(query)).scalars())
 
 
@@ -70,9 +73,28 @@ def results_of(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Ro
     return _streamed(connection, query)
 
 
-async def uploads(connection: AsyncConnection) -> frozenset[str]:
-    """Return the SHA-256 of every upload."""
-    return frozenset((await connection.execute(select(Dataset.sha256))).scalars())
+def human_scores_of(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Row]:
+    """Yield what people gave in a theatre, each with the name of its user, if there is one."""
+    table = HumanScore
+    query = (
+        select(table.__table__, User.username)
+        .join(User, User.id == table.user_id, isouter=True)
+        .where(table.theatre_id == theatre_id)
+        .order_by(table.step_id, table.identity, table.episode_seq)
+    )
+    return _streamed(connection, query)
+
+
+def all_templates(connection: AsyncConnection) -> AsyncIterator[Row]:
+    """Yield every template."""
+    table = TheatreTemplate
+    return _streamed(connection, select(table.__table__).order_by(table.sha256))
+
+
+def uploads(connection: AsyncConnection) -> AsyncIterator[Row]:
+    """Yield every upload, those of the same bytes one after the other."""
+    table = Dataset
+    return _streamed(connection, select(table.__table__).order_by(table.sha256, table.user_id))
 
 
 async def named_bundles(connection: AsyncConnection) -> frozenset[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import insert, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
@@ -21,23 +22,28 @@ async def keep_template(
     connection: AsyncConnection, template: JsonObject, *, created_at: datetime
 ) -> str:
     """Store a validated template, unless this very content is stored; return its SHA-256."""
-    document = canonical_bytes(template)
-    digest = sha256_hex(document)
-    row = {
-        "sha256": digest,
-        "template_id": template["theatre_id"],
-        "template_family": template["template_family"],
-        "execution_path": template.get("execution_path"),
-        "display_name": template["display_name"],
-        "description": template.get("description"),
-        "schema_version": template["schema_version"],
-        "template_json": template,
-        "document": document,
-        "created_at": created_at,
-    }
-    statement = insert_or_leave(TheatreTemplate).values(queryable_columns(row))
+    row = {**template_row(template), "created_at": created_at}
+    statement = insert_or_leave(TheatreTemplate).values(row)
     await connection.execute(statement.on_conflict_do_nothing(index_elements=["sha256"]))
-    return digest
+    return str(row["sha256"])
+
+
+def template_row(template: JsonObject) -> dict[str, Any]:
+    """Return the row of a template, but for when it came."""
+    document = canonical_bytes(template)
+    return queryable_columns(
+        {
+            "sha256": sha256_hex(document),
+            "template_id": template["theatre_id"],
+            "template_family": template["template_family"],
+            "execution_path": template.get("execution_path"),
+            "display_name": template["display_name"],
+            "description": template.get("description"),
+            "schema_version": template["schema_version"],
+            "template_json": template,
+            "document": document,
+        }
+    )
 
 
 async def insert_draft(

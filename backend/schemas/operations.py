@@ -14,10 +14,12 @@ class Alive(ResponseDocument):
 
 
 class Ready(ResponseDocument):
-    """Everything that requests need answers."""
+    """Everything that requests need answers; degraded where only some of them can be served."""
 
-    status: Literal["ready"]
+    status: Literal["ready", "degraded"]
     checks: list[str]
+    failing: list[str]
+    """What is away, so that runs wait and some requests are refused; the rest is served."""
 
 
 class VersionDocument(ResponseDocument):

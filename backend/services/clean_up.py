@@ -13,8 +13,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.errors import EvidenceStoreError
+from backend.evidence_store import EvidenceStore
 from backend.repositories.forgetting import forget_keys, forget_uploads, kept_datasets
 from backend.repositories.idempotency import forget
+from backend.services.earlier_bundles import adopt_earlier_bundles
 from backend.services.ground_truth import GroundTruth
 from backend.services.local_copies import forget_local_copies
 from backend.services.resources import TheatreResources
@@ -23,6 +25,8 @@ KEYS_KEPT = timedelta(days=30)
 """How long its owner still sees a key that has expired or was revoked."""
 UPLOADS_KEPT = timedelta(days=30)
 """How long an upload lies there that no template names."""
+BROKEN_UPLOADS_KEPT = timedelta(days=7)
+"""How long what an upload into the store has left waits for somebody to go on with it."""
 EVERY = timedelta(hours=1)
 _log = logging.getLogger(__name__)
 
@@ -34,16 +38,20 @@ class CleanedUp(NamedTuple):
     keys: int
     uploads: int
     copies: int
+    broken_uploads: int
 
 
-async def clean_up(engine: AsyncEngine, data: GroundTruth, *, at: datetime) -> CleanedUp:
+async def clean_up(
+    engine: AsyncEngine, data: GroundTruth, store: EvidenceStore, *, at: datetime
+) -> CleanedUp:
     """Remove what has served its time at `at`; doing it twice, or in two processes, is no harm."""
     async with engine.begin() as connection:
         requests = await forget(connection, at=at)
         keys = await forget_keys(connection, before=at - KEYS_KEPT)
         uploads = await forget_uploads(connection, before=at - UPLOADS_KEPT)
     copies = await _remove_copies(engine, data, before=at - UPLOADS_KEPT)
-    return CleanedUp(requests, keys, uploads, copies)
+    broken = await asyncio.to_thread(store.forget_broken_uploads, before=at - BROKEN_UPLOADS_KEPT)
+    return CleanedUp(requests, keys, uploads, copies, broken)
 
 
 @contextlib.asynccontextmanager
@@ -60,7 +68,8 @@ async def cleaning(engine: AsyncEngine, resources: TheatreResources) -> AsyncIte
 async def _clean_for_ever(engine: AsyncEngine, resources: TheatreResources) -> None:
     while True:
         try:
-            removed = await clean_up(engine, resources.data, at=resources.clock())
+            removed = await clean_up(engine, resources.data, resources.store, at=resources.clock())
+            await adopt_earlier_bundles(engine, resources)
             await forget_local_copies(engine, resources, at=resources.clock())
         except (SQLAlchemyError, OSError, EvidenceStoreError) as error:
             _log.warning("cleaning up failed", exc_info=error)

@@ -97,13 +97,7 @@ async def submit_scores(
     if owner is not None:
         desk = replace(desk, authors=(*desk.authors, owner.username))
     desk = await desk.submit(scorer.username, scores, step_id=step_id)
-    await copy_scores(
-        connection,
-        theatre_id,
-        step_id=step_id,
-        username=scorer.username,
-        user_id=scorer.user_id,
-    )
+    await copy_scores(connection, theatre_id)
     if desk.enough and await hold_waiting(connection, theatre_id):
         await change_run(connection, theatre_id, pending_step=None, updated_at=resources.clock())
         await queue_run(connection, theatre_id)

@@ -40,6 +40,8 @@ class TheatreResources:
     accepted_templates: AcceptedTemplates
     store: EvidenceStore
     desk: Path
+    earlier_desks: tuple[Path, ...]
+    """Where releases before revision 0008 left what they had sealed."""
     issuer: str
     clock: Clock
 
@@ -69,6 +71,7 @@ class TheatreResources:
             accepted_templates=AcceptedTemplates(_accepted(settings)),
             store=store,
             desk=home / "theatres",
+            earlier_desks=tuple({home / "theatres", (store.folder or home) / "theatres"}),
             issuer=settings.issuer,
             clock=clock,
         )

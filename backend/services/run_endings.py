@@ -66,7 +66,7 @@ class RunEndings:
 
     async def postpone(self, stored: StoredTheatre, error: Exception) -> None:
         """Queue a claimed run for whoever is free in a while, and say what it waits for."""
-        code = getattr(error, "code", "evidence-disk")
+        code = error.code if isinstance(error, EvidenceStoreError) else "evidence-disk"
         told = f"{code}: {without_paths(str(error))}"
         async with self._engine.begin() as connection:
             if await hold_claim(connection, stored.id, epoch=stored.run_epoch):

@@ -14,6 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.evidence_store import Shelf
 from backend.repositories.certificates import store_certificate
+from backend.repositories.human_scores import copy_scores
 from backend.repositories.sealed_bundles import BundleArchive, bundle_of, note_bundle
 from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import bring_bundle, keep_bundle
@@ -63,7 +64,11 @@ class RunEvidence:
         await note_bundle(connection, self._theatre_id, self._archive, at=at)
 
     async def certify(self, connection: AsyncConnection, event: AuditEvent) -> None:
-        """Store the certificate of the sealed bundle, in the transaction of `resolved`."""
+        """Store the certificate of the sealed bundle, in the transaction of `resolved`.
+
+        So are the copies of human scores that a crash behind their entries has left out.
+        """
+        await copy_scores(connection, self._theatre_id)
         if event.detail["outcome"] == CERTIFIED:
             document = await asyncio.to_thread((self.bundle / "certificate.json").read_bytes)
             await store_certificate(connection, parse_object(document))

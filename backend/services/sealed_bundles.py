@@ -10,7 +10,7 @@ from typing import cast
 from uuid import uuid4
 
 from backend.errors import EvidenceDamagedError, EvidenceStoreError
-from backend.evidence_store import EvidenceStore, Shelf, sha256_of
+from backend.evidence_store import EvidenceStore, Shelf, sha256_at, sha256_of
 from backend.repositories.sealed_bundles import BundleArchive
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
@@ -51,15 +51,15 @@ def file_of_bundle(
     """Return a verified file of a bundle and its SHA-256; None for what its manifest lacks."""
     bundle = store.unpacked / archive.sha256 / bundle_name(theatre_id)
     found = _file_of(bundle, path) if bundle.is_dir() else None
-    if found is None or sha256_of(found[0]) != found[1]:
+    if found is None or sha256_at(found[0]) != found[1]:
         # Not there yet, or changed since: what counts is the archive.
         bring_bundle(store, archive, bundle)
         found = _file_of(bundle, path)
-    if found is not None and sha256_of(found[0]) != found[1]:
+    if found is not None and (sha256 := sha256_at(found[0])) != found[1]:
         raise EvidenceDamagedError(
             f"expected the sealed bundle of theatre {theatre_id} to agree with its manifest, got "
             "other bytes",
-            found=sha256_of(found[0]),
+            found=sha256,
         )
     return found
 

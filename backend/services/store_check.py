@@ -12,24 +12,29 @@ from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.errors import EvidenceDamagedError
 from backend.evidence_store import Shelf
 from backend.repositories.forgetting import kept_datasets
 from backend.repositories.sealed_bundles import BundleArchive, bundle_of
 from backend.repositories.stored_evidence import (
+    Row,
+    all_templates,
+    all_theatres,
     certificate_of,
     named_bundles,
     one_moment,
     theatre_row,
-    theatres_with_evidence,
     uploads,
 )
+from backend.repositories.theatres import template_row
+from backend.services.chain_reading import ChainReading
+from backend.services.findings import Finding, Findings
+from backend.services.object_check import Measured, ObjectCheck
 from backend.services.resources import TheatreResources
-from backend.services.row_check import Finding, RowCheck, Told
+from backend.services.row_check import RowCheck
 from backend.services.sealed_bundles import bring_bundle
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import parse_object
-from theatre.engine.errors import BundleError
+from theatre.engine.errors import BundleError, TheatreError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.oracles.input_sanitiser import TextSanitiser
 
@@ -55,24 +60,24 @@ class StoreCheck:
     def __init__(self, engine: AsyncEngine, resources: TheatreResources) -> None:
         self._engine = engine
         self._resources = resources
+        self._objects = ObjectCheck(resources.store)
         self._findings: list[Finding] = []
-        self._named: set[str] = set()
         self._bundles = 0
 
     async def run(self) -> StoreReport:
         """Check all of it."""
         async with one_moment(self._engine) as connection:
-            theatres = await theatres_with_evidence(connection)
+            theatres = await all_theatres(connection)
         for theatre_id in theatres:
             async with one_moment(self._engine) as connection:
                 await self._check_theatre(connection, theatre_id)
         async with one_moment(self._engine) as connection:
-            for sha256 in sorted(await uploads(connection)):
-                self._verify(Shelf.DATASETS, sha256, f"upload {sha256}")
-            named = await kept_datasets(connection)
-            self._named |= {f"{Shelf.DATASETS}/{sha256}" for sha256 in named}
-            bundles = await named_bundles(connection)
-            self._named |= {f"{Shelf.BUNDLES}/{sha256}" for sha256 in bundles}
+            async for row in all_templates(connection):
+                self._check_template(row)
+            async for row in uploads(connection):
+                self._check_upload(row)
+            named = {f"{Shelf.DATASETS}/{one}" for one in await kept_datasets(connection)}
+            named |= {f"{Shelf.BUNDLES}/{one}" for one in await named_bundles(connection)}
         store = self._resources.store
         there = {f"{shelf}/{one.name}" for shelf in Shelf for one in store.kept(shelf)}
         return StoreReport(
@@ -80,55 +85,68 @@ class StoreCheck:
             bundles=self._bundles,
             objects=len(there),
             findings=tuple(self._findings),
-            unnamed=tuple(sorted(there - self._named)),
+            unnamed=tuple(sorted(there - named - self._objects.named)),
         )
 
     async def _check_theatre(self, connection: AsyncConnection, theatre_id: str) -> None:
         theatre = await theatre_row(connection, theatre_id)
-        rows = RowCheck(theatre)
-        told = await rows.run(connection)
         certificate = await certificate_of(connection, theatre_id)
-        if certificate is not None:
-            rows.check_certificate(certificate)
-        self._findings += rows.findings
+        rows = RowCheck(theatre, certificate)
+        chain = await rows.run(connection)
+        findings = rows.findings
         for sha256 in sorted({*(theatre["dataset_hashes"] or {}).values()}):
-            self._verify(Shelf.DATASETS, sha256, f"theatre {theatre_id}")
-        if told.export_sha256 is not None:
-            self._verify(Shelf.EXPORTS, told.export_sha256, f"theatre {theatre_id}")
+            self._objects.verify(Shelf.DATASETS, sha256, findings)
+        if chain.export_sha256 is not None:
+            self._objects.verify(Shelf.EXPORTS, chain.export_sha256, findings)
         archive = await bundle_of(connection, theatre_id)
         document = None if certificate is None else bytes(certificate["document"])
         if archive is not None:
-            self._check_bundle(theatre_id, archive, document, told)
-        elif document is not None:
-            self._differs("bundle-unnamed", theatre_id, "a sealed bundle", "no row that names one")
+            self._check_bundle(theatre_id, archive, document, chain, findings)
+        elif document is not None or chain.is_sealed:
+            findings.differs("bundle-unnamed", "a sealed bundle", "no row that names one")
+        self._findings += findings.all
 
-    def _verify(self, shelf: Shelf, sha256: str, subject: str) -> bool:
-        self._named.add(f"{shelf}/{sha256}")
+    def _check_template(self, row: Row) -> None:
+        findings = Findings(f"template {row['sha256']}")
         try:
-            self._resources.store.verify(shelf, sha256)
-        except EvidenceDamagedError as error:
-            code = f"{shelf.value.removesuffix('s')}-{'damaged' if error.found else 'missing'}"
-            expected = f"{shelf}/{sha256}"
-            self._findings.append(Finding(code, subject, expected, error.found or "none"))
-            return False
-        return True
+            expected = template_row(parse_object(bytes(row["document"])))
+        except (TheatreError, KeyError) as error:
+            findings.differs("template-unreadable", "a template document", str(error))
+        else:
+            findings.compare("template-columns", "the template", expected, row)
+        self._findings += findings.all
+
+    def _check_upload(self, row: Row) -> None:
+        findings = Findings(f"upload {row['sha256']}")
+        measured = self._objects.verify(Shelf.DATASETS, str(row["sha256"]), findings)
+        if measured is not None:
+            findings.compare("upload-columns", "the upload", measured._asdict(), row)
+        self._findings += findings.all
 
     def _check_bundle(
-        self, theatre_id: str, archive: BundleArchive, document: bytes | None, told: Told
+        self,
+        theatre_id: str,
+        archive: BundleArchive,
+        document: bytes | None,
+        chain: ChainReading,
+        findings: Findings,
     ) -> None:
         self._bundles += 1
-        if not self._verify(Shelf.BUNDLES, archive.sha256, f"theatre {theatre_id}"):
+        measured: Measured | None = self._objects.verify(Shelf.BUNDLES, archive.sha256, findings)
+        if measured is None:
             return
+        sizes = {"size_bytes": measured.size_bytes}
+        findings.compare("bundle-columns", "the archive", sizes, archive._asdict())
         with tempfile.TemporaryDirectory() as folder:
             bundle = Path(folder) / bundle_name(theatre_id)
             bring_bundle(self._resources.store, archive, bundle)
-            self._check_folder(theatre_id, bundle, document)
+            self._check_folder(bundle, document, findings)
             sealed = parse_object((bundle / "audit_trail.jsonl").read_bytes().splitlines()[-1])
-        if sealed["entry_hash"] not in told.heads:
+        if sealed["entry_hash"] not in chain.heads:
             expected = f"the bundle's last audit entry {sealed['entry_hash']} in the rows"
-            self._differs("chain-of-another-bundle", theatre_id, expected, "other entries")
+            findings.differs("chain-of-another-bundle", expected, "other entries")
 
-    def _check_folder(self, theatre_id: str, bundle: Path, document: bytes | None) -> None:
+    def _check_folder(self, bundle: Path, document: bytes | None, findings: Findings) -> None:
         try:
             report = check_bundle(
                 bundle,
@@ -140,16 +158,13 @@ class StoreCheck:
                 certificate=None if document is None else document + b"\n",
             )
         except BundleError as error:
-            self._differs("bundle-invalid", theatre_id, "a bundle", str(error))
+            findings.differs("bundle-invalid", "a bundle", str(error))
             return
         for check in (*report.failed, *report.unavailable):
             expected = f"check {check.id}: {check.expected}"
-            self._differs("bundle-invalid", theatre_id, expected, str(check.actual))
+            findings.differs("bundle-invalid", expected, str(check.actual))
         sealed = (bundle / "certificate.json").read_bytes()
         if document is not None and document + b"\n" != sealed:
-            self._differs(
-                "certificate-document", theatre_id, "the sealed certificate's bytes", "other bytes"
+            findings.differs(
+                "certificate-document", "the sealed certificate's bytes", "other bytes"
             )
-
-    def _differs(self, code: str, theatre_id: str, expected: str, actual: str) -> None:
-        self._findings.append(Finding(code, f"theatre {theatre_id}", expected, actual))

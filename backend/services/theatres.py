@@ -82,7 +82,7 @@ async def create_theatre(
         theatre_id=theatre.theatre_id,
         user_id=user_id,
         template=template.document,
-        construct_id=_construct_of(template.document),
+        construct_id=construct_of(template.document),
         created_at=now,
     )
     await PostgresRunJournal(engine, theatre.theatre_id).note_within(connection, created)
@@ -205,7 +205,8 @@ def _committing(
     return PostgresRunJournal(engine, receipt.theatre_id, epoch=epoch, effects=effects)
 
 
-def _construct_of(document: JsonObject) -> str | None:
+def construct_of(document: JsonObject) -> str | None:
+    """Return the construct that a valid template puts to the test; None for a market."""
     view = view_template(document)
     if isinstance(view, ProductTheatreTemplate):
         return view.product_theatre_config.construct_under_test

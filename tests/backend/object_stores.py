@@ -26,6 +26,8 @@ class ObjectStore:
 
     port: int
     prefix: str = "theatres"
+    process: subprocess.Popen[bytes] | None = None
+    """Where it is that of a server which is to be killed."""
 
     @property
     def url(self) -> str:
@@ -43,8 +45,32 @@ class ObjectStore:
         }
 
     def put(self, key: str, content: bytes) -> None:
-        """Put an object as somebody else who may write to the bucket; the environment says who."""
-        obstore.put(S3Store.from_url(self.url), key, content)
+        """Put an object as somebody else who may write to the bucket."""
+        obstore.put(self._bucket(), key, content)
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size of everything below the prefix."""
+        pages = obstore.list(self._bucket())
+        return {meta["path"]: meta["size"] for page in pages for meta in page}
+
+    def remove(self, key: str) -> None:
+        """Remove an object as somebody else who may."""
+        obstore.delete(self._bucket(), key)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+    def _bucket(self) -> S3Store:
+        return S3Store.from_url(
+            self.url,
+            endpoint=f"http://127.0.0.1:{self.port}",
+            access_key_id="tests",
+            secret_access_key=_SECRET,
+            region="us-east-1",
+            client_options={"allow_http": True},
+        )
 
 
 def free_port() -> int:
@@ -57,12 +83,12 @@ def free_port() -> int:
 @contextlib.contextmanager
 def moto(port: int) -> Iterator[ObjectStore]:
     """Serve an emulator that holds everything in memory."""
-    with _running(["moto_server", "-H", "127.0.0.1", "-p", str(port)], port):
+    with _running(["moto_server", "-H", "127.0.0.1", "-p", str(port)], port) as process:
         made = socket.create_connection(("127.0.0.1", port), timeout=10)
         with made:
             made.sendall(f"PUT /{BUCKET} HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n".encode())
             assert b" 200 " in made.recv(100)
-        yield ObjectStore(port)
+        yield ObjectStore(port, process=process)
 
 
 @contextlib.contextmanager
@@ -72,12 +98,12 @@ def rclone(port: int, folder: Path) -> Iterator[ObjectStore]:
     keys = f"tests,{_SECRET}"
     command = ["rclone", "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", keys]
     configured = ["--config", str(folder / "rclone.conf"), "--vfs-cache-mode", "off"]
-    with _running([*command, *configured, str(folder)], port):
-        yield ObjectStore(port)
+    with _running([*command, *configured, str(folder)], port) as process:
+        yield ObjectStore(port, process=process)
 
 
 @contextlib.contextmanager
-def _running(command: Sequence[str], port: int) -> Iterator[None]:
+def _running(command: Sequence[str], port: int) -> Iterator[subprocess.Popen[bytes]]:
     program = str(_BESIDE_PYTHON / command[0])
     with subprocess.Popen(
         [program, *command[1:]], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
@@ -85,7 +111,7 @@ def _running(command: Sequence[str], port: int) -> Iterator[None]:
         try:
             until(lambda: process.poll() is not None or _answers(port), f"{command[0]}")
             assert process.poll() is None
-            yield
+            yield process
         finally:
             process.kill()
 

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from tests.backend.serving import PASSWORD, Client, Reply
+from tests.theatre.echelon_process import until
 
 NAME = re.compile(r"\{([a-z0-9_]+)\}")
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -202,9 +203,14 @@ class Recorder:
         """Send a request, remember what later ones name, and keep both sides."""
         client = self.client.bearing(self.known["token"]) if "token" in self.known else self.client
         headers = {"Content-Type": "application/json", **one.headers}
-        reply = client.ask(
-            one.method, self.filled(one.path), body=_bytes(one, headers), headers=headers
-        )
+        path, body = self.filled(one.path), _bytes(one, headers)
+
+        def answered() -> Reply | None:
+            reply = client.ask(one.method, path, body=body, headers=headers)
+            # A machine that is busy is not ready in time; nothing was done then.
+            return None if reply.status == 503 else reply
+
+        reply = until(answered, f"an answer to {one.operation}", pause=0.1)
         assert reply.status < 300, (one, reply)
         for name, member in one.names.items():
             self.known[name] = reply.document[member]

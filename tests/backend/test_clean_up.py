@@ -33,7 +33,8 @@ def cleaned(database: Database, store: Path) -> CleanedUp:
     async def scene() -> CleanedUp:
         engine = database.engine()
         try:
-            return await clean_up(engine, GroundTruth([], EvidenceStore(None, store)), at=NOW)
+            kept = EvidenceStore(None, store)
+            return await clean_up(engine, GroundTruth([], kept), kept, at=NOW)
         finally:
             await engine.dispose()
 
@@ -69,10 +70,14 @@ def test_uploads_that_no_template_names_are_removed_when_they_are_old(
     ):
         (store / name).write_bytes(b"1")
         os.utime(store / name, (put_there.timestamp(), put_there.timestamp()))
-    assert cleaned(used, tmp_path) == CleanedUp(requests=0, keys=0, uploads=1, copies=2)
+    assert cleaned(used, tmp_path) == CleanedUp(
+        requests=0, keys=0, uploads=1, copies=2, broken_uploads=0
+    )
     assert {row["sha256"] for row in used.rows("SELECT sha256 FROM datasets")} == {NAMED, FRESH}
     assert names_in(store) == {NAMED, FRESH, "e" * 64}
-    assert cleaned(used, tmp_path) == CleanedUp(requests=0, keys=0, uploads=0, copies=0)
+    assert cleaned(used, tmp_path) == CleanedUp(
+        requests=0, keys=0, uploads=0, copies=0, broken_uploads=0
+    )
 
 
 def test_a_copy_that_is_put_there_anew_meanwhile_is_kept(tmp_path: Path) -> None:
@@ -85,6 +90,21 @@ def test_a_copy_that_is_put_there_anew_meanwhile_is_kept(tmp_path: Path) -> None
     (store / UNUSED).write_bytes(b"1")
     assert not data.remove(UNUSED, before=LATELY)
     assert names_in(store) == {UNUSED}
+
+
+def test_what_a_killed_writer_left_in_the_folder_is_removed_when_it_is_old(
+    used: Database, tmp_path: Path
+) -> None:
+    shelf = tmp_path / "bundles"
+    shelf.mkdir()
+    days = {f"{NAMED}#1": 8, f"{UNUSED}#1": 6, FRESH: 31}
+    for name, old in days.items():
+        at = NOW - timedelta(days=old)
+        (shelf / name).write_bytes(b"1")
+        os.utime(shelf / name, (at.timestamp(), at.timestamp()))
+    removed = CleanedUp(requests=0, keys=0, uploads=0, copies=0, broken_uploads=1)
+    assert cleaned(used, tmp_path) == removed
+    assert names_in(shelf) == {f"{UNUSED}#1", FRESH}
 
 
 def test_keys_and_kept_answers_are_removed_when_they_are_old(
@@ -112,7 +132,9 @@ def test_keys_and_kept_answers_are_removed_when_they_are_old(
         row = {"user_id": USER_ID, "key": str(hours), "method": "POST", "path": "/theatres"}
         made = {"body_sha256": NAMED, "created_at": NOW - timedelta(hours=hours)}
         used.add("idempotency_keys", {**row, **made})
-    assert cleaned(used, tmp_path) == CleanedUp(requests=1, keys=2, uploads=0, copies=0)
+    assert cleaned(used, tmp_path) == CleanedUp(
+        requests=1, keys=2, uploads=0, copies=0, broken_uploads=0
+    )
     left = used.rows("SELECT name FROM api_keys ORDER BY name")
     assert [row["name"] for row in left] == ["expired lately", "in use"]
     assert used.rows("SELECT key FROM idempotency_keys") == [{"key": "47"}]

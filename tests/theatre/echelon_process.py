@@ -109,15 +109,18 @@ def ended(process: subprocess.Popen[str]) -> Answer:
     return Answer(code=process.returncode, stdout=stdout, stderr=stderr)
 
 
-def until(look: Callable[[], T | None], what: str) -> T:
-    """Return what `look` sees once it sees something; fails after PATIENCE_SECONDS."""
+def until(look: Callable[[], T | None], what: str, *, pause: float = 0.002) -> T:
+    """Return what `look` sees once it sees something; fails after PATIENCE_SECONDS.
+
+    The usual pause between two looks is short against a batch of ten episodes, and long enough to
+    leave the processor to the run. What takes seconds by itself is looked at less often.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         seen = look()
         if seen:
             return seen
-        # Short against a batch of ten episodes, long enough to leave the processor to the run.
-        time.sleep(0.002)
+        time.sleep(pause)
     raise TimeoutError(f"expected {what} within {PATIENCE_SECONDS:g} s, got nothing")
 
 

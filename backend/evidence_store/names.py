@@ -1,0 +1,50 @@
+"""What is kept, and under which key."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+from backend.errors import EvidenceDamagedError
+
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class Shelf(StrEnum):
+    """What kinds of objects there are; the first part of their keys."""
+
+    DATASETS = "datasets"
+    BUNDLES = "bundles"
+    EXPORTS = "exports"
+
+
+class KeptObject(NamedTuple):
+    """An object as the store lists it; the name is the SHA-256 that its bytes should have."""
+
+    name: str
+    size_bytes: int
+    kept_at: datetime
+
+
+def checked_name(sha256: str) -> str:
+    """Return what is a SHA-256; EvidenceDamagedError for anything else, which is never a key."""
+    if not _SHA256.fullmatch(sha256):
+        raise EvidenceDamagedError(
+            "expected a SHA-256 of 64 lower-case hex digits, got another text", found=None
+        )
+    return sha256
+
+
+def key_of(shelf: Shelf, sha256: str) -> str:
+    """Return the key of an object; errors as `checked_name`."""
+    return f"{shelf}/{checked_name(sha256)}"
+
+
+def require_found(shelf: Shelf, sha256: str, found: str | None) -> None:
+    """Raise EvidenceDamagedError unless the bytes that were found have the hash of their key."""
+    if found != sha256:
+        raise EvidenceDamagedError(
+            f"expected {shelf}/{sha256} in the evidence store, got {found or 'none'}", found=found
+        )
