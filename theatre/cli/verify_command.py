@@ -52,6 +52,7 @@ class VerifyOptions:
     folder: Path
     weights: Mapping[str, float]
     timeout: int
+    retries: int
     min_replays: int
     dry_run: bool
     new: bool
@@ -162,6 +163,13 @@ def _weights(_: click.Context, __: click.Parameter, text: str | None) -> Mapping
 @click.option("--weights", callback=_weights, help="precision=2,recall=1,reply_accuracy=1")
 @click.option("--timeout", type=click.IntRange(1), default=30, show_default=True, help="Seconds.")
 @click.option(
+    "--retries",
+    type=click.IntRange(0, 10),
+    default=2,
+    show_default=True,
+    help="How often a call that fails is tried again.",
+)
+@click.option(
     "--min-replays",
     type=click.IntRange(1),
     default=50,
@@ -214,6 +222,7 @@ def _write_template(
     terms = Terms(
         weights=given.weights,
         timeout_seconds=given.timeout,
+        max_retries=given.retries,
         ground_truth_source=given.source.kind,
         repository=given.source.repository,
         minimum_replays=given.min_replays,
