@@ -81,7 +81,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
                 "type": "construct_invocation",
                 "construct_id": oracle.construct_id,
                 "timeout_seconds": terms.timeout_seconds,
-                "output_spec": _OUTPUT,
+                "output_spec": OUTPUT_SPEC,
             },
             {"step_id": "aggregate_scores", "type": "aggregation"},
         ],
@@ -112,7 +112,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
     }
 
 
-_OUTPUT: JsonObject = {
+OUTPUT_SPEC: JsonObject = {
     "type": "object",
     "required": ["summary", "key_claims", "follow_up_response"],
     "properties": {

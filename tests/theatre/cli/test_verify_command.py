@@ -103,7 +103,11 @@ def test_a_dry_run_keeps_the_ground_truth_and_calls_nobody(tmp_path: Path) -> No
     )
     kept = Path(answer.document["folder"])
     assert (answer.code, answer.document["records"]) == (0, COMMITS)
-    assert sorted(path.name for path in kept.iterdir()) == ["dataset.jsonl", "ground_truth.jsonl"]
+    assert sorted(path.name for path in kept.iterdir()) == [
+        "dataset.jsonl",
+        "ground_truth.jsonl",
+        "source.json",
+    ]
     assert not (tmp_path / "home" / "theatres").exists()
 
 
