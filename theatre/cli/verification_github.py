@@ -13,6 +13,7 @@ import click
 from yarl import URL
 
 from theatre.cli.committing import utc_now
+from theatre.cli.verification_log import VerificationLog
 from theatre.cli.workspace import Workspace
 from theatre.verification.errors import RepositoryError
 from theatre.verification.github.pull_requests import PullRequests, PullRequestSelection
@@ -27,7 +28,7 @@ _TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=30, sock_read=60)
 
 
 def read_github(
-    url: str, selection: PullRequestSelection, workspace: Workspace
+    url: str, selection: PullRequestSelection, workspace: Workspace, log: VerificationLog
 ) -> list[GroundTruthRecord]:
     """Return the merged pull requests of a repository on GitHub.
 
@@ -45,18 +46,27 @@ def read_github(
             f"expected a repository on github.com, got one on {parts.hostname}: name the root of "
             f"its interface in {API_VARIABLE}"
         )
-    return asyncio.run(_read(root.rstrip("/"), name[1], selection, workspace))
+    return asyncio.run(_read(root.rstrip("/"), name[1], selection, workspace, log))
 
 
 async def _read(
-    root: str, name: str, selection: PullRequestSelection, workspace: Workspace
+    root: str,
+    name: str,
+    selection: PullRequestSelection,
+    workspace: Workspace,
+    log: VerificationLog,
 ) -> list[GroundTruthRecord]:
     origin = URL(root)
     token = workspace.environment.get(TOKEN_VARIABLE)
     if token and origin.scheme != "https" and origin.host not in {"127.0.0.1", "::1"}:
         raise RepositoryError(f"expected https to send a token, got {origin.scheme}")
     cache = ReadingCache(_cache_folder(workspace, origin, name))
-    pace = Pace(clock=utc_now, sleep=asyncio.sleep, jitter=random.random, on_wait=_say)
+
+    def say(seconds: float, why: str) -> None:
+        click.echo(f"note: waiting {seconds:.0f} s for GitHub: {why}", err=True)
+        log.tell("waiting", seconds=round(seconds, 3), why=why)
+
+    pace = Pace(clock=utc_now, sleep=asyncio.sleep, jitter=random.random, on_wait=say)
     async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
         rest = GitHubRest(session, origin, token=token, pages=cache, pace=pace)
         return await PullRequests(rest, root, name, cache).records(selection)
@@ -65,7 +75,3 @@ async def _read(
 def _cache_folder(workspace: Workspace, origin: URL, name: str) -> Path:
     host = f"{origin.host}-{origin.port}"
     return workspace.home / "verification" / "github" / host / name.replace("/", "+")
-
-
-def _say(seconds: float, why: str) -> None:
-    click.echo(f"note: waiting {seconds:.0f} s for GitHub: {why}", err=True)

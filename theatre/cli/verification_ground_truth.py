@@ -7,19 +7,23 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 import click
 
+from theatre.cli.input_files import read_file
+from theatre.cli.output import echo, print_document
+from theatre.cli.verification_log import VerificationLog
 from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.files.durable import replace_durably
 from theatre.verification.dataset import dataset_lines
 from theatre.verification.errors import OutputTakenError, RepositoryError
 from theatre.verification.local_history import History, Selection, clone_folder, read_history
 from theatre.verification.records import GroundTruthRecord, ground_truth_lines
-from theatre.verification.template import DATASET_FILE
+from theatre.verification.template import DATASET_FILE, LOCAL_CLONE
 
-GROUND_TRUTH_FILE = "ground_truth.jsonl"
+GROUND_TRUTH_FILE, SOURCE_FILE = "ground_truth.jsonl", "source.json"
 _DAY = click.DateTime(["%Y-%m-%d"])
 _NAME_DIGITS = 16
 
@@ -49,6 +53,16 @@ class Source:
         return "GITHUB_API" if self.is_remote else "CUSTOM"
 
     @property
+    def repository(self) -> str:
+        """Return what template and certificate say of the place: a URL, or that it is a folder."""
+        if not self.is_remote:
+            return LOCAL_CLONE
+        parts = urlsplit(self.repo)
+        # Nothing but the place: a user or a query could be a secret.
+        place = parts.path.removesuffix("/").removesuffix(".git")
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], place, "", ""))
+
+    @property
     def selection(self) -> Selection:
         """Return what is read of a clone; `until` is a day, and all of it counts."""
         whole_day = timedelta(days=1) - timedelta(microseconds=1)
@@ -63,17 +77,27 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundTruth:
-    """What was read of a repository, and the folder where it is kept."""
+    """What was read of a repository, and the folder where it is kept.
+
+    `repository` and `kind` are what the template says of the source.
+    """
 
     folder: Path
+    repository: str
+    kind: str
     records: int
     sha256: str
     dataset: bytes
 
     def as_document(self) -> JsonObject:
         """Return what `--dry-run --json` prints."""
+        return {"folder": str(self.folder.resolve()), **self.provenance()}
+
+    def provenance(self) -> JsonObject:
+        """Return what is kept beside the records: where they are from, and their hashes."""
         return {
-            "folder": str(self.folder.resolve()),
+            "repository": self.repository,
+            "ground_truth_source": self.kind,
             "records": self.records,
             "ground_truth_sha256": self.sha256,
             "dataset_sha256": sha256_hex(self.dataset),
@@ -85,7 +109,6 @@ def source_options(command: CommandT) -> CommandT:
     options = (
         click.option(
             "--repo",
-            required=True,
             help="A local clone (a path or file:// URL), or https://github.com/OWNER/NAME.",
         ),
         click.option(
@@ -114,14 +137,16 @@ def source_options(command: CommandT) -> CommandT:
     return command
 
 
-def keep_ground_truth(source: Source, *, output: Path | None, workspace: Workspace) -> GroundTruth:
+def keep_ground_truth(
+    source: Source, *, output: Path | None, workspace: Workspace, log: VerificationLog
+) -> GroundTruth:
     """Read a repository and keep its records and the dataset made of them.
 
     Without `output` the folder lies in `home` and is named by the dataset's hash. Raises
     RepositoryError where there is nothing to read, and OutputTakenError where `output` holds
     another dataset, which a theatre may be committed to.
     """
-    records = _records(source, workspace)
+    records = _records(source, workspace, log)
     if not records:
         raise RepositoryError(
             f"expected changes in {source.repo:.200}, got none: change --range, --since, --until, "
@@ -138,19 +163,62 @@ def keep_ground_truth(source: Source, *, output: Path | None, workspace: Workspa
         )
     replace_durably(folder / GROUND_TRUTH_FILE, lines)
     replace_durably(kept, dataset)
-    return GroundTruth(
-        folder=folder, records=len(records), sha256=sha256_hex(lines), dataset=dataset
+    truth = GroundTruth(
+        folder=folder,
+        repository=source.repository,
+        kind=source.kind,
+        records=len(records),
+        sha256=sha256_hex(lines),
+        dataset=dataset,
     )
+    replace_durably(folder / SOURCE_FILE, canonical_line(truth.provenance()))
+    log.tell("ground-truth", **truth.as_document())
+    return truth
 
 
-def _records(source: Source, workspace: Workspace) -> list[GroundTruthRecord]:
+def kept_ground_truth(folder: Path, *, log: VerificationLog) -> GroundTruth:
+    """Return what an earlier reading kept in a folder.
+
+    Raises NotFoundError where there is none, and RepositoryError where it is not as it was read.
+    """
+    what = "the ground truth of `echelon ingest`"
+    said = parse_object(read_file(folder / SOURCE_FILE, what=what))
+    dataset = read_file(folder / DATASET_FILE, what=what)
+    lines = read_file(folder / GROUND_TRUTH_FILE, what=what)
+    truth = GroundTruth(
+        folder=folder,
+        repository=str(said.get("repository")),
+        kind=str(said.get("ground_truth_source")),
+        records=lines.count(b"\n"),
+        sha256=sha256_hex(lines),
+        dataset=dataset,
+    )
+    if truth.provenance() != said:
+        raise RepositoryError(
+            f"expected {folder} as `echelon ingest` left it, got other bytes: ingest again"
+        )
+    log.tell("ground-truth", **truth.as_document())
+    return truth
+
+
+def print_ground_truth(truth: GroundTruth, *, as_json: bool) -> None:
+    """Print what was read and where it is kept."""
+    if as_json:
+        print_document(truth.as_document())
+        return
+    echo(f"records       {truth.records}")
+    echo(f"ground truth  {truth.sha256}")
+    echo(f"kept in       {truth.folder}")
+
+
+def _records(source: Source, workspace: Workspace, log: VerificationLog) -> list[GroundTruthRecord]:
     selection = source.selection
     if not source.is_remote:
         if source.labels:
             raise click.UsageError("expected --label for a repository on GitHub only")
         return list(read_history(clone_folder(source.repo), selection))
-    if selection.history is not History.PLAIN or selection.commit_range != "HEAD":
-        raise click.UsageError("expected --history and --range for a local clone only")
+    if selection.history is not History.PLAIN:
+        raise click.UsageError("expected --history for a local clone only")
     # Imported here: aiohttp costs start-up time that a local clone need not pay.
     from theatre.cli.verification_github import read_github  # noqa: PLC0415  # see above
     from theatre.verification.github.pull_requests import (  # noqa: PLC0415  # see above
@@ -158,9 +226,10 @@ def _records(source: Source, workspace: Workspace) -> list[GroundTruthRecord]:
     )
 
     wanted = PullRequestSelection(
+        commit_range=None if selection.commit_range == "HEAD" else selection.commit_range,
         since=selection.since,
         until=selection.until,
         labels=source.labels,
         limit=selection.limit,
     )
-    return read_github(source.repo, wanted, workspace)
+    return read_github(source.repo, wanted, workspace, log)

@@ -33,3 +33,9 @@ class RateLimitedError(VerificationError):
     """GitHub asks for a longer wait than is allowed; what was read is kept."""
 
     code = "rate-limited"
+
+
+class NoVerificationError(VerificationError):
+    """What was given is no verification of summaries, nor a certificate: it is something else."""
+
+    code = "no-verification"

@@ -15,28 +15,39 @@ METHODOLOGY = "lexical-1"
 CRITERIA = ("precision", "recall", "reply_accuracy")
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(CRITERIA, 1 / len(CRITERIA))
 DATASET, DATASET_FILE = "ground_truth", "dataset.jsonl"
+LOCAL_CLONE = "local-clone"
+"""What stands for the repository where it is a folder: its path concerns nobody else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleUnderTest:
-    """A construct as the template names it: its id, pin, adapter and place."""
+    """A construct as the template names it: its id, pin, adapter and place.
+
+    `adapter_pin` is that of the adapter, where it is not the first version of its type.
+    """
 
     construct_id: str
     version: str
     adapter_type: str
     endpoint: str
+    adapter_pin: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
     """What the user decides about a verification; all of it is committed.
 
-    `timeout_seconds` is for one call.
+    `timeout_seconds` is for one call, which is tried again up to `max_retries` times.
+    `repository` is a URL, or LOCAL_CLONE. With fewer than `minimum_replays` scored changes there
+    is no verification certificate.
     """
 
     weights: Mapping[str, float]
     timeout_seconds: int
     ground_truth_source: str
+    repository: str = LOCAL_CLONE
+    minimum_replays: int = 50
+    max_retries: int = 2
 
 
 def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> JsonObject:
@@ -60,7 +71,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
             "constructs": {oracle.construct_id: oracle.version},
             "scorer_version": "lexical@1",
             "methodology_version": METHODOLOGY,
-            "adapter_version": f"{oracle.adapter_type}@1",
+            "adapter_version": oracle.adapter_pin or f"{oracle.adapter_type}@1",
         },
         "scorer_pins": {s.name: s.version for s in (PRECISION, RECALL, REPLY_ACCURACY)},
         "dataset_hashes": {DATASET: sha256_hex(dataset)},
@@ -70,7 +81,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
                 "type": "construct_invocation",
                 "construct_id": oracle.construct_id,
                 "timeout_seconds": terms.timeout_seconds,
-                "output_spec": _OUTPUT,
+                "output_spec": OUTPUT_SPEC,
             },
             {"step_id": "aggregate_scores", "type": "aggregation"},
         ],
@@ -84,6 +95,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
             }
         ],
         "scoring": {"holdout_split": 0.2, "criteria_scorers": _criteria_scorers()},
+        "execution_policy": {"retry_policy": {"max_retries": terms.max_retries}},
         "product_theatre_config": {
             "ground_truth_source": terms.ground_truth_source,
             "construct_under_test": oracle.construct_id,
@@ -93,10 +105,14 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
             "replay_data_path": DATASET_FILE,
             "disclosure": "hashes",
         },
+        "oracle_config": {
+            "repository": terms.repository,
+            "minimum_replays": terms.minimum_replays,
+        },
     }
 
 
-_OUTPUT: JsonObject = {
+OUTPUT_SPEC: JsonObject = {
     "type": "object",
     "required": ["summary", "key_claims", "follow_up_response"],
     "properties": {

@@ -10,68 +10,21 @@ from pathlib import Path
 import pytest
 
 from tests.theatre.cli.doubler import PIN
-from tests.theatre.echelon_process import Answer, ended, started, until
+from tests.theatre.echelon_process import ended, started, until
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, envelope, response, serving
-from tests.theatre.verification.git_history import Commit, repository
 from tests.theatre.verification.oracle_scores import ORACLES
+from tests.theatre.verification.verify_command import (
+    COMMITS,
+    REFUSING,
+    WAITING,
+    arguments,
+    history,
+    verify,
+    write_oracle,
+)
 
 pytestmark = pytest.mark.untraced
-
-COMMITS = 6
-MODULE = '''
-"""Says that a file was changed; {special}."""
-
-from pathlib import Path
-from time import sleep
-
-from theatre.construct_kit import Refusal
-
-HERE = Path({folder!r})
-
-
-def summarise(input_data):
-    title = input_data["record"]["title"]
-    {behaviour}
-    return {{"summary": "Changes a.py.", "key_claims": ["Changes a.py."], "follow_up_response": "1"}}
-'''  # noqa: E501  # one line, as an author would write it
-REFUSING = "if title > 'Change 2': raise Refusal('not this one')"
-WAITING = """
-    while title > 'Change 2' and not (HERE / "go").exists():
-        (HERE / "waits").touch()
-        sleep(0.005)
-"""
-
-
-def history(folder: Path, *, commits: int = COMMITS) -> Path:
-    bodies = (b"def f%d():\n    return %d\n" % (at, at) for at in range(commits))
-    return repository(
-        folder,
-        [
-            Commit(message=b"Change %d" % at, files={b"a.py": body})
-            for at, body in enumerate(bodies)
-        ],
-    )
-
-
-def arguments(folder: Path, *options: str, construct: str = "extractive:summarise") -> list[str]:
-    repo = folder / "repo"
-    if not repo.exists():
-        history(repo)
-    code = ORACLES if construct == "extractive:summarise" else folder
-    named = ("--construct", construct, "--folder", str(code))
-    return ["verify", "--repo", str(repo), *named, "--min-replays", str(COMMITS), *options]
-
-
-def verify(folder: Path, *options: str, construct: str = "extractive:summarise") -> Answer:
-    given = arguments(folder, *options, "--json", construct=construct)
-    return forked(*given, home=folder / "home", more={"ECHELON_OUTBOUND_ALLOW": "127.0.0.1"})
-
-
-def write_oracle(folder: Path, behaviour: str) -> str:
-    source = MODULE.format(special="and more", folder=str(folder), behaviour=behaviour)
-    (folder / "oracle.py").write_text(source, encoding="utf-8")
-    return "oracle:summarise"
 
 
 def test_a_callable_is_verified_and_certified_and_the_bundle_checks(tmp_path: Path) -> None:
@@ -129,7 +82,11 @@ def test_a_dry_run_keeps_the_ground_truth_and_calls_nobody(tmp_path: Path) -> No
     )
     kept = Path(answer.document["folder"])
     assert (answer.code, answer.document["records"]) == (0, COMMITS)
-    assert sorted(path.name for path in kept.iterdir()) == ["dataset.jsonl", "ground_truth.jsonl"]
+    assert sorted(path.name for path in kept.iterdir()) == [
+        "dataset.jsonl",
+        "ground_truth.jsonl",
+        "source.json",
+    ]
     assert not (tmp_path / "home" / "theatres").exists()
 
 
