@@ -18,7 +18,8 @@ from theatre.debate.models import Debate
 from theatre.debate.rules import RULES
 from theatre.debate.runner import DebateRun
 from theatre.debate.scripted import ScriptedDebater, read_scenario
-from theatre.debate.sweep import counting_clock, read_plan, runs_of, table
+from theatre.debate.sweep import read_plan, runs_of, table
+from theatre.debate.times import counting_clock
 from theatre.debate.trial.trials import (
     LabelledDebate,
     clean_trial,
