@@ -17,6 +17,9 @@ from theatre.scorers.agreement import UNMEASURABLE, params_schema
 MAX_FINDINGS = 2_000
 """More than this many say nothing of any of them."""
 
+PRECISION = "precision"
+"""The one measure that says something of a debate without a planted fault."""
+
 Finding: TypeAlias = tuple[int | None, str]
 
 
@@ -83,11 +86,13 @@ def score(case: ScoringCase) -> float | None:
     gold = gold_of(case.expected)
     if gold is None:
         return UNMEASURABLE
+    measure = cast("str", case.params["measure"])
+    if gold.planted is None and measure != PRECISION:
+        return UNMEASURABLE
     answer = case.answer if isinstance(case.answer, dict) else {}
     found = findings_in(answer.get("findings"))
     if found is None:
         return 0.0
-    measure = cast("str", case.params["measure"])
     if measure == "invariance":
         twin = findings_in(answer.get("twin_findings"))
         return float(found == twin and gold.planted in found)
@@ -100,7 +105,7 @@ def is_located(gold: Gold, found: frozenset[Finding]) -> bool:
 
 
 def _recall(gold: Gold, found: frozenset[Finding]) -> float:
-    return UNMEASURABLE if gold.planted is None else float(is_located(gold, found))
+    return float(is_located(gold, found))
 
 
 def _precision(gold: Gold, found: frozenset[Finding]) -> float | None:
@@ -108,15 +113,13 @@ def _precision(gold: Gold, found: frozenset[Finding]) -> float | None:
 
 
 def _type(gold: Gold, found: frozenset[Finding]) -> float:
-    if gold.planted is None:
-        return UNMEASURABLE
     said = {code for turn, code in found - gold.labelled if turn == gold.turn} - gold.implied
     return 1 / len(said) if gold.code in said else 0.0
 
 
 _MEASURES: Mapping[str, Callable[[Gold, frozenset[Finding]], float | None]] = {
     "recall": _recall,
-    "precision": _precision,
+    PRECISION: _precision,
     "type": _type,
 }
 _MEASURE: JsonObject = {"enum": [*_MEASURES, "invariance"]}
