@@ -33,6 +33,7 @@ from theatre.scorers.episode_runners import load_episode_runners
 
 Answer = Callable[[OracleInvocationRequest], JsonObject]
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
+PAGE = (FIXTURES.parent / "docs" / "debate.md").read_text(encoding="utf-8")
 EVERY = 1 if SOAK else 3
 """Fakes are asked every episode, or every so many."""
 
@@ -92,6 +93,28 @@ def test_a_run_gives_the_published_results_and_is_valid(shipped: Finished) -> No
     assert certificate["verification_tier"] == ("UNVERIFIED" if silent else "BACKTESTED")
     if name in GOOD or SOAK:
         assert failures(shipped.bundle) == set()
+
+
+def with_interval(figure: dict[str, Any]) -> str:
+    return f"{figure['value']:.3f} ({figure['low']:.3f} … {figure['high']:.3f})"
+
+
+def computed(finished: Finished) -> dict[str, Any]:
+    """Return what the programme's computation came to."""
+    (step,) = [one for one in finished.steps() if one["type"] == "deterministic_computation"]
+    return cast("dict[str, Any]", cast("Any", step["result"])["output"])
+
+
+def test_what_is_computed_over_a_run_stands_on_the_page(shipped: Finished) -> None:
+    name, output = shipped.document("certificate.json")["template_id"], computed(shipped)
+    if "utility" in output:
+        shown = [output[kind] for kind in ("utility", "safety", "wise_refusal")]
+    elif "control" in output:
+        ends = output["endpoints"]
+        shown = [ends["realignment"], ends["paranoia"], output["control"]["difference"]]
+    else:
+        shown = [output["precision"]] if name == GOOD[0] else []
+    assert [text for text in map(with_interval, shown) if text not in PAGE] == []
 
 
 def test_good_and_bad_constructs_stand_apart_where_each_of_them_fails() -> None:

@@ -71,7 +71,8 @@ def codes(spoken: BlindTurn, context: rca.Context | None = None) -> list[str]:
 
 
 def flaws(content: str, **members: object) -> list[str]:
-    return [one.code for one in crit.findings_of(turn(content, **members))]
+    said = turn(content, **members)
+    return [one.code for one in crit.findings_of(said, quality_of(said))]
 
 
 def test_crit_by_hand() -> None:

@@ -24,7 +24,7 @@ def score(case: ScoringCase) -> float | None:
     `control`, true in the loop less true without it, by turns. 0 without the debates that a
     measure needs. UNMEASURABLE where the truth is no action.
     """
-    if case.expected not in DIRECTION:
+    if not isinstance(case.expected, str) or case.expected not in DIRECTION:
         return UNMEASURABLE
     measure = cast("str", case.params["measure"])
     if measure == ENDS_TRUE:

@@ -13,8 +13,6 @@ _HEADING = re.compile(
     r"(CLAIM|DECISION|REASON[ \t]*\d+|COUNTERARGUMENT|REBUTTAL|ASSUMPTIONS|EPISTEMIC[ \t]+CLARITY"
     r"|WHAT[ \t]+WOULD[ \t]+CHANGE[ \t]+MY[ \t]+MIND|FINAL[ \t]+CONSISTENCY[ \t]+CHECK)\b[ \t]*:?"
 )
-_FIRST = frozenset("#0123456789")
-"""What a heading begins with, as far as a quick look goes."""
 _LABEL = re.compile(r"\b(Mechanism|Evidence|Falsifier|Falsified if)\b:")
 _FALSIFIERS = frozenset({"Falsifier", "Falsified if"})
 ALIKE = 0.8
@@ -63,7 +61,8 @@ def _sections(content: str) -> dict[str, str]:
     parts: dict[str, list[str]] = {}
     body: list[str] = []  # what stands before the first heading belongs to none
     for line in content.split("\n"):
-        is_candidate = line.lstrip(" \t")[:1] in _FIRST
+        first = line.lstrip(" \t")[:1]
+        is_candidate = first == "#" or first.isdigit()
         heading = _HEADING.match(line) if is_candidate else None
         if heading is None:
             body.append(line)

@@ -51,7 +51,7 @@ def test_the_project_registers_every_computation_module_that_it_has() -> None:
     modules = {
         ".".join(path.relative_to(CHECKOUT).with_suffix("").parts)
         for path in paths
-        if "\nCOMPUTATION = " in path.read_text(encoding="utf-8")
+        if "\nCOMPUTATION = Computation(" in path.read_text(encoding="utf-8")
     }
     assert {value.partition(":")[0] for value in registered.values()} == modules
     entries = [entry(name, value) for name, value in registered.items()]

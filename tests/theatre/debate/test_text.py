@@ -1,0 +1,62 @@
+"""Quick ways to read text find what the plain ones find (docs/adr/0149)."""
+
+from __future__ import annotations
+
+import re
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from theatre.debate.actions import actions_in
+from theatre.debate.text import rungs
+from theatre.debate.text.sections import read_structure
+from theatre.debate.text.words import numbers, sentences, words
+
+PIECES = (
+    *("BUY", "SELL", "SHORT", "HOLD", "xBUY", "BUY2", "_HOLD", "HOLDS", "éBUY", "SHORTBUY"),
+    *("1.5", "a1", "1,000.", ".5", "12", "3.4.5", "٣", "-7", "2."),
+    *("If", "if", "then", "will", "would have", "but for", "could not have", "have"),
+    *("causes", "Led to", "drives", "drove", "because", "pushes", "due to", "results in", "ıf"),
+    *("correlated", "ſocial", "tends to", "moves with", "Kelvin", "alongſide", "FOLLOWS"),
+    *(" ", "  ", "\n", "\t", ".", "!", "? ", ". ", ", ", "-", "'"),
+)
+TEXT = st.lists(st.sampled_from(PIECES), max_size=14).map("".join) | st.text(max_size=30)
+
+
+@given(TEXT)
+def test_words_sentences_numbers_and_actions_are_those_of_the_plain_patterns(text: str) -> None:
+    line = " ".join(text.split())
+    plain_sentences = [one for one in re.split(r"(?<=[.!?])\s+", line) if one]
+    assert sentences(text) == plain_sentences
+    assert words(text) == [word.lower() for word in re.findall(r"[A-Za-z][A-Za-z'-]*", text)]
+    assert numbers(text) == set(re.findall(r"(?<![A-Za-z\d.])\d+(?:[.,]\d+)*", text))
+    assert actions_in(text) == re.findall(r"\b(BUY|SELL|SHORT|HOLD)\b", text)
+
+
+@given(TEXT)
+def test_a_rung_is_that_of_the_patterns_alone(text: str) -> None:
+    condition = rungs._CONDITION.search(text)
+    if rungs._COUNTERFACTUAL.search(text):
+        expected = rungs.COUNTERFACTUAL
+    elif (condition and rungs._CONSEQUENCE.search(text, condition.end())) or rungs._CAUSAL.search(
+        text
+    ):
+        expected = rungs.INTERVENTION
+    else:
+        expected = rungs.ASSOCIATION if rungs._ASSOCIATIVE.search(text) else rungs.NONE
+    assert rungs.rung_of(text) == expected
+
+
+def test_headings_are_found_wherever_a_line_begins_like_one() -> None:
+    text = (
+        "before\n### CLAIM one\n  2) DECISION: BUY\nmore\n#REASON 1\n### reason 9\n"
+        "\t٣. REASON 2\nDATA # REBUTTAL\n### REASON 1\nagain"
+    )
+    structure = read_structure(text)
+    assert structure is not None
+    assert structure.sections == {
+        "CLAIM": "one",
+        "DECISION": "BUY more",
+        "REASON 1": "### reason 9 again",
+        "REASON 2": "DATA # REBUTTAL",
+    }
