@@ -64,7 +64,7 @@ def test_the_runner_is_installed_under_its_name() -> None:
 def test_the_data_are_what_the_generator_writes() -> None:
     folder = FIXTURES / "ground_truth"
     program = (
-        "import sys; sys.path.insert(0, sys.argv[1]); import generate as g, hashlib, json; "
+        "import sys; sys.path.insert(0, sys.argv[1]); import write_debates as g, hashlib, json; "
         "print(json.dumps({n: hashlib.sha256(c).hexdigest() for n, c in g.datasets().items()}))"
     )
     written = subprocess.run(

@@ -173,9 +173,11 @@ def _credibility(support: frozenset[str], *, is_tagged: bool, figures: int) -> f
 
 def _is_conditional(text: str) -> bool:
     """Tell whether a sentence says if … then … because …, each part with words of its own."""
+    if not _may_be_conditional(text.lower()):
+        return False
     for sentence in sentences(text):
         plain = sentence.lower()
-        if "because" not in plain or "then" not in plain or "if" not in plain:
+        if not _may_be_conditional(plain):
             continue
         spoken = plain.split()
         bare = [word.strip(",;:.()") for word in spoken]
@@ -187,6 +189,10 @@ def _is_conditional(text: str) -> bool:
         if all(len(part) >= _CLAUSE_WORDS for part in parts) and len(set(parts)) == len(parts):
             return True
     return False
+
+
+def _may_be_conditional(plain: str) -> bool:
+    return "because" in plain and "then" in plain and "if" in plain
 
 
 def _points(spoken: Sequence[str], action: Action | None, *, agrees: bool) -> bool:

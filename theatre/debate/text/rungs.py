@@ -8,16 +8,16 @@ from collections.abc import Iterable
 NONE, ASSOCIATION, INTERVENTION, COUNTERFACTUAL = range(4)
 NAMES = (None, "L1", "L2", "L3")
 
-_COUNTERFACTUAL = re.compile(
+COUNTERFACTUAL_WORDS = re.compile(
     r"\b(?:(?:would|could|might) (?:not )?have|wouldn't have|couldn't have|but for)\b",
     re.IGNORECASE,
 )
-_CAUSAL = re.compile(
+CAUSAL_WORDS = re.compile(
     r"\b(?:causes?|caused|drives?|drove|leads? to|led to|because|results? in|forces?|forced"
     r"|pushes|due to)\b",
     re.IGNORECASE,
 )
-_ASSOCIATIVE = re.compile(
+ASSOCIATIVE_WORDS = re.compile(
     r"\b(?:correlat\w+|associat\w+|tends? to|coincid\w+|alongside|together with|moves? with"
     r"|typically|goes with|follows)\b",
     re.IGNORECASE,
@@ -37,21 +37,21 @@ _ASSOCIATIVE_SIGNS = (
     "goes with",
     "follows",
 )
-_CONDITION = re.compile(r"\bif\b", re.IGNORECASE)
-_CONSEQUENCE = re.compile(r"\b(?:then|will|would)\b", re.IGNORECASE)
+CONDITION_WORDS = re.compile(r"\bif\b", re.IGNORECASE)
+CONSEQUENCE_WORDS = re.compile(r"\b(?:then|will|would)\b", re.IGNORECASE)
 
 
 def rung_of(sentence: str) -> int:
     """Return the rung of one sentence, NONE where its words show none."""
     plain = sentence.lower() if sentence.isascii() else None
-    if _holds(plain, _COUNTERFACTUAL_SIGNS) and _COUNTERFACTUAL.search(sentence):
+    if _holds(plain, _COUNTERFACTUAL_SIGNS) and COUNTERFACTUAL_WORDS.search(sentence):
         return COUNTERFACTUAL
-    condition = _CONDITION.search(sentence) if _holds(plain, ("if",)) else None
-    if condition and _CONSEQUENCE.search(sentence, condition.end()):
+    condition = CONDITION_WORDS.search(sentence) if _holds(plain, ("if",)) else None
+    if condition and CONSEQUENCE_WORDS.search(sentence, condition.end()):
         return INTERVENTION
-    if _holds(plain, _CAUSAL_SIGNS) and _CAUSAL.search(sentence):
+    if _holds(plain, _CAUSAL_SIGNS) and CAUSAL_WORDS.search(sentence):
         return INTERVENTION
-    is_associative = _holds(plain, _ASSOCIATIVE_SIGNS) and _ASSOCIATIVE.search(sentence)
+    is_associative = _holds(plain, _ASSOCIATIVE_SIGNS) and ASSOCIATIVE_WORDS.search(sentence)
     return ASSOCIATION if is_associative else NONE
 
 

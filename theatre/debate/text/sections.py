@@ -13,7 +13,7 @@ _HEADING = re.compile(
     r"(CLAIM|DECISION|REASON[ \t]*\d+|COUNTERARGUMENT|REBUTTAL|ASSUMPTIONS|EPISTEMIC[ \t]+CLARITY"
     r"|WHAT[ \t]+WOULD[ \t]+CHANGE[ \t]+MY[ \t]+MIND|FINAL[ \t]+CONSISTENCY[ \t]+CHECK)\b[ \t]*:?"
 )
-_LABEL = re.compile(r"\b(Mechanism|Evidence|Falsifier|Falsified if)\b:")
+_LABEL = re.compile(r"(M(?<!\wM)echanism|E(?<!\wE)vidence|F(?<!\wF)alsifier|F(?<!\wF)alsified if):")
 _FALSIFIERS = frozenset({"Falsifier", "Falsified if"})
 ALIKE = 0.8
 """Reasons that share this part of their words are one reason said twice."""
