@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -63,6 +64,21 @@ def test_a_rung_is_that_of_the_patterns_alone(text: str) -> None:
     else:
         expected = rungs.ASSOCIATION if rungs.ASSOCIATIVE_WORDS.search(text) else rungs.NONE
     assert rungs.rung_of(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("words_of_rung", "expected"),
+    [
+        ("causes caused cause drives drive drove led lead forces forced pushes because", 2),
+        ("correlated associated tends coincides alongside typically follows", 1),
+    ],
+)
+def test_every_word_of_a_rung_is_seen(words_of_rung: str, expected: int) -> None:
+    tails = {"led": " to", "lead": " to", "tends": " to"}
+    for word in words_of_rung.split():
+        assert rungs.rung_of(f"This {word}{tails.get(word, '')} that.") == expected
+    further = {"results in": 2, "due to": 2, "moves with": 1, "together with": 1, "goes with": 1}
+    assert {one: rungs.rung_of(f"It {one} that") for one in further} == further
 
 
 def test_headings_are_found_wherever_a_line_begins_like_one() -> None:
