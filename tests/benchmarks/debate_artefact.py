@@ -26,7 +26,7 @@ SCENARIO = "fixtures/debates/scenarios/wool_prices_after_the_drought.json"
 
 
 def long_debate(mode: EvaluationMode) -> bytes:
-    """Return a valid artefact: twenty scripted turns, over and over."""
+    """Return a valid artefact: twenty scripted turns over and over, no sentence of them twice."""
     scenario = read_scenario(parse_object((resource_root() / SCENARIO).read_bytes()))
     plan = RunPlan(
         debate_id=scenario.debate_id,
@@ -42,12 +42,23 @@ def long_debate(mode: EvaluationMode) -> bytes:
     document = cast("dict[str, Any]", asyncio.run(run.run({"ann": debater, "bo": debater})))
     short = document["turns"]
     document["intervention_log"] = None
-    document["turns"] = [
-        {**short[index % len(short)], "turn_id": f"t{index}", "turn_index": index}
-        | {"round_index": index // 2 + 1}
-        for index in range(TURNS)
-    ]
+    document["turns"] = [_repeated(short[index % len(short)], index) for index in range(TURNS)]
     return canonical_bytes(document)
+
+
+def _repeated(turn: dict[str, Any], index: int) -> dict[str, Any]:
+    def other(text: str) -> str:
+        return text.replace(".", f" in lot {index}.")
+
+    attempts = [{**one, "content": other(one["content"])} for one in turn.get("attempts") or ()]
+    return {
+        **turn,
+        "turn_id": f"t{index}",
+        "turn_index": index,
+        "round_index": index // 2 + 1,
+        "content": other(turn["content"]),
+        "attempts": attempts or None,
+    }
 
 
 def show(name: str, work: Callable[[], object]) -> None:

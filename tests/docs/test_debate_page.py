@@ -18,7 +18,8 @@ from theatre.debate.models import Debate
 from theatre.debate.rules import RULES
 from theatre.debate.runner import DebateRun
 from theatre.debate.scripted import ScriptedDebater, read_scenario
-from theatre.debate.sweep import counting_clock, read_plan, runs_of, table
+from theatre.debate.sweep import read_plan, runs_of, table
+from theatre.debate.times import counting_clock
 from theatre.debate.trial.trials import (
     LabelledDebate,
     clean_trial,
@@ -31,6 +32,7 @@ from theatre.engine.schema_registry import SchemaRegistry
 
 CHECKOUT = Path(__file__).parents[2]
 CORPUS = CHECKOUT / "fixtures" / "debates"
+TEMPLATES = CHECKOUT / "fixtures" / "templates"
 PAGE = (CHECKOUT / "docs" / "debate.md").read_text(encoding="utf-8")
 REGISTRY = SchemaRegistry()
 
@@ -174,6 +176,30 @@ def test_the_worked_example_is_what_crit_says() -> None:
     ]
     assert [one for one in rows if one not in PAGE] == []
     assert [list(EVALUATORS[name](debate).findings) for name in EVALUATORS] == [[]] * 4
+
+
+def test_the_tables_of_the_theatres_are_the_published_scores() -> None:
+    columns = {
+        "debate.auditor": "product_debate_auditor_v1",
+        "debate.auditor_formal": "product_debate_auditor_formal_v1",
+        "debate.auditor_alarm": "product_debate_auditor_alarm_v1",
+        "debate.team": "product_debate_team_v1",
+        "debate.herd": "product_debate_herd_v1",
+        "debate.reviser": "product_debate_control_v1",
+        "debate.pleaser": "product_debate_pleaser_v1",
+    }
+    seen = []
+    for head in re.findall(r"^\| criterion \| (.*) \|$", PAGE, re.MULTILINE):
+        constructs = [cell.strip("` ") for cell in head.split("|")]
+        table = PAGE.partition(f"| criterion | {head} |\n")[2].partition("\n\n")[0]
+        scores = [
+            json.loads((TEMPLATES / f"{columns[one]}.expected.json").read_bytes())["scores"]
+            for one in constructs
+        ]
+        rows = [row(f"`{name}`", *(f"{one[name]:.3f}" for one in scores)) for name in scores[0]]
+        assert sorted(table.splitlines()[1:]) == sorted(rows)
+        seen += constructs
+    assert seen == list(columns)
 
 
 def test_the_page_lists_each_rule_and_each_code() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import click
 
@@ -12,8 +13,9 @@ from theatre.cli.input_files import read_file
 from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.pictures import prepare
 from theatre.cli.workspace import Workspace
+from theatre.debate.actions import DIRECTION, Action
 from theatre.debate.errors import InvalidDebateError
-from theatre.debate.evaluators import EVALUATORS
+from theatre.debate.evaluators import EVALUATORS, NAMES, RAUDIT
 from theatre.debate.evaluators import evaluate as evaluate_artefact
 from theatre.debate.event_log import subject_of, view_of
 from theatre.debate.findings import Finding
@@ -61,13 +63,24 @@ def validate(files: tuple[Path, ...], *, lenient: bool, as_json: bool) -> None:
     "--evaluator",
     "names",
     multiple=True,
-    type=click.Choice(sorted(EVALUATORS)),
-    help="Only these; otherwise all that need no labels.",
+    type=click.Choice(sorted(NAMES)),
+    help="Only these; otherwise all that need no labels, and raudit where there are some.",
 )
-def evaluate(artefact: Path, *, names: tuple[str, ...]) -> None:
+@click.option(
+    "--truth",
+    "truths",
+    multiple=True,
+    metavar="[SPEAKER=]ACTION",
+    help="The true action, of all speakers or of one; raudit alone is told.",
+)
+def evaluate(artefact: Path, *, names: tuple[str, ...], truths: tuple[str, ...]) -> None:
     """Print what evaluators find in ARTEFACT, as JSON. They see form and words, never truth."""
+    labels = dict(map(_label, truths))
+    if RAUDIT in names and not labels:
+        raise click.UsageError("expected --truth for raudit, got none: it compares with labels")
     read = read_debate(read_file(artefact, what="a debate artefact"), lenient=True)
-    results = evaluate_artefact(read, names or sorted(EVALUATORS))
+    chosen = names or sorted([*EVALUATORS, *([RAUDIT] if labels else [])])
+    results = evaluate_artefact(read, chosen, labels)
     print_document({"artefact_sha256": read.sha256, "results": results})
 
 
@@ -109,6 +122,14 @@ def plot(artefact: Path, *, folder: Path) -> None:
         raise NotFoundError("expected attempts with audits to draw, got none")
     for path in paths:
         echo(str(path))
+
+
+def _label(text: str) -> tuple[str, Action]:
+    speaker, _, action = text.rpartition("=")
+    if action not in DIRECTION:
+        wanted = ", ".join(DIRECTION)
+        raise click.UsageError(f"expected --truth to end in one of {wanted}, got {text!r:.60}")
+    return speaker or "*", cast("Action", action)
 
 
 def _against_log(document: JsonObject, path: Path) -> list[Finding]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 from theatre.cli.plot_style import ACCENT, QUIET, STYLE, finish
 from theatre.debate.models import Debate
+from theatre.debate.pid import Quadrant
 
 
 class Step(NamedTuple):
@@ -94,15 +98,26 @@ def _controller(steps: Sequence[Step], title: str) -> Figure:
 
 
 def _quadrants(steps: Sequence[Step], title: str) -> Figure:
-    figure = Figure(figsize=(5.5, 4.6), layout="constrained")
-    axes: Axes = figure.add_subplot()
+    figure = Figure(figsize=(9.5, 4.6), layout="constrained")
+    path, table = figure.subplots(1, 2, width_ratios=(3, 2))
     pids = [step.pid for step in steps if step.pid]
-    drawn = [(one["divergence"], one["rho_bar"]) for one in pids if "rho_bar" in one]
+    _draw_path(path, [(one["divergence"], one["rho_bar"]) for one in pids if "rho_bar" in one])
+    finish(path, title)
+    _draw_transitions(table, [str(one["quadrant"]) for one in pids if one.get("quadrant")])
+    finish(table, "steps from a quadrant to the next")
+    table.grid(visible=False)
+    return figure
+
+
+def _draw_path(axes: Axes, drawn: Sequence[tuple[float, float]]) -> None:
+    """Draw where each step lies, and by an arrow where the next one is."""
+    arrow = {"arrowstyle": "->", "color": QUIET, "lw": 0.8, "shrinkA": 3, "shrinkB": 4}
+    for here, there in pairwise(drawn):
+        axes.annotate("", xy=there, xytext=here, arrowprops=arrow)
     if drawn:
-        axes.plot(*zip(*drawn, strict=True), "-", color=QUIET, lw=0.8)
         axes.plot(*zip(*drawn, strict=True), "o", color=ACCENT, ms=5)
-        axes.annotate("first", drawn[0], xytext=(5, -10), textcoords="offset points", fontsize=8)
-        axes.annotate("last", drawn[-1], xytext=(5, 5), textcoords="offset points", fontsize=8)
+        axes.annotate("first", drawn[0], xytext=(7, -10), textcoords="offset points", fontsize=8)
+        axes.annotate("last", drawn[-1], xytext=(7, 9), textcoords="offset points", fontsize=8)
     right = max([0.12, *(x * 1.1 for x, _ in drawn)])
     axes.axvline(0.05, color=QUIET, lw=0.8, ls="--")
     axes.axhline(0.8, color=QUIET, lw=0.8, ls="--")
@@ -114,8 +129,29 @@ def _quadrants(steps: Sequence[Step], title: str) -> Figure:
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlabel("divergence of the agents' quality, bits")
     axes.set_ylabel("mean quality")
-    finish(axes, title)
-    return figure
+
+
+def _draw_transitions(axes: Axes, quadrants: Sequence[str]) -> None:
+    """Draw how often a step in one quadrant was followed by one in another."""
+    names = [quadrant.value for quadrant in Quadrant]
+    counts = Counter(pairwise(quadrants))
+    most = max(counts.values(), default=1)
+    for row, before in enumerate(names):
+        for column, after in enumerate(names):
+            count = counts[before, after]
+            place = (column - 0.5, row - 0.5)
+            shade = 0.55 * count / most
+            axes.add_patch(Rectangle(place, 1, 1, fc=ACCENT, alpha=shade, lw=0))
+            if count:
+                axes.text(column, row, str(count), ha="center", va="center", fontsize=10)
+    places = range(len(names))
+    axes.set_xticks(places, names, fontsize=7)
+    axes.set_yticks(places, names, fontsize=7, rotation=90, va="center")
+    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_xlabel("to")
+    axes.set_ylabel("from")
+    axes.set_aspect("equal")
 
 
 def _label_steps(axes: Axes, steps: Sequence[Step]) -> None:

@@ -15,7 +15,8 @@ from theatre.debate.errors import InvalidDebateError, SweepError
 from theatre.debate.models import Debate
 from theatre.debate.runner import DebateRun
 from theatre.debate.scripted import Scenario, ScriptedDebater, read_scenario
-from theatre.debate.sweep import SweepPlan, SweepRun, counting_clock, read_plan, runs_of, table
+from theatre.debate.sweep import SweepPlan, SweepRun, read_plan, runs_of, table
+from theatre.debate.times import counting_clock
 from theatre.debate.validation import read_debate
 from theatre.engine.canonical_json import (
     JsonObject,

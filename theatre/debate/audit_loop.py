@@ -84,7 +84,7 @@ def judge(
     quality = quality_of(turn)
     violations = list(rca.violations(turn, context))
     inconsistent = [one for one in violations if one.code in rca.INCONSISTENT]
-    flaws = list(crit.findings_of(turn))
+    flaws = list(crit.findings_of(turn, quality))
     triggers = (
         *(["crit"] if quality is not None and not quality.threshold_pass else []),
         *(["rca"] if inconsistent else []),

@@ -122,10 +122,14 @@ class ConstructDebater:
         if last.status is not InvocationStatus.SUCCESS or last.output_data is None:
             seen = f"{last.status.value}: {last.error_detail}"
             raise DebateRunError(f"expected an answer for turn {request.turn_index}, got {seen}")
-        return _answer(last.output_data, request.turn_index)
+        return answer_of(last.output_data, request.turn_index)
 
 
-def _answer(output: Mapping[str, object], turn_index: int) -> DebaterAnswer:
+def answer_of(output: Mapping[str, object], turn_index: int) -> DebaterAnswer:
+    """Return the attempt in what a construct answered.
+
+    Raises DebateRunError, which names the turn, where no turn can be made of it.
+    """
     content, answer = output.get("content"), output.get("final_answer")
     trace, advice = output.get("reasoning_trace"), output.get("recommendation")
     is_answer = isinstance(content, str) and content and isinstance(answer, str)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from itertools import count
 from typing import Annotated, Literal
 from uuid import NAMESPACE_URL, uuid5
 
@@ -22,10 +20,6 @@ from theatre.debate.runner import RunPlan
 from theatre.debate.scripted.debater import Disposition, labels_of
 from theatre.debate.scripted.scenarios import Scenario
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.clock import Clock
-
-FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
-"""When every scripted run begins: its clock counts events, a second each."""
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 
@@ -117,12 +111,6 @@ def runs_of(plan: SweepPlan, scenario: Scenario) -> Iterator[SweepRun]:
                 seed=seed,
                 plan=_run_plan(plan, scenario, configuration, seed),
             )
-
-
-def counting_clock() -> Clock:
-    """Return a clock that is a second further each time it is read."""
-    ticks = count()
-    return lambda: FIRST_MOMENT + timedelta(seconds=next(ticks))
 
 
 def table(

@@ -1,8 +1,14 @@
-"""Times as debates write them: RFC 3339 with any offset, where the engine's own are UTC."""
+"""Times as debates write them, RFC 3339 with any offset; and the clock of runs without one."""
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from itertools import count
+
+from theatre.engine.clock import Clock
+
+FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+"""When every run by `counting_clock` begins."""
 
 
 def moment(text: str) -> datetime | None:
@@ -14,3 +20,9 @@ def moment(text: str) -> datetime | None:
         return datetime.fromisoformat(text)
     except ValueError:
         return None
+
+
+def counting_clock() -> Clock:
+    """Return a clock that is a second further each time it is read: it counts events."""
+    ticks = count()
+    return lambda: FIRST_MOMENT + timedelta(seconds=next(ticks))

@@ -71,7 +71,8 @@ def codes(spoken: BlindTurn, context: rca.Context | None = None) -> list[str]:
 
 
 def flaws(content: str, **members: object) -> list[str]:
-    return [one.code for one in crit.findings_of(turn(content, **members))]
+    said = turn(content, **members)
+    return [one.code for one in crit.findings_of(said, quality_of(said))]
 
 
 def test_crit_by_hand() -> None:
@@ -80,8 +81,11 @@ def test_crit_by_hand() -> None:
     # Reason 1: mechanism, condition, direction, consistency; DATA with two numbers.
     # Reason 2: consistency only; an assumption. The counterargument's one sentence: direction and
     # consistency; no tag.
-    assert quality.reasons == (Rated(gamma=1.0, theta=1.0), Rated(gamma=0.2, theta=0.3))
-    assert quality.rivals == (Rated(gamma=0.2, theta=0.2),)
+    assert quality.reasons == (
+        Rated(gamma=1.0, theta=1.0, is_supported=True, is_consistent=True),
+        Rated(gamma=0.2, theta=0.3, is_supported=False, is_consistent=True),
+    )
+    assert quality.rivals == (Rated(gamma=0.2, theta=0.2, is_supported=False, is_consistent=True),)
     assert quality.gamma_mean == pytest.approx((1.0 + 0.2 + 0.2) / 3)
     assert quality.theta_mean == pytest.approx((1.0 + 0.3 + 0.2) / 3)
     assert quality.gamma_crit == pytest.approx((1.0 + 0.06 + 0.04) / 3)

@@ -173,7 +173,7 @@ def test_a_construct_debates_through_its_adapter(tmp_path: Path) -> None:
 
 async def _debate_and_misbehave(debater: ConstructDebater) -> None:
     from theatre.debate.runner import DebateRun  # noqa: PLC0415  # the loop of one test
-    from theatre.debate.sweep import counting_clock  # noqa: PLC0415  # (the same)
+    from theatre.debate.times import counting_clock  # noqa: PLC0415  # (the same)
 
     try:
         run = DebateRun(plan(mode="posthoc"), counting_clock(), lambda _entry: None)

@@ -16,6 +16,9 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
 from tests.theatre.scorers.scoring_cases import HOSTILE_JSON, case_of
+from theatre.debate.episodes.fault_scorer import SCORER as PLANTED_FAULTS
+from theatre.debate.episodes.quality_scorer import SCORER as DEBATE_QUALITY
+from theatre.debate.episodes.transition_scorer import SCORER as DEBATE_TRANSITIONS
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
 from theatre.scorers import (
@@ -43,6 +46,8 @@ CHECKOUT = Path(__file__).parents[3]
 SHIPPED = {
     "brier": BRIER,
     "contains_terms": CONTAINS_TERMS,
+    "debate_quality": DEBATE_QUALITY,
+    "debate_transitions": DEBATE_TRANSITIONS,
     "exact_match": EXACT_MATCH,
     "field_match": FIELD_MATCH,
     "freshness_decay": FRESHNESS_DECAY,
@@ -53,6 +58,7 @@ SHIPPED = {
     "lexical_recall": RECALL,
     "lexical_reply_accuracy": REPLY_ACCURACY,
     "numeric_tolerance": NUMERIC_TOLERANCE,
+    "planted_faults": PLANTED_FAULTS,
     "record_completeness": RECORD_COMPLETENESS,
     "sequence_similarity": SEQUENCE_SIMILARITY,
     "set_f1": SET_F1,
@@ -60,9 +66,12 @@ SHIPPED = {
 }
 OWN_PARAMS: dict[str, JsonObject] = {
     "contains_terms": {"field": "result", "terms": ["red"]},
+    "debate_quality": {"evidence": "as_of", "field": "result", "measure": "gamma"},
+    "debate_transitions": {"expected": "gold:label", "measure": "kept_true"},
     "freshness_decay": {"field": "result", "reference": "as_of", "half_life_seconds": 1},
     "json_schema": {"field": "result", "schema": {}},
     "lexical_precision": {"field": "result", "diff": "as_of"},
+    "planted_faults": {"expected": "gold:label", "measure": "recall"},
     "record_completeness": {"field": "result", "required": ["id"]},
     "timestamp_order": {"field": "result"},
 }
@@ -74,6 +83,11 @@ FURTHER_PARAMS: list[JsonObject] = [
     {**PATHS, "label": "label", "classes": ["a", None, 1]},
     {**PATHS, "classes": {"label": ["a", None, 1]}},
     {**PATHS, "case": True},
+    {**PATHS, "measure": "ends_true"},
+    {**PATHS, "measure": "precision"},
+    {**PATHS, "measure": "invariance"},
+    {"evidence": "as_of", "field": "result", "measure": "conformance"},
+    {"evidence": "as_of", "field": "result", "measure": "rung", "rung": "L3"},
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from theatre.debate.actions import Action
 from theatre.debate.blind import blind
 from theatre.debate.evaluators import crit, pid, raudit, rca, t3
 from theatre.debate.evaluators.results import Evaluation
@@ -24,12 +25,27 @@ EVALUATORS: Mapping[str, Callable[[Debate], Evaluation]] = {
 """The evaluators that need no labels, by name."""
 
 
-def evaluate(artefact: DebateArtefact, names: Sequence[str]) -> list[JsonObject]:
-    """Return the results of the evaluators `names`, documents that name the artefact's hash."""
+RAUDIT = "raudit"
+"""The evaluator that is given labels, and says nothing without."""
+
+NAMES = (*EVALUATORS, RAUDIT)
+
+
+def evaluate(
+    artefact: DebateArtefact, names: Sequence[str], labels: Mapping[str, Action] | None = None
+) -> list[JsonObject]:
+    """Return the results of the evaluators `names`, documents that name the artefact's hash.
+
+    `labels` are the true action by speaker, or by `*` for all; `raudit` alone is given them.
+    """
     return [
-        EVALUATORS[name](artefact.debate).as_document(artefact_sha256=artefact.sha256)
+        _evaluated(artefact.debate, name, labels or {}).as_document(artefact_sha256=artefact.sha256)
         for name in names
     ]
 
 
-__all__ = ["EVALUATORS", "Evaluation", "evaluate", "raudit"]
+def _evaluated(debate: Debate, name: str, labels: Mapping[str, Action]) -> Evaluation:
+    return raudit.evaluate(debate, labels) if name == RAUDIT else EVALUATORS[name](debate)
+
+
+__all__ = ["EVALUATORS", "NAMES", "RAUDIT", "Evaluation", "evaluate", "raudit"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,9 +12,8 @@ from theatre.debate.blind import BlindTurn
 from theatre.debate.evaluators.t3 import has_collapsed
 from theatre.debate.text.sections import StructuredTurn
 from theatre.debate.text.words import (
+    citations,
     content_words,
-    evidence_ids,
-    evidence_tags,
     numbers,
     polarity,
     sentences,
@@ -23,6 +23,7 @@ from theatre.engine.canonical_json import JsonObject
 
 GAMMA_THRESHOLD, THETA_THRESHOLD = 0.8, 0.5
 _LONG_ENOUGH, _DISTINCT_ENOUGH, _CLAUSE_WORDS = 12, 8, 2
+_NO_REASON = 3
 _BASE = (("DATA", 0.9), ("NEWS", 0.7), ("MODEL-INTERNAL", 0.5), ("ASSUMPTION", 0.3))
 _ASSUMED, _UNTAGGED = 0.3, 0.2
 
@@ -33,6 +34,10 @@ class Rated:
 
     gamma: float
     theta: float
+    is_supported: bool
+    """Whether it cites anything that counts."""
+    is_consistent: bool
+    """Whether it names no other action than the turn's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +50,7 @@ class TurnQuality:
     evidential_support: float
     alternative_consideration: float
     causal_alignment: float
+    answers_its_rival: bool
 
     @property
     def rho(self) -> float:
@@ -111,52 +117,69 @@ def quality_of(turn: BlindTurn) -> TurnQuality | None:
     structure = turn.structure
     if structure is None:
         return None
-    reasons = tuple(_rated(one.text, turn.action, agrees=True) for one in structure.reasons)
-    rivals = tuple(_rated(one, turn.action, agrees=False) for one in _rival_reasons(structure))
+    reasons = tuple(
+        _rated(one.text, one.words, turn.action, agrees=True) for one in structure.reasons
+    )
+    answers = _answers_its_rival(structure)
+    rivals = tuple(
+        _rated(one, said, turn.action, agrees=False) for one, said in _rival_reasons(structure)
+    )
     return TurnQuality(
         reasons=reasons,
         rivals=rivals,
         logical_validity=_mean_of([one.gamma for one in reasons]),
         evidential_support=_mean_of([one.theta for one in reasons]),
-        alternative_consideration=_alternatives(structure),
+        alternative_consideration=_alternatives(structure, answers=answers),
         causal_alignment=0.0 if has_collapsed(structure) else 1.0,
+        answers_its_rival=answers,
     )
 
 
-def support(text: str) -> frozenset[str]:
-    """Return the kinds of evidence in `text` that count: DATA and NEWS need a source or a number.
-
-    A bare tag is a word that anybody can write; an assumption supports nothing.
-    """
-    tags = evidence_tags(text) - {"ASSUMPTION"}
-    named = bool(evidence_ids(text) or numbers(text))
-    return tags if named else tags - {"DATA", "NEWS"}
-
-
-def _rated(text: str, action: Action | None, *, agrees: bool) -> Rated:
-    spoken = words(text)
+def _rated(text: str, spoken: Sequence[str], action: Action | None, *, agrees: bool) -> Rated:
     mechanism = len(spoken) >= _LONG_ENOUGH and len(set(spoken)) >= _DISTINCT_ENOUGH
+    consistent = action is None or set(actions_in(text)) <= {action}
     points = (
         0.30 * mechanism
         + 0.25 * _is_conditional(text)
-        + 0.25 * _points(text, action, agrees=agrees)
-        + 0.20 * is_consistent(text, action)
+        + 0.25 * _points(spoken, action, agrees=agrees)
+        + 0.20 * consistent
     )
-    return Rated(gamma=round(points, 12), theta=_credibility(text))
+    cited, figures = citations(text), numbers(text)
+    support = _support(cited, figures)
+    return Rated(
+        gamma=round(points, 12),
+        theta=_credibility(support, is_tagged=bool(cited), figures=len(figures)),
+        is_supported=bool(support),
+        is_consistent=consistent,
+    )
 
 
-def _credibility(text: str) -> float:
-    kinds = support(text)
-    base = next((value for kind, value in _BASE if kind in kinds), None)
+def _support(cited: list[tuple[str, str]], figures: frozenset[str]) -> frozenset[str]:
+    """Return the kinds of evidence that count: DATA and NEWS need a source or a number.
+
+    A bare tag is a word that anybody can write; an assumption supports nothing.
+    """
+    kinds = frozenset(kind for kind, _ in cited) - {"ASSUMPTION"}
+    named = bool(figures) or any(name for _, name in cited)
+    return kinds if named else kinds - {"DATA", "NEWS"}
+
+
+def _credibility(support: frozenset[str], *, is_tagged: bool, figures: int) -> float:
+    base = next((value for kind, value in _BASE if kind in support), None)
     if base is None:
-        base = _ASSUMED if evidence_tags(text) else _UNTAGGED
-    return min(round(base + 0.05 * min(len(numbers(text)), 2), 12), 1.0)
+        base = _ASSUMED if is_tagged else _UNTAGGED
+    return min(round(base + 0.05 * min(figures, 2), 12), 1.0)
 
 
 def _is_conditional(text: str) -> bool:
     """Tell whether a sentence says if … then … because …, each part with words of its own."""
+    if not _may_be_conditional(text.lower()):
+        return False
     for sentence in sentences(text):
-        spoken = sentence.lower().split()
+        plain = sentence.lower()
+        if not _may_be_conditional(plain):
+            continue
+        spoken = plain.split()
         bare = [word.strip(",;:.()") for word in spoken]
         places = [bare.index(word) if word in bare else -1 for word in ("if", "then", "because")]
         if -1 in places or places != sorted(places):
@@ -168,38 +191,41 @@ def _is_conditional(text: str) -> bool:
     return False
 
 
-def _points(text: str, action: Action | None, *, agrees: bool) -> bool:
+def _may_be_conditional(plain: str) -> bool:
+    return "because" in plain and "then" in plain and "if" in plain
+
+
+def _points(spoken: Sequence[str], action: Action | None, *, agrees: bool) -> bool:
     """Tell whether the words point where the action does, or, of a rival, elsewhere."""
     if action is None:
         return False
-    seen = polarity(text)
+    seen = polarity(spoken)
     direction = DIRECTION[action]
     if direction == 0:
         return (abs(seen) <= 1) == agrees
     return seen * direction > 0 if agrees else seen * direction < 0
 
 
-def is_consistent(text: str, action: Action | None) -> bool:
-    """Tell whether `text` names no action but `action`."""
-    return action is None or set(actions_in(text)) <= {action}
+def _rival_reasons(structure: StructuredTurn) -> list[tuple[str, list[str]]]:
+    """Return each sentence that is long enough to be a reason, with its words."""
+    spoken = sentences(structure.section("COUNTERARGUMENT"))
+    return [(one, said) for one in spoken if len(said := words(one)) > _NO_REASON]
 
 
-def _rival_reasons(structure: StructuredTurn) -> list[str]:
-    return [one for one in sentences(structure.section("COUNTERARGUMENT")) if len(words(one)) > 3]  # noqa: PLR2004 - less is no reason
-
-
-def _alternatives(structure: StructuredTurn) -> float:
+def _alternatives(structure: StructuredTurn, *, answers: bool) -> float:
     """Half for a counterargument that is answered, half for falsifiers, one a reason."""
     sides = [structure.section("COUNTERARGUMENT"), structure.section("REBUTTAL")]
-    contested = 1.0 if answers_its_rival(structure) else 0.5 if any(sides) else 0.0
+    contested = 1.0 if answers else 0.5 if any(sides) else 0.0
     falsifiable = min(structure.falsifiers / len(structure.reasons), 1.0)
     return (contested + falsifiable) / 2
 
 
-def answers_its_rival(structure: StructuredTurn) -> bool:
+def _answers_its_rival(structure: StructuredTurn) -> bool:
     """Tell whether the rebuttal takes up a word of the counterargument."""
-    rebuttal = content_words(structure.section("REBUTTAL"))
-    return bool(rebuttal & content_words(structure.section("COUNTERARGUMENT")))
+    rebuttal, rival = structure.section("REBUTTAL"), structure.section("COUNTERARGUMENT")
+    if not rebuttal or not rival:
+        return False
+    return bool(content_words(rebuttal) & content_words(rival))
 
 
 def _mean_of(values: list[float]) -> float:

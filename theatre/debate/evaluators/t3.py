@@ -65,9 +65,9 @@ def detected_rung(turn: BlindTurn) -> int:
 def has_collapsed(structure: StructuredTurn) -> bool:
     """Tell whether the claim stands higher than every reason that cites evidence."""
     claim = _claim_rung(structure)
-    supported = [reason.text for reason in structure.reasons if evidence_tags(reason.text)]
-    return claim >= INTERVENTION and claim > highest(
-        sentence for text in supported for sentence in sentences(text)
+    supported = (reason.text for reason in structure.reasons if evidence_tags(reason.text))
+    return claim >= INTERVENTION and not any(
+        rung_of(sentence) >= claim for text in supported for sentence in sentences(text)
     )
 
 
@@ -77,8 +77,7 @@ def _claim_rung(structure: StructuredTurn) -> int:
 
 def _row(turn: BlindTurn, asked: RequiredReasoning, *, collapsed: bool) -> JsonObject:
     detected = NAMES[detected_rung(turn)]
-    spoken = one_line(turn.content).lower()
-    named = any(term.lower() in spoken for term in asked.trap_terms) if asked.trap_terms else None
+    named = _names_trap(turn, asked) if asked.trap_terms else None
     passed = None
     if asked.rung is not None:
         high_enough = detected is not None and detected >= asked.rung
@@ -90,6 +89,11 @@ def _row(turn: BlindTurn, asked: RequiredReasoning, *, collapsed: bool) -> JsonO
         "trap_named": named,
         "pass": passed,
     }
+
+
+def _names_trap(turn: BlindTurn, asked: RequiredReasoning) -> bool:
+    spoken = one_line(turn.content).lower()
+    return any(term.lower() in spoken for term in asked.trap_terms)
 
 
 def _passed_rate(rows: list[JsonObject]) -> float | None:

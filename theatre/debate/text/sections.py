@@ -6,15 +6,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from theatre.debate.text.words import content_words, one_line, sentences
+from theatre.debate.text.words import content_of, one_line, sentences, words
 
 _HEADING = re.compile(
-    r"^[ \t]*(?:#{1,6}[ \t]*(?:\d+[.)][ \t]*)?|\d+[.)][ \t]*)"
+    r"[ \t]*(?:#{1,6}[ \t]*(?:\d+[.)][ \t]*)?|\d+[.)][ \t]*)"
     r"(CLAIM|DECISION|REASON[ \t]*\d+|COUNTERARGUMENT|REBUTTAL|ASSUMPTIONS|EPISTEMIC[ \t]+CLARITY"
-    r"|WHAT[ \t]+WOULD[ \t]+CHANGE[ \t]+MY[ \t]+MIND|FINAL[ \t]+CONSISTENCY[ \t]+CHECK)\b[ \t]*:?",
-    re.MULTILINE,
+    r"|WHAT[ \t]+WOULD[ \t]+CHANGE[ \t]+MY[ \t]+MIND|FINAL[ \t]+CONSISTENCY[ \t]+CHECK)\b[ \t]*:?"
 )
-_LABEL = re.compile(r"\b(Mechanism|Evidence|Falsifier|Falsified if)\b:")
+_LABEL = re.compile(r"(M(?<!\wM)echanism|E(?<!\wE)vidence|F(?<!\wF)alsifier|F(?<!\wF)alsified if):")
 _FALSIFIERS = frozenset({"Falsifier", "Falsified if"})
 ALIKE = 0.8
 """Reasons that share this part of their words are one reason said twice."""
@@ -26,6 +25,8 @@ class Reason:
 
     text: str
     falsifier: str | None
+    words: tuple[str, ...]
+    """The words of `text`, read once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,19 +49,27 @@ class StructuredTurn:
 
 def read_structure(content: str) -> StructuredTurn | None:
     """Return the structure of `content`; None without a claim or decision and a reason."""
-    headings = list(_HEADING.finditer(content))
-    if not headings:
-        return None
-    ends = [*(heading.start() for heading in headings[1:]), len(content)]
-    sections: dict[str, str] = {}
-    for heading, end in zip(headings, ends, strict=True):
-        name = one_line(heading.group(1))
-        body = one_line(content[heading.end() : end])
-        sections[name] = f"{sections[name]} {body}" if name in sections else body
+    sections = _sections(content)
     raw = [sections[name] for name in sorted(sections) if name.startswith("REASON")]
     if not raw or not {"CLAIM", "DECISION"} & set(sections):
         return None
     return StructuredTurn(sections=sections, reasons=_distinct([_reason(body) for body in raw]))
+
+
+def _sections(content: str) -> dict[str, str]:
+    """Return the body of each heading by its name; those of one name together."""
+    parts: dict[str, list[str]] = {}
+    body: list[str] = []  # what stands before the first heading belongs to none
+    for line in content.split("\n"):
+        first = line.lstrip(" \t")[:1]
+        is_candidate = first == "#" or first.isdigit()
+        heading = _HEADING.match(line) if is_candidate else None
+        if heading is None:
+            body.append(line)
+        else:
+            body = parts.setdefault(one_line(heading.group(1)), [])
+            body.append(line[heading.end() :])
+    return {name: one_line(" ".join(lines)) for name, lines in parts.items()}
 
 
 def _reason(body: str) -> Reason:
@@ -69,15 +78,16 @@ def _reason(body: str) -> Reason:
     falsifiers: list[str] = []
     for label, text in zip(parts[1::2], parts[2::2], strict=True):
         (falsifiers if label in _FALSIFIERS else kept).append(text.strip())
+    text = one_line(" ".join(kept))
     return Reason(
-        text=one_line(" ".join(kept)), falsifier=" ".join(filter(None, falsifiers)) or None
+        text=text, falsifier=" ".join(filter(None, falsifiers)) or None, words=tuple(words(text))
     )
 
 
 def _distinct(reasons: list[Reason]) -> tuple[Reason, ...]:
     kept: list[tuple[Reason, frozenset[str]]] = []
     for reason in reasons:
-        said = content_words(reason.text)
+        said = content_of(reason.words)
         if not any(_overlap(said, other) >= ALIKE for _, other in kept):
             kept.append((reason, said))
     return tuple(reason for reason, _ in kept)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.models import InvocationStatus
 
 FIRST, SECOND = 0, 1
@@ -71,7 +71,7 @@ def facts_of(record: JsonObject) -> JsonObject:
     version that was not computed, `confidence` is the number that the answer states, if any.
     """
     calls = cast("list[JsonObject]", record["calls"])
-    output = cast("JsonObject", answering_attempt(record)["response"])["output_data"]
+    output = _answer(record)
     stated = output.get("confidence") if isinstance(output, dict) else None
     return {
         "adapters": {cast("str", call["construct_id"]): call["adapter"] for call in calls},
@@ -80,6 +80,13 @@ def facts_of(record: JsonObject) -> JsonObject:
         "differs": differs(record),
         "version_mismatches": sum(_mismatched(call) for call in calls),
     }
+
+
+def _answer(record: JsonObject) -> JsonValue:
+    """Return what the episode was answered: of an interactive one, what its runner made of it."""
+    if EPISODE_RESULT in record:
+        return record[EPISODE_RESULT]
+    return cast("JsonObject", answering_attempt(record)["response"])["output_data"]
 
 
 def _mismatched(call: JsonObject) -> bool:

@@ -11,6 +11,9 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
+from theatre.debate.episodes.audit_trial import COMPUTATION as DEBATE_AUDIT_TRIAL
+from theatre.debate.episodes.control_effect import COMPUTATION as DEBATE_CONTROL_EFFECT
+from theatre.debate.episodes.decisions import COMPUTATION as DEBATE_DECISIONS
 from theatre.engine.errors import TheatreError
 from theatre.scorers.computations import (
     ENTRY_POINT_GROUP,
@@ -26,6 +29,9 @@ from theatre.scorers.computations.provenance_chain import COMPUTATION as PROVENA
 CHECKOUT = Path(__file__).parents[4]
 SHIPPED = {
     "chain_propagation": CHAIN_PROPAGATION,
+    "debate_audit_trial": DEBATE_AUDIT_TRIAL,
+    "debate_control_effect": DEBATE_CONTROL_EFFECT,
+    "debate_decisions": DEBATE_DECISIONS,
     "paired_answers": PAIRED_ANSWERS,
     "paired_separation": PAIRED_SEPARATION,
     "provenance_chain": PROVENANCE_CHAIN,
@@ -43,10 +49,13 @@ def test_the_installed_project_offers_its_computations() -> None:
 def test_the_project_registers_every_computation_module_that_it_has() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     registered = project["entry-points"][ENTRY_POINT_GROUP]
-    folder = CHECKOUT / "theatre" / "scorers" / "computations"
-    assert sorted(registered) == sorted(
-        path.stem for path in folder.glob("*.py") if "\nCOMPUTATION = " in path.read_text()
-    )
+    paths = (CHECKOUT / "theatre").rglob("*.py")
+    modules = {
+        ".".join(path.relative_to(CHECKOUT).with_suffix("").parts)
+        for path in paths
+        if "\nCOMPUTATION = Computation(" in path.read_text(encoding="utf-8")
+    }
+    assert {value.partition(":")[0] for value in registered.values()} == modules
     entries = [entry(name, value) for name, value in registered.items()]
     assert registered_computations(entries) == SHIPPED
 
@@ -59,6 +68,9 @@ def test_the_documentation_names_each_computation_with_its_parameters() -> None:
     text = (CHECKOUT / "docs" / "scorers.md").read_text(encoding="utf-8")
     named = {
         "chain_propagation": "`chain`, `field`, `expected`, `decision`, `effects?`, `listed?`",
+        "debate_audit_trial": "-",
+        "debate_control_effect": "-",
+        "debate_decisions": "-",
         "paired_answers": "`twin`, `decision`, `right`",
         "paired_separation": "`first`, `second`, `verdicts_at`, `verdicts`, `score`",
         "provenance_chain": "`required?` (paths)",

@@ -1,0 +1,1 @@
+"""Debates as episodes of theatres: the runner `debate`, its scorers and its computations."""

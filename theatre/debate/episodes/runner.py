@@ -1,0 +1,108 @@
+"""The episode runner `debate`: an auditor, a team, or a team with and without control.
+
+`input_data.play` says which. Whatever a construct answers, the episode comes to an end and to a
+result: an answer that no turn can be made of ends its debate, and leaves no artefact to be scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import cast
+
+from theatre.debate.episodes.asking import AGENTS, PROTOCOL, Setting, debated
+from theatre.debate.errors import DebateRunError
+from theatre.debate.trial.corruptions import CORRUPTIONS
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import EpisodePlay, EpisodeRunner
+
+TEAM_ROUNDS, CONTROL_ROUNDS, MAX_RETRIES = 2, 1, 2
+
+FAULTS: Mapping[str, str] = {one.expected: one.name.partition(" ")[2] for one in CORRUPTIONS}
+"""What an auditor may say of a turn, and what it means: this much it is told."""
+
+
+def play(input_data: JsonObject, seed: str) -> EpisodePlay:
+    """Play one episode of an auditor, a team or a trial of control.
+
+    `audit`: `debate`, and perhaps an `earlier` version of it; `twin` is the same pair once more,
+    changed in a way that means nothing. `team`, `control` and `probe`: `case`, which is what the
+    debaters are told. `probe` also has `opening`, a first attempt that the loop rejects.
+    """
+    return _PLAYS[cast("str", input_data["play"])](input_data, seed)
+
+
+def _audit(input_data: JsonObject, _seed: str) -> EpisodePlay:
+    """Return `findings`, and `twin_findings` where there is a twin, as they were answered."""
+    answer = yield _audited(input_data)
+    result: JsonObject = {"findings": answer.get("findings")}
+    twin = input_data.get("twin")
+    if isinstance(twin, dict):
+        answer = yield _audited(twin)
+        result["twin_findings"] = answer.get("findings")
+    return result
+
+
+def _audited(given: JsonObject) -> JsonObject:
+    return {
+        "protocol": PROTOCOL,
+        "ask": "audit",
+        "debate": given["debate"],
+        "earlier": given.get("earlier"),
+        "codes": dict(FAULTS),
+    }
+
+
+def _team(input_data: JsonObject, seed: str) -> EpisodePlay:
+    """Return the artefact, and what its last turn recommends how surely."""
+    case = cast("JsonObject", input_data["case"])
+    setting = Setting(case=case, mode="posthoc", rounds=TEAM_ROUNDS, max_retries=0)
+    try:
+        debate = yield from debated(setting, seed)
+    except DebateRunError as error:
+        return {"ended": str(error)}
+    last = cast("list[JsonObject]", debate["turns"])[-1]
+    advice = cast("JsonObject", last.get("recommendation") or {})
+    return {
+        "debate": debate,
+        "action": advice.get("action"),
+        "confidence": advice.get("conviction"),
+    }
+
+
+def _control(input_data: JsonObject, seed: str) -> EpisodePlay:
+    """Return both artefacts of a case: without control, and in the loop."""
+    case = cast("JsonObject", input_data["case"])
+    plain = Setting(case=case, mode="posthoc", rounds=CONTROL_ROUNDS, max_retries=0)
+    looped = Setting(case=case, mode="in_loop", rounds=CONTROL_ROUNDS, max_retries=MAX_RETRIES)
+    try:
+        posthoc = yield from debated(plain, seed)
+        in_loop = yield from debated(looped, seed)
+    except DebateRunError as error:
+        return {"ended": str(error)}
+    return {"posthoc": posthoc, "in_loop": in_loop}
+
+
+def _probe(input_data: JsonObject, seed: str) -> EpisodePlay:
+    """Return the artefact of one turn in the loop that began with what was given."""
+    setting = Setting(
+        case=cast("JsonObject", input_data["case"]),
+        mode="in_loop",
+        rounds=1,
+        max_retries=MAX_RETRIES,
+        agents=AGENTS[:1],
+        opening=cast("JsonObject", input_data["opening"]),
+    )
+    try:
+        return {"probe": (yield from debated(setting, seed))}
+    except DebateRunError as error:
+        return {"ended": str(error)}
+
+
+_PLAYS = {"audit": _audit, "team": _team, "control": _control, "probe": _probe}
+
+RUNNER = EpisodeRunner(
+    name="debate",
+    version="1",
+    max_calls=max(len(AGENTS) * TEAM_ROUNDS, len(AGENTS) * CONTROL_ROUNDS * (1 + 1 + MAX_RETRIES)),
+    play=play,
+)
