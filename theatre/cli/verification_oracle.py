@@ -11,19 +11,14 @@ from pathlib import Path
 
 from theatre.cli.committing import utc_now
 from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
-from theatre.engine.clock import format_rfc3339
-from theatre.engine.oracle_contract import OracleInvocationMetadata, OracleInvocationRequest
 from theatre.files.durable import replace_durably
 from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
 from theatre.oracles.endpoints import REGISTERED, refuse_unused_headers
-from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.python_callable import construct_from_callable
 from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.verification.template import OracleUnderTest
-
-_NO_VERSION = "0000000"
-_PROBE_ID = "00000000-0000-5000-8000-000000000000"
+from theatre.verification.version_probe import reported_version
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,34 +109,4 @@ async def _reported_version(service: RemoteConstruct, workspace: Workspace) -> s
 
     adapter: ReachableAdapter = http_adapter(service, workspace)
     async with contextlib.aclosing(adapter):
-        attempt = await adapter.invoke(_probe(service.construct_id))
-    reported = attempt.response.construct_version
-    if reported is None:
-        raise ConstructUnreachableError(
-            f"expected {service.construct_id} to report its version, got "
-            f"{attempt.reason}: {attempt.response.error_detail}; give --construct-version"
-        )
-    return reported
-
-
-def _probe(construct_id: str) -> OracleInvocationRequest:
-    """Return a call for no version that there is: whoever answers says which one it has."""
-    record = {
-        "id": "probe",
-        "title": "",
-        "description": "",
-        "diff_content": "",
-        "files_changed": [],
-        "timestamp": format_rfc3339(utc_now()),
-        "labels": [],
-        "author": "",
-    }
-    return OracleInvocationRequest(
-        invocation_id=_PROBE_ID,
-        theatre_id=_PROBE_ID,
-        episode_id="probe",
-        construct_id=construct_id,
-        construct_version=_NO_VERSION,
-        input_data={"record": record, "follow_up_question": "Which version are you?"},
-        metadata=OracleInvocationMetadata(invoked_at=format_rfc3339(utc_now())),
-    )
+        return await reported_version(adapter, service.construct_id, clock=utc_now)
