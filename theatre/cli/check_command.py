@@ -17,12 +17,25 @@ from theatre.cli.output import json_option, print_document
     type=click.Path(path_type=Path),
     help="A copy of the certificate from its issuer, to hold the bundle against.",
 )
+@click.option(
+    "--verification",
+    type=click.Path(path_type=Path),
+    help="A verification certificate, to be made again from the bundle and compared.",
+)
 @json_option
-def check(bundle: Path, *, certificate: Path | None, as_json: bool) -> None:
+def check(
+    bundle: Path, *, certificate: Path | None, verification: Path | None, as_json: bool
+) -> None:
     """Recompute everything in BUNDLE, an evidence bundle's folder, from the bundle alone."""
     from theatre.cli.checking import check_folder, print_report  # noqa: PLC0415 - --help is quick
 
     report = check_folder(bundle, certificate=certificate)
+    if verification is not None:
+        from theatre.cli.verification_certificate import (  # noqa: PLC0415 - --help is quick
+            with_verification,
+        )
+
+        report = with_verification(report, bundle, verification)
     if as_json:
         print_document(report.as_document())
     else:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit, urlunsplit
 
 import click
 
@@ -17,7 +18,7 @@ from theatre.verification.dataset import dataset_lines
 from theatre.verification.errors import OutputTakenError, RepositoryError
 from theatre.verification.local_history import History, Selection, clone_folder, read_history
 from theatre.verification.records import GroundTruthRecord, ground_truth_lines
-from theatre.verification.template import DATASET_FILE
+from theatre.verification.template import DATASET_FILE, LOCAL_CLONE
 
 GROUND_TRUTH_FILE = "ground_truth.jsonl"
 _DAY = click.DateTime(["%Y-%m-%d"])
@@ -47,6 +48,16 @@ class Source:
     def kind(self) -> str:
         """Return what the template says of the source."""
         return "GITHUB_API" if self.is_remote else "CUSTOM"
+
+    @property
+    def repository(self) -> str:
+        """Return what template and certificate say of the place: a URL, or that it is a folder."""
+        if not self.is_remote:
+            return LOCAL_CLONE
+        parts = urlsplit(self.repo)
+        # Nothing but the place: a user or a query could be a secret.
+        place = parts.path.removesuffix("/").removesuffix(".git")
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], place, "", ""))
 
     @property
     def selection(self) -> Selection:

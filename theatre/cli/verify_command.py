@@ -18,6 +18,7 @@ from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.reports import print_run, run_report
 from theatre.cli.run_command import run_to_end, theatre_to_run
 from theatre.cli.running import RunOptions
+from theatre.cli.verification_certificate import write_certificate
 from theatre.cli.verification_ground_truth import (
     GroundTruth,
     Source,
@@ -164,7 +165,7 @@ def verify(**options: object) -> None:
     theatre_id = theatre_to_run(str(template), workspace, new=given.new)
     run_options = RunOptions(headers_env=given.headers_env)
     run_to_end(theatre_id, workspace, run_options, quiet=given.quiet)
-    _conclude(run_report(workspace.store.view(theatre_id)), given)
+    _conclude(run_report(workspace.store.view(theatre_id)), given, truth.folder)
 
 
 def _written_template(
@@ -172,27 +173,42 @@ def _written_template(
 ) -> Path:
     oracle = oracle_under_test(named, workspace, truth.folder)
     terms = Terms(
-        weights=given.weights, timeout_seconds=given.timeout, ground_truth_source=given.source.kind
+        weights=given.weights,
+        timeout_seconds=given.timeout,
+        ground_truth_source=given.source.kind,
+        repository=given.source.repository,
+        minimum_replays=given.min_replays,
     )
     path = truth.folder / TEMPLATE_FILE
     replace_durably(path, canonical_line(oracle_template(oracle, terms, truth.dataset)))
     return path
 
 
-def _conclude(report: JsonObject, given: VerifyOptions) -> None:
+def _conclude(report: JsonObject, given: VerifyOptions, folder: Path) -> None:
     """Check the bundle, print what came out, and end with the code that it earns."""
-    bundle = report["bundle_path"]
-    check = None if bundle is None else check_folder(Path(str(bundle)))
+    bundle = None if report["bundle_path"] is None else Path(str(report["bundle_path"]))
+    check = None if bundle is None else check_folder(bundle)
     counts = cast("dict[str, int]", report["episode_counts"] or {})
     scored = counts.get("scored", 0)
+    issued = None
+    if (
+        bundle is not None
+        and check is not None
+        and not check.failed
+        and scored >= given.min_replays
+    ):
+        issued = write_certificate(bundle, folder)
     if given.as_json:
         checked = None if check is None else {"valid": check.valid, "checks": len(check.checks)}
-        print_document({**report, "replay_count": scored, "check": checked})
+        shown = {"replay_count": scored, "check": checked, "verification_certificate": issued}
+        print_document({**report, **shown})
     else:
         print_run(report)
         if check is not None:
             verdict = "valid" if check.valid else "NOT VALID"
             echo(f"check        {verdict}: {len(check.checks)} checks, {len(check.failed)} failed")
+        if issued is not None:
+            echo(f"in short     {issued}")
     if check is not None and check.failed:
         raise CommandEndedError(ExitCode.CHECK_FAILED)
     if report["outcome"] != "certified":

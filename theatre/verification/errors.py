@@ -33,3 +33,9 @@ class RateLimitedError(VerificationError):
     """GitHub asks for a longer wait than is allowed; what was read is kept."""
 
     code = "rate-limited"
+
+
+class NoVerificationError(VerificationError):
+    """A bundle is sound and no verification of summaries: another template made it."""
+
+    code = "no-verification"

@@ -6,6 +6,8 @@ does not understand what a change means. docs/verification.md says what it canno
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -25,6 +27,14 @@ MAX_CLAIMS = 200
 _OPERATIONS = frozenset(operation.value for operation in FileOperation)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedClaim:
+    """A claim by its place in `key_claims`, from 0, and whether the diff bears it out."""
+
+    place: int
+    supported: bool
+
+
 def precision(case: ScoringCase) -> float | None:
     """Return supported / distinct claims, in [0, 1]; None, undefined, where nothing is claimed.
 
@@ -38,15 +48,32 @@ def precision(case: ScoringCase) -> float | None:
         return 0.0
     if not case.answer:
         return None
-    facts = change_facts(diff)
+    judged = judged_claims(case.answer, change_facts(diff))
+    return sum(claim.supported for claim in judged) / len(judged)
+
+
+def judged_claims(claims: Sequence[JsonValue], facts: ChangeFacts) -> list[JudgedClaim]:
+    """Return a verdict on each claim that counts: those that repeat another's words do not.
+
+    Of several with the same words, but for case and white space, the last one is judged.
+    """
     texts = {
-        " ".join(claim.split()).casefold(): claim
-        for claim in case.answer[:MAX_CLAIMS]
+        " ".join(claim.split()).casefold(): place
+        for place, claim in enumerate(claims[:MAX_CLAIMS])
         if isinstance(claim, str)
     }
-    not_read = sum(not isinstance(c, str) for c in case.answer[:MAX_CLAIMS])
-    total = len(texts) + not_read + max(0, len(case.answer) - MAX_CLAIMS)
-    return sum(is_supported(claim, facts) for claim in texts.values()) / total
+    unreadable = (
+        place
+        for place, claim in enumerate(claims)
+        if place >= MAX_CLAIMS or not isinstance(claim, str)
+    )
+    return [
+        *(
+            JudgedClaim(place=place, supported=is_supported(cast("str", claims[place]), facts))
+            for place in texts.values()
+        ),
+        *(JudgedClaim(place=place, supported=False) for place in unreadable),
+    ]
 
 
 def is_supported(claim: str, facts: ChangeFacts) -> bool:
@@ -76,21 +103,25 @@ def recall(case: ScoringCase) -> float:
     A change is surfaced where a statement names its subject (a path, or its last part) and says
     of it the operation. 0 where the answer is no text. UNMEASURABLE without expected changes.
     """
-    expected = _expected_changes(case.expected)
+    expected = expected_changes(case.expected)
     if not expected:
         return UNMEASURABLE
     if not isinstance(case.answer, str):
         return 0.0
+    return surfaced_changes(case.answer, expected) / len(expected)
+
+
+def surfaced_changes(summary: str, expected: Sequence[tuple[str, FileOperation]]) -> int:
+    """Return how many of the expected changes the part of a summary that is read names."""
     said = {
         (token, operation)
-        for statement in statements(case.answer[:SUMMARY_CHARACTERS])
+        for statement in statements(summary[:SUMMARY_CHARACTERS])
         for token, operation in operations_on(statement)
     }
-    surfaced = sum(
+    return sum(
         any((spelling, operation) in said for spelling in _spellings(subject))
         for subject, operation in expected
     )
-    return surfaced / len(expected)
 
 
 def reply_accuracy(case: ScoringCase) -> float:
@@ -153,7 +184,8 @@ def _counts_right(number: int, unit: str, facts: ChangeFacts) -> bool:
     return facts.added_words[str(number)] + facts.removed_words[str(number)] > 0
 
 
-def _expected_changes(value: JsonValue) -> list[tuple[str, FileOperation]]:
+def expected_changes(value: JsonValue) -> list[tuple[str, FileOperation]]:
+    """Return subject and operation of the changes that a dataset expects; unusable ones go."""
     found = []
     for change in value if isinstance(value, list) else ():
         subject = change.get("subject") if isinstance(change, dict) else None

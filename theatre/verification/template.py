@@ -15,6 +15,8 @@ METHODOLOGY = "lexical-1"
 CRITERIA = ("precision", "recall", "reply_accuracy")
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(CRITERIA, 1 / len(CRITERIA))
 DATASET, DATASET_FILE = "ground_truth", "dataset.jsonl"
+LOCAL_CLONE = "local-clone"
+"""What stands for the repository where it is a folder: its path concerns nobody else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,12 +33,15 @@ class OracleUnderTest:
 class Terms:
     """What the user decides about a verification; all of it is committed.
 
-    `timeout_seconds` is for one call.
+    `timeout_seconds` is for one call. `repository` is a URL, or LOCAL_CLONE. With fewer than
+    `minimum_replays` scored changes there is no verification certificate.
     """
 
     weights: Mapping[str, float]
     timeout_seconds: int
     ground_truth_source: str
+    repository: str = LOCAL_CLONE
+    minimum_replays: int = 50
 
 
 def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> JsonObject:
@@ -92,6 +97,10 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
             "replay_dataset_id": DATASET,
             "replay_data_path": DATASET_FILE,
             "disclosure": "hashes",
+        },
+        "oracle_config": {
+            "repository": terms.repository,
+            "minimum_replays": terms.minimum_replays,
         },
     }
 

@@ -41,6 +41,7 @@ TABLE = {
         "ExpertiseError",
         "HumanScoreRefusedError",
         "InvalidTemplateError",
+        "NoVerificationError",
         "OutboundPolicyError",
         "OutboundRefusedError",
         "OutputTakenError",

@@ -1,0 +1,172 @@
+"""The verification certificate: a sealed verification run in the terms of its requirement.
+
+Source: spec/community-oracle-prd.md, FR-4. A pure function of the evidence bundle, so that whoever
+has the bundle makes the same bytes. It stands beside the theatre certificate, which it names by
+hash, and never in its place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+from uuid import UUID, uuid5
+
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, sha256_hex
+from theatre.engine.errors import BundleError
+from theatre.engine.models import EpisodeOutcome
+from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, outputs_of
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring.paths import ABSENT, at_path
+from theatre.verification.claim_calibration import (
+    NOT_JUDGED,
+    TOO_FEW,
+    ClaimCalibration,
+    confidences_of,
+)
+from theatre.verification.errors import NoVerificationError, TooFewReplaysError
+from theatre.verification.replay_detail import ReplayDetail, detail_reader
+from theatre.verification.template import CRITERIA, TEMPLATE_ID
+
+SCHEMA = "echelon_verification_certificate_schema.json"
+SCHEMA_VERSION = "1.0.0"
+DOMAIN = "community_oracle"
+CERTIFICATE_FILE = "verification_certificate.json"
+
+_COPIED = (
+    "theatre_id",
+    "construct_id",
+    "construct_version",
+    "version_source",
+    "methodology_version",
+    *CRITERIA,
+    "score_intervals",
+    "verification_tier",
+    "caps",
+    "expires_at",
+    "issuer",
+)
+_NAMED = (
+    "certificate_id",
+    "commitment_hash",
+    "evidence_bundle_hash",
+    "results_hash",
+)
+
+
+def verification_certificate(bundle: Path) -> bytes:
+    """Return the certificate of a sealed verification run, as canonical JSON and a line feed.
+
+    Raises NotFoundError and BundleError as `SealedBundle`, NoVerificationError for a bundle of
+    another template, and TooFewReplaysError where fewer changes were scored than is committed.
+    Whether the bundle itself is honest is the business of `check_bundle`.
+    """
+    sealed = SealedBundle(bundle)
+    if sealed.template["theatre_id"] != TEMPLATE_ID:
+        raise NoVerificationError(
+            f"expected a bundle of {TEMPLATE_ID}, got one of {sealed.template['theatre_id']}"
+        )
+    minimum = at_path(sealed.template, "oracle_config.minimum_replays")
+    if not isinstance(minimum, int):
+        raise NoVerificationError("expected a committed oracle_config.minimum_replays, got none")
+    scored = cast("int", sealed.certificate["replay_count"])
+    if scored < minimum:
+        raise TooFewReplaysError(
+            f"expected at least {minimum} scored changes, as is committed (--min-replays), got "
+            f"{scored}: this is no verification; the scores are kept"
+        )
+    document = _document(sealed, minimum, _replays(sealed))
+    violations = SchemaRegistry().validate(SCHEMA, document)
+    if violations:
+        listed = "; ".join(f"{v.pointer}: {v.detail}" for v in violations)
+        raise BundleError(f"expected a bundle that gives a certificate, got: {listed[:1500]}")
+    return canonical_line(document)
+
+
+@dataclass(slots=True)
+class _Replays:
+    """What one pass over the episodes gathers."""
+
+    judged: bool
+    lines: list[JsonValue] = field(default_factory=list)
+    calibration: ClaimCalibration = field(default_factory=ClaimCalibration)
+    changes: list[str] = field(default_factory=list)
+
+
+def _replays(sealed: SealedBundle) -> _Replays:
+    reader = detail_reader(sealed.template)
+    found = _Replays(judged=reader is not None)
+    for episode in sealed.episodes():
+        output = _output(episode)
+        detail = None if reader is None or output is None else reader(episode, output)
+        if detail is not None and output is not None:
+            claims = cast("list[JsonValue]", output["key_claims"])
+            found.calibration.add(detail.judged, confidences_of(output, len(claims)))
+        found.lines.append(_line(episode, detail))
+        found.changes.append(_change(episode))
+    return found
+
+
+def _output(episode: SealedEpisode) -> JsonObject | None:
+    """Return the answer that was scored; None where there was none."""
+    if episode.line["outcome"] != EpisodeOutcome.SCORED.value:
+        return None
+    return next(reversed(outputs_of(episode.record).values()), None)
+
+
+def _change(episode: SealedEpisode) -> str:
+    name = at_path(episode.truth.input_data, "record.id")
+    return name if isinstance(name, str) else episode.truth.episode_id
+
+
+def _line(episode: SealedEpisode, detail: ReplayDetail | None) -> JsonObject:
+    scores = cast("JsonObject", episode.line["scores"])
+    return {
+        "ground_truth_id": episode.truth.episode_id,
+        "outcome": episode.line["outcome"],
+        **{criterion: scores[criterion] for criterion in CRITERIA},
+        "claims_total": None if detail is None else len(detail.judged),
+        "claims_supported": None if detail is None else detail.claims_supported,
+        "changes_total": None if detail is None else detail.changes_total,
+        "changes_surfaced": None if detail is None else detail.changes_surfaced,
+    }
+
+
+def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObject:
+    certificate, pins = sealed.certificate, cast("JsonObject", sealed.template["version_pins"])
+    theatre_id = cast("str", certificate["theatre_id"])
+    brier = replays.calibration.brier
+    source = at_path(sealed.template, "oracle_config.repository")
+    return {
+        **{name: certificate[name] for name in _COPIED},
+        "schema_version": SCHEMA_VERSION,
+        "certificate_id": str(
+            uuid5(UUID(theatre_id), f"verification:{certificate['commitment_hash']}")
+        ),
+        "domain": DOMAIN,
+        "replay_count": certificate["replay_count"],
+        "minimum_replays": minimum,
+        "composite_score": certificate["composite_score"],
+        "weights": cast("JsonObject", certificate["criteria"])["weights"],
+        "brier": brier,
+        "brier_reason": _brier_reason(brier, judged=replays.judged),
+        "claim_calibration": replays.calibration.as_document() if replays.judged else None,
+        "sample_size": certificate["replay_count"],
+        "agent_accuracy": certificate["precision"],
+        "timestamp": certificate["theatre_resolved_at"],
+        "ground_truth_source": None if source is ABSENT else source,
+        "ground_truth_hash": certificate["ground_truth_hash"],
+        "commit_range": f"{replays.changes[0]}..{replays.changes[-1]}",
+        "scoring_model": pins["scorer_version"],
+        "theatre_certificate": {
+            **{name: certificate[name] for name in _NAMED},
+            "sha256": sha256_hex(canonical_line(certificate)),
+        },
+        "individual_scores": replays.lines,
+    }
+
+
+def _brier_reason(brier: float | None, *, judged: bool) -> str | None:
+    if brier is not None:
+        return None
+    return TOO_FEW if judged else NOT_JUDGED

@@ -1,0 +1,75 @@
+"""How near the confidence that an oracle states for its claims is to what the diff bears out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.scoring.arithmetic import NANO, ratio, rounded_number
+from theatre.engine.scoring.calibration import BINS, Bin, brier_score, stated_probability
+from theatre.verification.lexical import JudgedClaim
+
+MIN_CLAIMS = 100
+"""Below so many claims with a stated confidence there is no Brier score."""
+
+TOO_FEW = "fewer-than-100-stated-claims"
+NOT_JUDGED = "claims-not-judged-singly"
+
+
+@dataclass(slots=True)
+class ClaimCalibration:
+    """Exact sums over the claims whose confidence is stated, in ten bins of equal width."""
+
+    bins: list[Bin] = field(default_factory=lambda: [Bin() for _ in range(BINS)])
+    without_confidence: int = 0
+
+    def add(self, judged: Sequence[JudgedClaim], confidences: Sequence[JsonValue]) -> None:
+        """Take the claims of one answer, with what stands at their places in `confidences`.
+
+        A claim whose confidence is no number in [0, 1] has stated none.
+        """
+        for claim in judged:
+            stated = stated_probability(
+                confidences[claim.place] if claim.place < len(confidences) else None
+            )
+            if stated is None:
+                self.without_confidence += 1
+                continue
+            place = min(stated.nano * BINS // NANO, BINS - 1)
+            self.bins[place].add(stated.nano, right=claim.supported)
+
+    @property
+    def stated(self) -> int:
+        """Return how many claims came with a confidence."""
+        return sum(one.count for one in self.bins)
+
+    @property
+    def brier(self) -> float | None:
+        """Return the Brier score to nine places; None below MIN_CLAIMS."""
+        return rounded_number(brier_score(self.bins)) if self.stated >= MIN_CLAIMS else None
+
+    def as_document(self) -> JsonObject:
+        """Return the counts and the reliability curve."""
+        return {
+            "stated": self.stated,
+            "without_confidence": self.without_confidence,
+            "supported": sum(one.right for one in self.bins),
+            "bins": [
+                {
+                    "low": place / BINS,
+                    "high": (place + 1) / BINS,
+                    "count": one.count,
+                    "mean_confidence": ratio(one.total, one.count * NANO),
+                    "share_supported": ratio(one.right, one.count),
+                }
+                for place, one in enumerate(self.bins)
+            ],
+        }
+
+
+def confidences_of(output: JsonObject, claims: int) -> Sequence[JsonValue]:
+    """Return `metadata.claim_confidence`; none of it where it is not parallel to `key_claims`."""
+    metadata = output.get("metadata")
+    stated = metadata.get("claim_confidence") if isinstance(metadata, dict) else None
+    return stated if isinstance(stated, list) and len(stated) == claims else ()
