@@ -26,6 +26,7 @@ from backend.api import (
     run_routes,
     template_routes,
     theatre_routes,
+    verification_routes,
 )
 from backend.api.body_limits import BodyLimits, limits_of
 from backend.api.edge import Edge
@@ -61,6 +62,7 @@ RESOURCES = (
     rating_routes.router,
     dataset_routes.router,
     template_routes.router,
+    verification_routes.router,
 )
 """Served below `/api/v1` and, outside the description of the interface, without it."""
 

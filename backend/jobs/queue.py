@@ -51,9 +51,10 @@ async def queue_ingestion(
     connection: AsyncConnection, verification_id: str, *, at: datetime | None = None
 ) -> int:
     """Queue the reading of a verification's ground truth; row and `at` as for `queue_run`."""
-    named = {"verification_id": verification_id}
-    job_id = await _defer(connection, INGESTIONS, INGEST, named, at=at)
-    await connection.execute(_QUEUE_INGESTION, {"job_id": job_id, **named})
+    arguments: JsonObject = {"verification_id": verification_id}
+    job_id = await _defer(connection, INGESTIONS, INGEST, arguments, at=at)
+    named = {"job_id": job_id, "verification_id": verification_id}
+    await connection.execute(_QUEUE_INGESTION, named)
     return job_id
 
 

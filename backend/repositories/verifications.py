@@ -92,7 +92,7 @@ async def verification_of(
         TheatreCertificate, certificate
     )
     row = (await connection.execute(query.where(*own))).first()
-    return None if row is None else StoredVerification._make(row)
+    return None if row is None else StoredVerification(*row)
 
 
 async def claim_ingestion(
@@ -106,7 +106,7 @@ async def claim_ingestion(
         .returning(*_COLUMNS)
     )
     row = (await connection.execute(claimed)).first()
-    return None if row is None else StoredVerification._make(row)
+    return None if row is None else StoredVerification(*row)
 
 
 async def change_ingestion(
@@ -120,9 +120,7 @@ async def change_ingestion(
     if changes.get("error") is not None:
         changes["error"] = str(changes["error"])[:MAX_ERROR].replace("\0", "\ufffd")
     changed = (
-        update(Verification)
-        .where(_of_job(verification_id, job_id, "ingesting"))
-        .values(changes)
+        update(Verification).where(_of_job(verification_id, job_id, "ingesting")).values(changes)
     )
     return (await connection.execute(changed)).rowcount == 1
 
@@ -152,8 +150,11 @@ async def verified_certificates(
         query = query.where(tuple_(certificate.issued_at, certificate.id) < place)
     newest_first = (certificate.issued_at.desc(), certificate.id.desc())
     found = await connection.execute(query.order_by(*newest_first).limit(limit).offset(offset))
-    columns = len(SHOWN)
-    return [VerifiedView(CertificateView._make(row[:columns]), *row[columns:]) for row in found]
+    views = []
+    for row in found:
+        *shown, precision, recall, reply_accuracy = row
+        views.append(VerifiedView(CertificateView._make(shown), precision, recall, reply_accuracy))
+    return views
 
 
 async def count_verified(connection: AsyncConnection, *, construct_id: str | None) -> int:

@@ -99,7 +99,7 @@ class VerificationRequest(RequestDocument):
     """A verification that is to be run."""
 
     source: Annotated[GitHubSource | CloneSource | RecordsSource, Field(discriminator="kind")]
-    construct: OracleChoice
+    oracle: OracleChoice = Field(alias="construct")
     weights: Annotated[Weights, Field(default_factory=Weights)]
     timeout_seconds: Annotated[WholeNumber, Field(ge=1, le=600, description="for one call")] = 30
     min_replays: Annotated[

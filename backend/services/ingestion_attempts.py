@@ -97,9 +97,6 @@ class IngestionAttempts:
             await self._wait(stored, job_id, wait.seconds)
         except StateConflictError:
             raise
-        except SQLAlchemyError:
-            # The database is away, or not as it should be: the rescue finds the row as it is.
-            raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it comes to a told end
             await self._refuse(stored, job_id, error)
 
@@ -154,6 +151,10 @@ class IngestionAttempts:
         elif isinstance(error, (TheatreError, BackendError)):
             _log.warning("ingestion refused", extra=_fields(stored, code=error.code))
             await self._fail(stored, job_id, error.code, str(error))
+        elif isinstance(error, (SQLAlchemyError, OSError)):
+            # The database is away, or something else that passes: the rescue finds the row as it
+            # is, and counts how often.
+            raise error
         else:
             _log.error("ingestion failed", exc_info=error, extra=_fields(stored))
             await self._fail(stored, job_id, "internal-error", type(error).__name__)
@@ -190,9 +191,7 @@ class IngestionAttempts:
             if await hold_ingestion(connection, verification_id, job_id=job_id, phase=phase):
                 await queue_ingestion(connection, verification_id)
 
-    async def _fail(
-        self, stored: StoredVerification, job_id: int, code: str, detail: str
-    ) -> None:
+    async def _fail(self, stored: StoredVerification, job_id: int, code: str, detail: str) -> None:
         async with self._engine.begin() as connection:
             await change_ingestion(
                 connection,

@@ -7,7 +7,7 @@ used for the repositories that the operator lists, and for no other (docs/adr/01
 from __future__ import annotations
 
 import asyncio
-import random  # noqa: TID251 - jitter of pauses; nothing that is kept depends on it
+import random
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field

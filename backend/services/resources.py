@@ -32,7 +32,7 @@ GITHUB_TOKEN = "GITHUB_TOKEN"  # noqa: S105 - the name of the variable
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TheatreResources:
-    """Scorers, data, constructs, repositories, the evidence store, and the folder of what is under way."""
+    """Scorers, data, constructs, repositories, evidence store, folder of what is under way."""
 
     scorers: Mapping[str, Scorer]
     computations: Mapping[str, Computation]

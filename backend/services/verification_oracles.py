@@ -22,7 +22,6 @@ from theatre.oracles.errors import OutboundRefusedError, UnknownConstructError
 from theatre.verification.template import LOCAL_CLONE, OracleUnderTest, Terms, oracle_template
 from theatre.verification.version_probe import reported_version
 
-
 _ANY_VERSION = "0000000"
 
 
@@ -106,9 +105,7 @@ def _repository(wish: VerificationWish) -> str:
 
 def _endpoint(wish: OracleWish, constructs: ConstructAccess) -> Endpoint:
     if wish.endpoint is not None:
-        return Endpoint(
-            construct_id=wish.construct_id, adapter_type="http", place=wish.endpoint
-        )
+        return Endpoint(construct_id=wish.construct_id, adapter_type="http", place=wish.endpoint)
     construct = constructs.registry.find_registered(wish.construct_id)
     is_program = isinstance(construct, RegisteredConstruct) and construct.start_seconds is None
     return Endpoint(

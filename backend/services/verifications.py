@@ -95,8 +95,7 @@ async def ask_for_verification(
     draft = draft_of(wish, resources.constructs)
     await asyncio.to_thread(resources.require_valid, draft)
     if isinstance(wish.source, UploadWish):
-        if wish.source.sha256 not in await uploads_of(connection, user_id):
-            raise DatasetError("expected records that you have uploaded: POST /datasets")
+        await _require_own(connection, wish.source, user_id)
     now = resources.clock()
     verification_id = new_id(now)
     await insert_verification(
@@ -109,6 +108,11 @@ async def ask_for_verification(
     )
     await queue_ingestion(connection, verification_id)
     return await own_verification(connection, verification_id, user_id=user_id)
+
+
+async def _require_own(connection: AsyncConnection, wish: UploadWish, user_id: str) -> None:
+    if wish.sha256 not in await uploads_of(connection, user_id):
+        raise DatasetError("expected records that you have uploaded: POST /datasets")
 
 
 async def own_verification(
