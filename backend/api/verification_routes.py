@@ -17,7 +17,7 @@ from backend.api.described_answers import (
     DIGEST,
     ETAG,
     IF_NONE_MATCH,
-    LOCATION,
+    JOB_LOCATION,
     NOT_MODIFIED,
     asks_with,
 )
@@ -62,7 +62,7 @@ _GOES_ON = {
     operation_id="run_verification",
     status_code=202,
     response_model=VerificationStatus,
-    responses={202: {"headers": LOCATION, "links": _GOES_ON}},
+    responses={202: {"headers": JOB_LOCATION, "links": _GOES_ON}},
     openapi_extra=takes(VerificationRequest),
 )
 async def run_verification(

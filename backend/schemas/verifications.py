@@ -107,6 +107,13 @@ class VerificationRequest(RequestDocument):
         Field(ge=1, le=MAX_CHANGES, description="with fewer scored changes, no certificate"),
     ] = 50
 
+    @model_validator(mode="after")
+    def _asks_for_enough(self) -> Self:
+        source = self.source
+        if not isinstance(source, RecordsSource) and source.limit < self.min_replays:
+            raise ValueError("expected a limit of at least min_replays")
+        return self
+
 
 class ReplayProgress(ResponseDocument):
     """How many changes the construct has been shown."""

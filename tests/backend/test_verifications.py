@@ -1,22 +1,55 @@
-"""Verifications over HTTP: the whole flow, whose they are, and what may be named."""
+"""Verifications over HTTP: the whole flow, whose they are, and how they end without."""
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backend.main import create_app
 from tests.backend.databases import Database
+from tests.backend.recorded_examples import LINES
 from tests.backend.serving import Client, served, settings_for
+from tests.backend.test_theatre_runs import bundle_of
 from tests.backend.verification_stage import (
     FEW,
+    RUN,
     GitHubStage,
     asked,
     finished,
     github,
+    status,
+    wished,
 )
+from tests.theatre.echelon_process import until
+from tests.theatre.oracles.loopback import Received, envelope, response, serving
+from tests.theatre.runs import checked
+from tests.theatre.verification.git_history import Commit, repository
+from theatre.verification.certificate import verification_certificate
+from theatre.verification.local_history import Selection, read_history
+from theatre.verification.records import ground_truth_lines
+
+RESULT = "/api/v1/verification/result"
+LISTED = "/api/v1/verification/certificates"
+COMMITS = [
+    Commit(message=b"Change %d" % n, files={b"m%d.py" % n: b"def added_%d(): pass\n" % n})
+    for n in range(5)
+]
+VERSION = "0123456789abcdef"
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    return repository(tmp_path / "clones" / "ours", COMMITS)
 
 
 @pytest.fixture
@@ -26,27 +59,199 @@ def stage() -> Iterator[GitHubStage]:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
-
-
-@pytest.fixture
-def anybody(database: Database, home: Path, stage: GitHubStage) -> Iterator[Client]:
-    settings = settings_for(database, home, github_api_url=stage.root)
+def anybody(database: Database, home: Path, clone: Path, stage: GitHubStage) -> Iterator[Client]:
+    settings = settings_for(
+        database,
+        home,
+        github_api_url=stage.root,
+        clone_roots=(clone.parent,),
+        outbound_allow=("127.0.0.1",),
+    )
     with served(create_app(settings)) as client:
         yield client
 
 
-def test_pull_requests_become_a_theatre_with_both_certificates(anybody: Client) -> None:
-    ada = anybody.registered("ada")
-    job_id = asked(ada)
+def test_pull_requests_become_a_theatre_and_two_certificates(
+    anybody: Client, home: Path, stage: GitHubStage
+) -> None:
+    ada, bob = anybody.registered("ada"), anybody.registered("bob")
+    once = {"Idempotency-Key": "once"}
+    reply = ada.post(RUN, wished(), headers=once)
+    assert (reply.status, reply.document["phase"], reply.document["state"]) == (202, "queued", None)
+    job_id = reply.document["job_id"]
+    assert ada.post(RUN, wished(), headers=once).document["job_id"] == job_id
+    assert reply.headers["location"] == f"/api/v1/verification/status/{job_id}"
     seen = finished(ada, job_id)
     assert (seen["outcome"], seen["outcome_reason"], seen["error"]) == ("certified", None, None)
-    print(seen)
-    result = ada.get(f"/api/v1/verification/result/{job_id}")
-    print(result)
-    assert result.status == 200
-    listed = anybody.get("/api/v1/verification/certificates")
-    print(listed)
-    assert FEW
-    assert 0
+    assert (seen["records"], seen["replays"]["completed"], seen["replays"]["total"]) == (4, 4, 4)
+    assert not (home / "evidence" / "readings" / job_id).exists()
+
+    theatre = ada.get(f"/api/v1/theatres/{job_id}").document
+    assert (theatre["template_id"], theatre["state"]) == ("community_oracle_v1", "ARCHIVED")
+    bundle = bundle_of(home, job_id)
+    assert checked(bundle).valid
+    result = ada.get(f"{RESULT}/{job_id}")
+    assert result.body == verification_certificate(bundle)
+    certificate = result.document
+    assert (certificate["ground_truth_source"], certificate["commit_range"]) == (
+        "https://github.com/o/n",
+        "6..9",
+    )
+    assert certificate["theatre_certificate"]["certificate_id"] == theatre["certificate_id"]
+    tag = {"If-None-Match": result.headers["etag"]}
+    assert ada.ask("GET", f"{RESULT}/{job_id}", headers=tag).status == 304
+
+    (listed,) = anybody.get(f"{LISTED}?construct_id=change_extractive").document["certificates"]
+    assert (listed["certificate_id"], listed["replay_count"]) == (theatre["certificate_id"], 4)
+    assert listed["precision"] == certificate["precision"]
+    assert anybody.get(f"{LISTED}?construct_id=another").document["total"] == 0
+
+    for path in (f"/verification/status/{job_id}", f"/verification/result/{job_id}"):
+        assert bob.get(path).slug == "not-found"
+        assert anybody.get(path).slug == "unauthenticated"
+    assert anybody.post(RUN, wished()).slug == "unauthenticated"
+    # One list of pull requests, and two requests for each of them.
+    assert len(stage.service.requests) == 1 + 2 * FEW
+
+
+def test_a_clone_and_its_uploaded_records_are_the_same_ground_truth(
+    anybody: Client, clone: Path
+) -> None:
+    ada, bob = anybody.registered("ada"), anybody.registered("bob")
+    records = ground_truth_lines(read_history(clone, Selection(limit=FEW)))
+    upload = ada.ask("POST", "/datasets", body=records, headers=LINES).document
+    sources: list[dict[str, Any]] = [
+        {"kind": "clone", "path": "ours", "limit": FEW},
+        {"kind": "records", "dataset": upload["name"]},
+    ]
+    theirs = bob.post(RUN, wished(source=sources[1]))
+    assert (theirs.status, theirs.slug) == (422, "dataset-unavailable")
+    jobs = [asked(ada, source=source) for source in sources]
+    certificates = []
+    for job_id in jobs:
+        seen = finished(ada, job_id)
+        assert (seen["outcome"], seen["records"]) == ("certified", FEW), seen
+        certificates.append(ada.get(f"{RESULT}/{job_id}").document)
+    hashes = {one["ground_truth_hash"] for one in certificates}
+    assert len(hashes) == 1
+    assert [one["ground_truth_source"] for one in certificates] == [
+        "local-clone",
+        "uploaded-records",
+    ]
+    # A page at a time, the newest first.
+    page = anybody.get(f"{LISTED}?limit=1").document
+    rest = anybody.get(f"{LISTED}?limit=1&cursor={page['next_cursor']}").document
+    listed = [one["theatre_id"] for one in (*page["certificates"], *rest["certificates"])]
+    assert (sorted(listed), page["total"]) == (sorted(jobs), 2)
+
+
+async def half_deaf(request: Received, writer: asyncio.StreamWriter) -> None:
+    """Say the version, and fail for one change."""
+    record = request.envelope["input_data"]["record"]
+    output = {"summary": record["title"], "key_claims": [], "follow_up_response": "1"}
+    fails = {"status": "error", "output_data": None, "error_detail": "no"}
+    members: dict[str, Any] = {"output_data": output} if record["id"] != "3" else fails
+    writer.write(response(envelope(request, **{**members, "construct_version": VERSION})))
+
+
+def test_what_falls_short_ends_without_a_certificate_and_says_why(
+    anybody: Client, clone: Path
+) -> None:
+    ada = anybody.registered("ada")
+    bad = ada.ask("POST", "/datasets", body=b'{"id": "c4n4ry"}\n', headers=LINES).document
+    with serving(half_deaf) as oracle:
+        service = {"construct_id": "half-deaf", "endpoint": oracle.url}
+        everything = {"kind": "github", "repository": "o/n", "limit": 8}
+        partly = asked(ada, source=everything, construct=service, min_replays=8)
+        jobs = {
+            name: asked(ada, source=source)
+            for name, source in {
+                "few": {"kind": "github", "repository": "o/n", "limit": 9, "labels": ["api"]},
+                "none": {"kind": "clone", "path": "ours", "until": "2001-01-01"},
+                "unknown": {"kind": "github", "repository": "o/unknown"},
+                "no clone": {"kind": "clone", "path": "theirs"},
+                "no range": {"kind": "clone", "path": "ours", "commit_range": "HEAD..nowhere"},
+                "no records": {"kind": "records", "dataset": bad["name"]},
+            }.items()
+        }
+        ended = {name: finished(ada, job_id) for name, job_id in jobs.items()}
+        seen = finished(ada, partly)
+    assert {name: one["outcome_reason"] for name, one in ended.items()} == {
+        "few": "replays-below-minimum",
+        "none": "repository-unreadable",
+        "unknown": "repository-unreadable",
+        "no clone": "repository-unreadable",
+        "no range": "repository-unreadable",
+        "no records": "dataset-invalid",
+    }
+    for one in ended.values():
+        assert (one["phase"], one["outcome"], one["state"]) == ("finished", "failed", None)
+        assert str(clone.parent.parent) not in one["error"]
+        assert "c4n4ry" not in one["error"]
+        assert ada.get(f"/theatres/{one['job_id']}").slug == "not-found"
+    assert (seen["outcome"], seen["outcome_reason"]) == ("no_certificate", "replays-below-minimum")
+    assert (seen["replays"]["failures"], seen["state"]) == (1, "ARCHIVED"), seen
+    for job_id in (partly, ended["few"]["job_id"]):
+        refused = ada.get(f"{RESULT}/{job_id}")
+        assert (refused.status, refused.slug) == (409, "invalid-transition")
+        assert "replays-below-minimum" in refused.document["detail"]
+    assert anybody.get(LISTED).document["total"] == 0
+    # The probe, and eight changes of which the failed one is tried again.
+    versions = [one.envelope["construct_version"] for one in oracle.received]
+    assert set(versions[1:]) == {VERSION}
+    assert versions[0] != VERSION
+
+
+def test_a_limit_that_is_reached_for_long_is_waited_for_in_the_queue(
+    database: Database, tmp_path: Path
+) -> None:
+    with github(limited={3: 3000}) as stage:
+        settings = settings_for(
+            database, tmp_path / "home", github_api_url=stage.root, lease_seconds=4
+        )
+        with served(create_app(settings)) as client:
+            ada = client.registered("ada")
+            job_id = asked(ada)
+            until(lambda: status(ada, job_id)["waits_until"], "the wait for a limit")
+            waiting = status(ada, job_id)
+            assert (waiting["phase"], waiting["outcome"]) == ("queued", None)
+            assert waiting["error"] == "GitHub's limit is reached"
+            assert ada.get(f"{RESULT}/{job_id}").slug == "invalid-transition"
+            (row,) = database.rows(
+                "SELECT scheduled_at - now() AS wait FROM procrastinate_jobs"
+                " WHERE task_name = 'ingest'"
+            )
+            assert row["wait"].total_seconds() > 2000
+            assert len(stage.service.requests) == 4
+            # As if the hour were over.
+            database.rows(
+                "UPDATE procrastinate_jobs SET scheduled_at = now() WHERE task_name = 'ingest'"
+                " RETURNING id"
+            )
+            assert finished(ada, job_id)["outcome"] == "certified"
+    # The list once more, unchanged; what was read of the first change is not asked for again.
+    assert stage.service.not_modified >= 1
+    diffs = [line for line in stage.service.requests if " /repos/o/n/pulls/6 " in line]
+    assert len(diffs) == 1
+
+
+def test_ground_truth_is_committed_as_the_users_own_dataset(
+    anybody: Client, database: Database
+) -> None:
+    ada = anybody.registered("ada")
+    job_id = asked(ada, source={"kind": "clone", "path": "ours"}, weights={"recall": 3.0})
+    finished(ada, job_id)
+    receipt = anybody.get(f"/theatres/{job_id}/commitment").document
+    template = receipt["template_snapshot"]
+    sha256 = receipt["dataset_hashes"]["ground_truth"]
+    config = template["product_theatre_config"]
+    assert (config["replay_data_path"], config["disclosure"]) == (f"dataset:{sha256}", "hashes")
+    assert template["criteria"]["weights"] == {
+        "precision": 0.2,
+        "recall": 0.6,
+        "reply_accuracy": 0.2,
+    }
+    assert ada.get(f"/datasets/{sha256}").document["lines_total"] == len(COMMITS)
+    (row,) = database.rows("SELECT request FROM verifications")
+    assert row["request"]["source"]["path"] == "ours"
+    assert "clones" not in json.dumps(template)

@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.backend.serving import Client
 from tests.theatre.echelon_process import PATIENCE_SECONDS, until
-from tests.theatre.oracles.loopback import LoopbackServer, Received, response, serving
+from tests.theatre.oracles.loopback import Received, response, serving
 from tests.theatre.verification.github_service import FakeTime, GitHubService
 
 RUN = "/api/v1/verification/run"
@@ -41,15 +41,15 @@ class GitHubStage:
     gate: Gate | None = None
     limited: Mapping[int, int] = field(default_factory=dict)
     """Number of a request → seconds after which it may be sent again."""
-    _server: LoopbackServer | None = None
-
-    @property
-    def root(self) -> str:
-        assert self._server is not None
-        return f"http://127.0.0.1:{self._server.port}"
+    credentials: dict[str, set[str]] = field(default_factory=dict)
+    """Repository → what requests for it showed."""
+    root: str = ""
 
     async def respond(self, request: Received, writer: asyncio.StreamWriter) -> None:
         number = len(self.service.requests)
+        repository = "/".join(request.line.split("/")[2:4])
+        shown = request.headers.get("authorization", "")
+        self.credentials.setdefault(repository, set()).add(shown)
         if self.gate is not None and number == self.gate.at:
             await self.gate.pass_through()
         if number in self.limited:
@@ -65,7 +65,8 @@ def github(*, pulls: int = 10, gate_at: int | None = None, **more: Any) -> Itera
     """Serve `pulls` pull requests of `o/n`, every fifth of which was not merged."""
     gate = None if gate_at is None else Gate(gate_at)
     stage = GitHubStage(GitHubService(pulls=pulls, time=FakeTime()), gate, **more)
-    with serving(stage.respond) as stage._server:
+    with serving(stage.respond) as server:
+        stage.root = f"http://127.0.0.1:{server.port}"
         try:
             yield stage
         finally:
