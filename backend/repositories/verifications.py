@@ -48,7 +48,7 @@ class StoredVerification(NamedTuple):
     error: str | None
     created_at: datetime
     updated_at: datetime
-    scored: int | None = None
+    scored: int | None
 
 
 class VerifiedView(NamedTuple):
@@ -92,7 +92,7 @@ async def verification_of(
         TheatreCertificate, certificate
     )
     row = (await connection.execute(query.where(*own))).first()
-    return None if row is None else StoredVerification(*row)
+    return None if row is None else StoredVerification._make(row)
 
 
 async def claim_ingestion(
@@ -106,7 +106,7 @@ async def claim_ingestion(
         .returning(*_COLUMNS)
     )
     row = (await connection.execute(claimed)).first()
-    return None if row is None else StoredVerification(*row)
+    return None if row is None else StoredVerification._make((*row, None))
 
 
 async def change_ingestion(

@@ -87,6 +87,7 @@ class IngestionAttempts:
             wish = VerificationWish.of(stored.request)
             gathered = Gathered()
             if await self._read(stored, job_id, wish, gathered):
+                await self._say(stored, job_id, len(gathered.records))
                 await committed_and_queued(
                     self._engine, self._resources, stored, job_id, wish, gathered.records
                 )
@@ -145,6 +146,10 @@ class IngestionAttempts:
             raise StateConflictError(f"expected to hold job {job_id}, got it given to another")
 
     async def _refuse(self, stored: StoredVerification, job_id: int, error: Exception) -> None:
+        async with self._engine.begin() as connection:
+            if not await hold_ingestion(connection, stored.id, job_id=job_id, phase="ingesting"):
+                # Whoever has it by now may have taken away what this attempt was missing.
+                raise StateConflictError(f"expected to hold job {job_id}, got it given to another")
         if is_to_be_mended(error):
             _log.warning("ingestion waits for its store", exc_info=error, extra=_fields(stored))
             await self._wait(stored, job_id, _MENDED_SECONDS, error)

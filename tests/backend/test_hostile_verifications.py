@@ -114,14 +114,15 @@ def test_only_names_are_taken_for_repositories_clones_and_ranges(
     for commits in RANGES:
         source = {"kind": "clone", "path": "ours", "commit_range": commits}
         assert refused(ada, source=source) == "validation-error", commits
-    for source in (
+    others: list[dict[str, object]] = [
         {"kind": "records", "dataset": "dataset:../../x"},
         {"kind": "url", "url": "http://127.0.0.1/"},
         {"kind": "github", "repository": "o/n", "url": "http://127.0.0.1/"},
         {"kind": "github", "repository": "o/n", "token": TOKEN},
         {"kind": "github", "repository": "o/n", "limit": 1},
-    ):
-        assert refused(ada, source=source) == "validation-error", source
+    ]
+    for other in others:
+        assert refused(ada, source=other) == "validation-error", other
     assert module_database.rows("SELECT id FROM verifications") == []
 
 

@@ -42,27 +42,31 @@ COMMITS = [
 VERSION = "0123456789abcdef"
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
-    return tmp_path / "home"
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("verifying") / "home"
 
 
-@pytest.fixture
-def clone(tmp_path: Path) -> Path:
-    return repository(tmp_path / "clones" / "ours", COMMITS)
+@pytest.fixture(scope="module")
+def clone(home: Path) -> Path:
+    return repository(home.parent / "clones" / "ours", COMMITS)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def stage() -> Iterator[GitHubStage]:
     with github() as stage:
         yield stage
 
 
-@pytest.fixture
-def anybody(database: Database, home: Path, clone: Path, stage: GitHubStage) -> Iterator[Client]:
+@pytest.fixture(scope="module")
+def anybody(
+    module_database: Database, home: Path, clone: Path, stage: GitHubStage
+) -> Iterator[Client]:
     settings = settings_for(
-        database,
+        module_database,
         home,
+        # Jobs that wait for a moment are looked for in a quarter of it.
+        lease_seconds=4,
         github_api_url=stage.root,
         clone_roots=(clone.parent,),
         outbound_allow=("127.0.0.1",),
@@ -71,10 +75,20 @@ def anybody(database: Database, home: Path, clone: Path, stage: GitHubStage) -> 
         yield client
 
 
+@pytest.fixture(scope="module")
+def ada(anybody: Client) -> Client:
+    return anybody.registered("ada")
+
+
+@pytest.fixture(scope="module")
+def bob(anybody: Client) -> Client:
+    return anybody.registered("bob")
+
+
 def test_pull_requests_become_a_theatre_and_two_certificates(
-    anybody: Client, home: Path, stage: GitHubStage
+    anybody: Client, ada: Client, bob: Client, home: Path, stage: GitHubStage
 ) -> None:
-    ada, bob = anybody.registered("ada"), anybody.registered("bob")
+    asked_before = len(stage.service.requests)
     once = {"Idempotency-Key": "once"}
     reply = ada.post(RUN, wished(), headers=once)
     assert (reply.status, reply.document["phase"], reply.document["state"]) == (202, "queued", None)
@@ -101,7 +115,7 @@ def test_pull_requests_become_a_theatre_and_two_certificates(
     tag = {"If-None-Match": result.headers["etag"]}
     assert ada.ask("GET", f"{RESULT}/{job_id}", headers=tag).status == 304
 
-    (listed,) = anybody.get(f"{LISTED}?construct_id=change_extractive").document["certificates"]
+    (listed, *_) = anybody.get(f"{LISTED}?construct_id=change_extractive").document["certificates"]
     assert (listed["certificate_id"], listed["replay_count"]) == (theatre["certificate_id"], 4)
     assert listed["precision"] == certificate["precision"]
     assert anybody.get(f"{LISTED}?construct_id=another").document["total"] == 0
@@ -111,13 +125,12 @@ def test_pull_requests_become_a_theatre_and_two_certificates(
         assert anybody.get(path).slug == "unauthenticated"
     assert anybody.post(RUN, wished()).slug == "unauthenticated"
     # One list of pull requests, and two requests for each of them.
-    assert len(stage.service.requests) == 1 + 2 * FEW
+    assert len(stage.service.requests) - asked_before == 1 + 2 * FEW
 
 
 def test_a_clone_and_its_uploaded_records_are_the_same_ground_truth(
-    anybody: Client, clone: Path
+    anybody: Client, ada: Client, bob: Client, clone: Path
 ) -> None:
-    ada, bob = anybody.registered("ada"), anybody.registered("bob")
     records = ground_truth_lines(read_history(clone, Selection(limit=FEW)))
     upload = ada.ask("POST", "/datasets", body=records, headers=LINES).document
     sources: list[dict[str, Any]] = [
@@ -126,7 +139,7 @@ def test_a_clone_and_its_uploaded_records_are_the_same_ground_truth(
     ]
     theirs = bob.post(RUN, wished(source=sources[1]))
     assert (theirs.status, theirs.slug) == (422, "dataset-unavailable")
-    jobs = [asked(ada, source=source) for source in sources]
+    jobs = [asked(ada, source=source, weights={"recall": 3.0}) for source in sources]
     certificates = []
     for job_id in jobs:
         seen = finished(ada, job_id)
@@ -138,11 +151,22 @@ def test_a_clone_and_its_uploaded_records_are_the_same_ground_truth(
         "local-clone",
         "uploaded-records",
     ]
+    for job_id in jobs:
+        receipt = anybody.get(f"/theatres/{job_id}/commitment").document
+        template, sha256 = receipt["template_snapshot"], receipt["dataset_hashes"]["ground_truth"]
+        config, weights = template["product_theatre_config"], template["criteria"]["weights"]
+        assert (config["replay_data_path"], config["disclosure"]) == (f"dataset:{sha256}", "hashes")
+        assert weights == {"precision": 0.2, "recall": 0.6, "reply_accuracy": 0.2}
+        # Nothing that is public says where a clone lies.
+        assert "ours" not in json.dumps(receipt)
+        assert ada.get(f"/datasets/{sha256}").document["lines_total"] == FEW
+        assert bob.get(f"/datasets/{sha256}").slug == "not-found"
     # A page at a time, the newest first.
     page = anybody.get(f"{LISTED}?limit=1").document
     rest = anybody.get(f"{LISTED}?limit=1&cursor={page['next_cursor']}").document
     listed = [one["theatre_id"] for one in (*page["certificates"], *rest["certificates"])]
-    assert (sorted(listed), page["total"]) == (sorted(jobs), 2)
+    assert sorted(listed) == sorted(jobs)
+    assert page["total"] >= len(jobs)
 
 
 async def half_deaf(request: Received, writer: asyncio.StreamWriter) -> None:
@@ -155,9 +179,8 @@ async def half_deaf(request: Received, writer: asyncio.StreamWriter) -> None:
 
 
 def test_what_falls_short_ends_without_a_certificate_and_says_why(
-    anybody: Client, clone: Path
+    anybody: Client, ada: Client, clone: Path
 ) -> None:
-    ada = anybody.registered("ada")
     bad = ada.ask("POST", "/datasets", body=b'{"id": "c4n4ry"}\n', headers=LINES).document
     with serving(half_deaf) as oracle:
         service = {"construct_id": "half-deaf", "endpoint": oracle.url}
@@ -195,7 +218,7 @@ def test_what_falls_short_ends_without_a_certificate_and_says_why(
         refused = ada.get(f"{RESULT}/{job_id}")
         assert (refused.status, refused.slug) == (409, "invalid-transition")
         assert "replays-below-minimum" in refused.document["detail"]
-    assert anybody.get(LISTED).document["total"] == 0
+    assert anybody.get(f"{LISTED}?construct_id=half-deaf").document["total"] == 0
     # The probe, and eight changes of which the failed one is tried again.
     versions = [one.envelope["construct_version"] for one in oracle.received]
     assert set(versions[1:]) == {VERSION}
@@ -203,55 +226,27 @@ def test_what_falls_short_ends_without_a_certificate_and_says_why(
 
 
 def test_a_limit_that_is_reached_for_long_is_waited_for_in_the_queue(
-    database: Database, tmp_path: Path
+    ada: Client, module_database: Database, stage: GitHubStage
 ) -> None:
-    with github(limited={3: 3000}) as stage:
-        settings = settings_for(
-            database, tmp_path / "home", github_api_url=stage.root, lease_seconds=4
-        )
-        with served(create_app(settings)) as client:
-            ada = client.registered("ada")
-            job_id = asked(ada)
-            until(lambda: status(ada, job_id)["waits_until"], "the wait for a limit")
-            waiting = status(ada, job_id)
-            assert (waiting["phase"], waiting["outcome"]) == ("queued", None)
-            assert waiting["error"] == "GitHub's limit is reached"
-            assert ada.get(f"{RESULT}/{job_id}").slug == "invalid-transition"
-            (row,) = database.rows(
-                "SELECT scheduled_at - now() AS wait FROM procrastinate_jobs"
-                " WHERE task_name = 'ingest'"
-            )
-            assert row["wait"].total_seconds() > 2000
-            assert len(stage.service.requests) == 4
-            # As if the hour were over.
-            database.rows(
-                "UPDATE procrastinate_jobs SET scheduled_at = now() WHERE task_name = 'ingest'"
-                " RETURNING id"
-            )
-            assert finished(ada, job_id)["outcome"] == "certified"
+    before = len(stage.service.requests)
+    stage.limited = {before + 3: 3000}
+    job_id = asked(ada)
+    until(lambda: status(ada, job_id)["waits_until"], "the wait for a limit")
+    waiting = status(ada, job_id)
+    assert (waiting["phase"], waiting["outcome"]) == ("queued", None)
+    assert waiting["error"] == "GitHub's limit is reached"
+    assert ada.get(f"{RESULT}/{job_id}").slug == "invalid-transition"
+    (row,) = module_database.rows(
+        "SELECT scheduled_at - now() AS wait FROM procrastinate_jobs WHERE task_name = 'ingest'"
+    )
+    assert row["wait"].total_seconds() > 2000
+    assert len(stage.service.requests) == before + 4
+    # As if the hour were over.
+    module_database.rows(
+        "UPDATE procrastinate_jobs SET scheduled_at = now() WHERE task_name = 'ingest' RETURNING id"
+    )
+    assert finished(ada, job_id)["outcome"] == "certified"
     # The list once more, unchanged; what was read of the first change is not asked for again.
+    lines = stage.service.requests[before:]
     assert stage.service.not_modified >= 1
-    diffs = [line for line in stage.service.requests if " /repos/o/n/pulls/6 " in line]
-    assert len(diffs) == 1
-
-
-def test_ground_truth_is_committed_as_the_users_own_dataset(
-    anybody: Client, database: Database
-) -> None:
-    ada = anybody.registered("ada")
-    job_id = asked(ada, source={"kind": "clone", "path": "ours"}, weights={"recall": 3.0})
-    finished(ada, job_id)
-    receipt = anybody.get(f"/theatres/{job_id}/commitment").document
-    template = receipt["template_snapshot"]
-    sha256 = receipt["dataset_hashes"]["ground_truth"]
-    config = template["product_theatre_config"]
-    assert (config["replay_data_path"], config["disclosure"]) == (f"dataset:{sha256}", "hashes")
-    assert template["criteria"]["weights"] == {
-        "precision": 0.2,
-        "recall": 0.6,
-        "reply_accuracy": 0.2,
-    }
-    assert ada.get(f"/datasets/{sha256}").document["lines_total"] == len(COMMITS)
-    (row,) = database.rows("SELECT request FROM verifications")
-    assert row["request"]["source"]["path"] == "ours"
-    assert "clones" not in json.dumps(template)
+    assert sum(" /repos/o/n/pulls/6 " in line for line in lines) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,6 +46,11 @@ class GitHubStage:
     """Repository → what requests for it showed."""
     root: str = ""
 
+    def arm(self, *, after: int) -> Gate:
+        """Hold back the request that comes after so many more."""
+        self.gate = Gate(len(self.service.requests) + after)
+        return self.gate
+
     async def respond(self, request: Received, writer: asyncio.StreamWriter) -> None:
         number = len(self.service.requests)
         repository = "/".join(request.line.split("/")[2:4])
@@ -70,8 +76,8 @@ def github(*, pulls: int = 10, gate_at: int | None = None, **more: Any) -> Itera
         try:
             yield stage
         finally:
-            if gate is not None:
-                gate.opened.set()
+            if stage.gate is not None:
+                stage.gate.opened.set()
 
 
 def wished(**changes: Any) -> dict[str, Any]:  # noqa: ANN401 - members of a request
@@ -97,5 +103,13 @@ def status(client: Client, job_id: str) -> dict[str, Any]:
 
 def finished(client: Client, job_id: str) -> dict[str, Any]:
     """Return the status of a verification once it is finished."""
-    until(lambda: status(client, job_id)["phase"] == "finished", "the end of a verification")
-    return status(client, job_id)
+
+    def look() -> dict[str, Any] | None:
+        seen = status(client, job_id)
+        if seen["phase"] == "finished":
+            return seen
+        # To ask over HTTP all the time would take the processor from the run.
+        time.sleep(0.1)
+        return None
+
+    return until(look, "the end of a verification")
