@@ -27,6 +27,8 @@ from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.oracles.served import served_adapter_for
+from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN, WireForm
+from theatre.verification.plain_oracle import PLAIN_ORACLE
 
 Construct = RegisteredConstruct | RemoteConstruct
 
@@ -50,9 +52,10 @@ class ConstructAccess:
         for what may not be called, RequestHeadersError where the operator's headers are missing.
         """
         adapters: dict[str, ReachableAdapter] = {}
+        form = PLAIN_ORACLE if template.version_pins.adapter_version == PLAIN_PIN else ENVELOPES
         async with contextlib.AsyncExitStack() as stack:
             for endpoint in endpoints(template):
-                adapter = self.adapter_at(endpoint)
+                adapter = self.adapter_at(endpoint, form)
                 stack.push_async_callback(adapter.aclose)
                 adapters[endpoint.construct_id] = adapter
             yield adapters
@@ -75,8 +78,11 @@ class ConstructAccess:
             f"adapter type {endpoint.adapter_type}"
         )
 
-    def adapter_at(self, endpoint: Endpoint) -> ReachableAdapter:
-        """Return an adapter, which who asks for it closes; errors as `opened`."""
+    def adapter_at(self, endpoint: Endpoint, form: WireForm = ENVELOPES) -> ReachableAdapter:
+        """Return an adapter, which who asks for it closes; errors as `opened`.
+
+        Only a service elsewhere can be spoken to in another form than envelopes.
+        """
         construct = self.construct_at(endpoint)
         if endpoint.adapter_type == "local":
             return local_adapter_for(
@@ -90,6 +96,7 @@ class ConstructAccess:
             environment=self.environment,
             clock=self.clock,
             monotonic=time.monotonic,
+            form=form,
         )
 
 

@@ -31,6 +31,7 @@ class _Record(_Strict):
     """The shape that `GroundTruthRecord.as_document` writes."""
 
     id: Annotated[str, Field(min_length=1, max_length=200)]
+    commit: str
     title: str
     description: str
     diff_content: str

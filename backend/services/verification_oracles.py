@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import cast
 
 from backend.services.construct_access import ConstructAccess
@@ -20,9 +19,7 @@ from theatre.oracles.construct_registry import RegisteredConstruct, construct_ve
 from theatre.oracles.endpoints import REGISTERED, Endpoint
 from theatre.oracles.errors import OutboundRefusedError, UnknownConstructError
 from theatre.verification.template import LOCAL_CLONE, OracleUnderTest, Terms, oracle_template
-from theatre.verification.version_probe import reported_version
-
-_ANY_VERSION = "0000000"
+from theatre.verification.version_probe import NO_VERSION, probe
 
 
 def draft_of(wish: VerificationWish, constructs: ConstructAccess) -> JsonObject:
@@ -46,7 +43,7 @@ def draft_of(wish: VerificationWish, constructs: ConstructAccess) -> JsonObject:
             "expected an endpoint that is an http or https URL of a public host, or of one that "
             "the operator allows, without credentials and fragment; got another"
         ) from None
-    return template_of(wish, _under_test(endpoint, oracle.version or _ANY_VERSION), b"")
+    return template_of(wish, _under_test(endpoint, oracle.version or NO_VERSION), b"")
 
 
 def template_of(wish: VerificationWish, oracle: OracleUnderTest, dataset: bytes) -> JsonObject:
@@ -68,27 +65,31 @@ def template_of(wish: VerificationWish, oracle: OracleUnderTest, dataset: bytes)
 async def oracle_under_test(wish: OracleWish, constructs: ConstructAccess) -> OracleUnderTest:
     """Return the construct with its pin: the one that was given, or that it has, or reports.
 
-    A service is asked by one call, which is not scored. Raises what `ConstructAccess.opened`
-    raises, ConstructFilesError, and ConstructUnreachableError where no version is reported.
+    A service is asked by one call or two, which are not scored; one that knows no envelope is
+    spoken to plainly from then on. Raises what `ConstructAccess.opened` raises,
+    ConstructFilesError, and ConstructUnreachableError for one that answers as no oracle does.
     """
     endpoint = _endpoint(wish, constructs)
     construct = constructs.construct_at(endpoint)
     if wish.version is not None:
-        version = wish.version
-    elif isinstance(construct, RegisteredConstruct):
-        version = await asyncio.to_thread(construct_version, construct)
-    else:
-        async with contextlib.aclosing(constructs.adapter_at(endpoint)) as adapter:
-            version = await reported_version(adapter, wish.construct_id, clock=constructs.clock)
-    return _under_test(endpoint, version)
+        return _under_test(endpoint, wish.version)
+    if isinstance(construct, RegisteredConstruct):
+        return _under_test(endpoint, await asyncio.to_thread(construct_version, construct))
+    probed = await probe(
+        wish.construct_id,
+        lambda form: constructs.adapter_at(endpoint, form),
+        clock=constructs.clock,
+    )
+    return _under_test(endpoint, probed.version or NO_VERSION, probed.form.pin)
 
 
-def _under_test(endpoint: Endpoint, version: str) -> OracleUnderTest:
+def _under_test(endpoint: Endpoint, version: str, pin: str | None = None) -> OracleUnderTest:
     return OracleUnderTest(
         construct_id=endpoint.construct_id,
         version=version,
         adapter_type=endpoint.adapter_type,
         endpoint=endpoint.place,
+        adapter_pin=pin,
     )
 
 

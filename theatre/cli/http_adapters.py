@@ -13,10 +13,15 @@ from theatre.oracles.http import http_adapter_for
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.served import served_adapter_for
+from theatre.oracles.wire_forms import ENVELOPES, WireForm
 
 
-def http_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter:
+def http_adapter(
+    construct: Construct, workspace: Workspace, form: WireForm = ENVELOPES
+) -> ReachableAdapter:
     """Return the adapter of a program that serves HTTP, or of a service elsewhere.
+
+    Only a service elsewhere can be spoken to in another form than envelopes.
 
     Raises ConstructTransportError for a program that does not, and OutboundPolicyError,
     OutboundRefusedError and RequestHeadersError for a service that cannot be called.
@@ -29,6 +34,7 @@ def http_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter
         environment=workspace.environment,
         clock=utc_now,
         monotonic=time.monotonic,
+        form=form,
     )
 
 

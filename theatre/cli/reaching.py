@@ -9,7 +9,7 @@ from pathlib import Path
 
 from theatre.cli.committing import utc_now
 from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
-from theatre.engine.templates import ProductTheatreTemplate
+from theatre.engine.templates import ProductTheatreTemplate, VersionPins
 from theatre.oracles.construct_registry import local_adapter_for, program_of
 from theatre.oracles.endpoints import (
     Construct,
@@ -22,6 +22,8 @@ from theatre.oracles.endpoints import (
 from theatre.oracles.errors import AddressNotAllowedError, ConstructUnreachableError
 from theatre.oracles.python_callable import PythonOracleAdapter
 from theatre.oracles.reachable import ReachableAdapter
+from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN
+from theatre.verification.plain_oracle import PLAIN_ORACLE
 
 
 @contextlib.asynccontextmanager
@@ -44,7 +46,8 @@ async def opened_adapters(
     async with contextlib.AsyncExitStack() as stack:
         for endpoint in wanted:
             with _naming_the_variable():
-                adapter = _adapter(endpoint, construct_at(endpoint, places), workspace)
+                construct = construct_at(endpoint, places)
+                adapter = _adapter(endpoint, construct, workspace, template.version_pins)
             stack.push_async_callback(adapter.aclose)
             adapters[endpoint.construct_id] = adapter
         yield adapters
@@ -86,12 +89,15 @@ def _places(
     )
 
 
-def _adapter(endpoint: Endpoint, construct: Construct, workspace: Workspace) -> ReachableAdapter:
+def _adapter(
+    endpoint: Endpoint, construct: Construct, workspace: Workspace, pins: VersionPins
+) -> ReachableAdapter:
     if endpoint.adapter_type == "http":
         # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
         from theatre.cli.http_adapters import http_adapter  # noqa: PLC0415  # see above
 
-        return http_adapter(construct, workspace)
+        is_plain = pins.adapter_version == PLAIN_PIN
+        return http_adapter(construct, workspace, PLAIN_ORACLE if is_plain else ENVELOPES)
     program = program_of(construct)
     if endpoint.adapter_type == "python":
         return PythonOracleAdapter(program, clock=utc_now, monotonic=time.monotonic)

@@ -10,14 +10,16 @@ from dataclasses import dataclass, field
 
 from theatre.cli.committing import utc_now
 from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
+from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
+from theatre.engine.oracle_contract import Invoker
 from theatre.engine.replay import Progress, ReplayEngine, RunSettings, Surroundings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
 from theatre.files.theatre_store import HeldTheatre
 from theatre.oracles.input_sanitiser import TextSanitiser
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import retrying, while_reachable
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 from theatre.scorers.episode_runners import load_episode_runners
@@ -27,14 +29,18 @@ _BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """What the user says about one run; none of it shows in a result.
+    """How the caller wants one run; none of it shows in a result.
 
-    `headers_env` are request headers and the variables that hold their values.
+    `headers_env` are request headers and the variables that hold their values. `on_recorded` is
+    told of each batch that became durable. With `ends_with_construct` a construct that is gone
+    ends the run with ConstructUnreachableError, to be gone on with, and costs no episode.
     """
 
     batch_size: int = 100
     concurrency_limit: int | None = None
     headers_env: Mapping[str, str] = field(default_factory=dict)
+    on_recorded: OnRecorded = lambda _: None
+    ends_with_construct: bool = False
 
 
 async def run_theatre(
@@ -61,11 +67,11 @@ async def run_theatre(
         ) as adapters:
             engine = ReplayEngine(
                 held.theatre,
-                held.journal,
+                ToldJournal(held.journal, options.on_recorded),
                 Surroundings(
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
-                    invoke=retrying(asyncio.sleep),
+                    invoke=_invoker(options),
                     datasets=workspace.datasets_for(held.template_folder),
                     scorers=load_scorers(),
                     computations=load_computations(),
@@ -87,6 +93,11 @@ async def run_theatre(
                 if held.theatre.state in _BEFORE_THE_LAST_CALL:
                     await check_all_reachable(adapters)
                 await engine.run()
+
+
+def _invoker(options: RunOptions) -> Invoker:
+    invoke = retrying(asyncio.sleep)
+    return while_reachable(invoke) if options.ends_with_construct else invoke
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ import click
 from yarl import URL
 
 from theatre.cli.committing import utc_now
+from theatre.cli.verification_log import VerificationLog
 from theatre.cli.workspace import Workspace
 from theatre.verification.errors import RepositoryError
 from theatre.verification.github.connection import connected
@@ -26,7 +27,7 @@ _NAME = re.compile(r"/([A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}?)(?:\.git)?/?
 
 
 def read_github(
-    url: str, selection: PullRequestSelection, workspace: Workspace
+    url: str, selection: PullRequestSelection, workspace: Workspace, log: VerificationLog
 ) -> list[GroundTruthRecord]:
     """Return the merged pull requests of a repository on GitHub.
 
@@ -44,15 +45,24 @@ def read_github(
             f"expected a repository on github.com, got one on {parts.hostname}: name the root of "
             f"its interface in {API_VARIABLE}"
         )
-    return asyncio.run(_read(root.rstrip("/"), name[1], selection, workspace))
+    return asyncio.run(_read(root.rstrip("/"), name[1], selection, workspace, log))
 
 
 async def _read(
-    root: str, name: str, selection: PullRequestSelection, workspace: Workspace
+    root: str,
+    name: str,
+    selection: PullRequestSelection,
+    workspace: Workspace,
+    log: VerificationLog,
 ) -> list[GroundTruthRecord]:
     token = workspace.environment.get(TOKEN_VARIABLE)
     cache = ReadingCache(_cache_folder(workspace, URL(root), name))
-    pace = Pace(clock=utc_now, sleep=asyncio.sleep, jitter=random.random, on_wait=_say)
+
+    def say(seconds: float, why: str) -> None:
+        click.echo(f"note: waiting {seconds:.0f} s for GitHub: {why}", err=True)
+        log.tell("waiting", seconds=round(seconds, 3), why=why)
+
+    pace = Pace(clock=utc_now, sleep=asyncio.sleep, jitter=random.random, on_wait=say)
     async with connected(root, name, token=token, cache=cache, pace=pace) as pull_requests:
         return await pull_requests.records(selection)
 
@@ -60,7 +70,3 @@ async def _read(
 def _cache_folder(workspace: Workspace, origin: URL, name: str) -> Path:
     host = f"{origin.host}-{origin.port}"
     return workspace.home / "verification" / "github" / host / name.replace("/", "+")
-
-
-def _say(seconds: float, why: str) -> None:
-    click.echo(f"note: waiting {seconds:.0f} s for GitHub: {why}", err=True)

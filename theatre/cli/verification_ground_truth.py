@@ -11,6 +11,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
+from theatre.cli.output import echo, print_document
+from theatre.cli.verification_log import VerificationLog
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.files.durable import replace_durably
@@ -96,7 +98,6 @@ def source_options(command: CommandT) -> CommandT:
     options = (
         click.option(
             "--repo",
-            required=True,
             help="A local clone (a path or file:// URL), or https://github.com/OWNER/NAME.",
         ),
         click.option(
@@ -125,14 +126,16 @@ def source_options(command: CommandT) -> CommandT:
     return command
 
 
-def keep_ground_truth(source: Source, *, output: Path | None, workspace: Workspace) -> GroundTruth:
+def keep_ground_truth(
+    source: Source, *, output: Path | None, workspace: Workspace, log: VerificationLog
+) -> GroundTruth:
     """Read a repository and keep its records and the dataset made of them.
 
     Without `output` the folder lies in `home` and is named by the dataset's hash. Raises
     RepositoryError where there is nothing to read, and OutputTakenError where `output` holds
     another dataset, which a theatre may be committed to.
     """
-    records = _records(source, workspace)
+    records = _records(source, workspace, log)
     if not records:
         raise RepositoryError(
             f"expected changes in {source.repo:.200}, got none: change --range, --since, --until, "
@@ -149,19 +152,31 @@ def keep_ground_truth(source: Source, *, output: Path | None, workspace: Workspa
         )
     replace_durably(folder / GROUND_TRUTH_FILE, lines)
     replace_durably(kept, dataset)
-    return GroundTruth(
+    truth = GroundTruth(
         folder=folder, records=len(records), sha256=sha256_hex(lines), dataset=dataset
     )
+    log.tell("ground-truth", **truth.as_document())
+    return truth
 
 
-def _records(source: Source, workspace: Workspace) -> list[GroundTruthRecord]:
+def print_ground_truth(truth: GroundTruth, *, as_json: bool) -> None:
+    """Print what was read and where it is kept."""
+    if as_json:
+        print_document(truth.as_document())
+        return
+    echo(f"records       {truth.records}")
+    echo(f"ground truth  {truth.sha256}")
+    echo(f"kept in       {truth.folder}")
+
+
+def _records(source: Source, workspace: Workspace, log: VerificationLog) -> list[GroundTruthRecord]:
     selection = source.selection
     if not source.is_remote:
         if source.labels:
             raise click.UsageError("expected --label for a repository on GitHub only")
         return list(read_history(clone_folder(source.repo), selection))
-    if selection.history is not History.PLAIN or selection.commit_range != "HEAD":
-        raise click.UsageError("expected --history and --range for a local clone only")
+    if selection.history is not History.PLAIN:
+        raise click.UsageError("expected --history for a local clone only")
     # Imported here: aiohttp costs start-up time that a local clone need not pay.
     from theatre.cli.verification_github import read_github  # noqa: PLC0415  # see above
     from theatre.verification.github.pull_requests import (  # noqa: PLC0415  # see above
@@ -169,9 +184,10 @@ def _records(source: Source, workspace: Workspace) -> list[GroundTruthRecord]:
     )
 
     wanted = PullRequestSelection(
+        commit_range=None if selection.commit_range == "HEAD" else selection.commit_range,
         since=selection.since,
         until=selection.until,
         labels=source.labels,
         limit=selection.limit,
     )
-    return read_github(source.repo, wanted, workspace)
+    return read_github(source.repo, wanted, workspace, log)

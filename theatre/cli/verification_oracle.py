@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from theatre.cli.committing import utc_now
+from theatre.cli.verification_probe import probe
 from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
 from theatre.files.durable import replace_durably
 from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
 from theatre.oracles.endpoints import REGISTERED, refuse_unused_headers
+from theatre.oracles.errors import ConstructTransportError
 from theatre.oracles.python_callable import construct_from_callable
-from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.remote_construct import RemoteConstruct
+from theatre.oracles.wire_forms import PLAIN_PIN
 from theatre.verification.template import OracleUnderTest
-from theatre.verification.version_probe import reported_version
+from theatre.verification.version_probe import NO_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedOracle:
-    """What the user says about the construct; `folder` is where a callable's module lies."""
+    """What the user says about the construct.
+
+    `folder` is where a callable's module lies. `plain`: it is a service that knows no envelope.
+    """
 
     place: str
     construct_type: str | None
     construct_id: str
     version: str | None
+    plain: bool
     folder: Path
     headers_env: Mapping[str, str]
 
     @property
     def is_service(self) -> bool:
         """Say whether it is called by its URL."""
+        if self.place.startswith(REGISTERED):
+            return False
         if self.construct_type is not None:
             return self.construct_type == "http"
         return self.place.startswith(("http://", "https://"))
@@ -46,44 +51,53 @@ def oracle_under_test(
     """Return the construct with its pin; a callable is registered in `run_folder`.
 
     `construct:<id>` is a registered construct, `module:name` a Python callable, all else a URL. A
-    version that is not given is computed for what runs here, and asked for elsewhere, by one call
-    that is not scored. Raises as the registry, the callable's finder and the adapter, and
-    ConstructUnreachableError for a service that reports no version.
+    version that is not given is computed for what runs here, and asked for elsewhere, by `probe`.
+    Raises as the registry, the callable's finder, the adapter and `probe`, and
+    ConstructTransportError for a program or callable that is to be spoken to plainly.
     """
-    if named.place.startswith(REGISTERED):
-        refuse_unused_headers((), named.headers_env)
-        registered_id = named.place.removeprefix(REGISTERED)
-        construct = workspace.find_registered(registered_id, run_folder)
-        return _registered(construct, named, workspace)
     if named.is_service:
         service = RemoteConstruct(
             construct_id=named.construct_id, url=named.place, headers_env=named.headers_env
         )
-        return OracleUnderTest(
-            construct_id=named.construct_id,
-            version=named.version or asyncio.run(_reported_version(service, workspace)),
-            adapter_type="http",
-            endpoint=named.place,
-        )
+        return _service(service, named, workspace, endpoint=named.place)
     refuse_unused_headers((), named.headers_env)
+    if named.place.startswith(REGISTERED):
+        registered_id = named.place.removeprefix(REGISTERED)
+        construct = workspace.find_registered(registered_id, run_folder)
+        if isinstance(construct, RemoteConstruct):
+            return _service(construct, named, workspace, endpoint=named.place)
+        return _program(construct, named)
     callable_ = construct_from_callable(named.construct_id, named.place, named.folder)
     _register(callable_, named.place, run_folder)
-    return _registered(callable_, named, workspace)
+    return _program(callable_, named)
 
 
-def _registered(
-    construct: RegisteredConstruct | RemoteConstruct, named: NamedOracle, workspace: Workspace
+def _service(
+    service: RemoteConstruct, named: NamedOracle, workspace: Workspace, *, endpoint: str
 ) -> OracleUnderTest:
-    if isinstance(construct, RemoteConstruct):
-        version = named.version or asyncio.run(_reported_version(construct, workspace))
-        adapter_type = "http"
-    else:
-        version = named.version or construct_version(construct)
-        adapter_type = "local" if construct.start_seconds is None else "http"
+    version, pin = named.version, PLAIN_PIN if named.plain else None
+    if version is None and not named.plain:
+        probed = probe(service, workspace)
+        version, pin = probed.version, probed.form.pin
+    return OracleUnderTest(
+        construct_id=service.construct_id,
+        version=version or NO_VERSION,
+        adapter_type="http",
+        endpoint=endpoint,
+        adapter_pin=pin,
+    )
+
+
+def _program(construct: RegisteredConstruct, named: NamedOracle) -> OracleUnderTest:
+    if named.plain:
+        raise ConstructTransportError(
+            f"expected a service behind a URL for --plain, got {named.place:.100}: what runs here "
+            "is given the record without an envelope anyway"
+        )
     return OracleUnderTest(
         construct_id=construct.construct_id,
-        version=version,
-        adapter_type=adapter_type,
+        version=named.version or construct_version(construct),
+        adapter_type="local" if construct.start_seconds is None else "http",
         endpoint=f"{REGISTERED}{construct.construct_id}",
     )
 
@@ -101,12 +115,3 @@ def _register(construct: RegisteredConstruct, target: str, run_folder: Path) -> 
     )
     text = "".join(f"{line}\n" for line in lines)
     replace_durably(run_folder / CONSTRUCTS_FILE, text.encode())
-
-
-async def _reported_version(service: RemoteConstruct, workspace: Workspace) -> str:
-    # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
-    from theatre.cli.http_adapters import http_adapter  # noqa: PLC0415  # see above
-
-    adapter: ReachableAdapter = http_adapter(service, workspace)
-    async with contextlib.aclosing(adapter):
-        return await reported_version(adapter, service.construct_id, clock=utc_now)

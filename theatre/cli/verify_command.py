@@ -11,35 +11,32 @@ from typing import Any, cast
 
 import click
 
-from theatre.cli.checking import check_folder
-from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.header_option import header_option
-from theatre.cli.output import echo, json_option, print_document
-from theatre.cli.reports import print_run, run_report
-from theatre.cli.run_command import run_to_end, theatre_to_run
-from theatre.cli.running import RunOptions
-from theatre.cli.verification_certificate import write_certificate
+from theatre.cli.output import json_option
 from theatre.cli.verification_ground_truth import (
     GroundTruth,
     Source,
     keep_ground_truth,
+    print_ground_truth,
     source_options,
 )
+from theatre.cli.verification_log import VerificationLog, log_option
 from theatre.cli.verification_oracle import NamedOracle, oracle_under_test
+from theatre.cli.verification_run import TEMPLATE_FILE, VerificationFolder, Wishes
 from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import JsonObject, canonical_line
+from theatre.engine.canonical_json import canonical_line
+from theatre.engine.commitment import CommitmentProtocol
 from theatre.files.durable import replace_durably
 from theatre.verification.errors import TooFewReplaysError
 from theatre.verification.template import CRITERIA, EQUAL_WEIGHTS, Terms, oracle_template
-
-TEMPLATE_FILE = "template.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyOptions:
     """What the user says to `verify`, one field an option."""
 
-    repo: str
+    repo: str | None
+    resume: Path | None
     history: str
     commit_range: str
     since: datetime | None
@@ -51,6 +48,7 @@ class VerifyOptions:
     construct_type: str | None
     construct_id: str
     construct_version: str | None
+    plain: bool
     folder: Path
     weights: Mapping[str, float]
     timeout: int
@@ -58,12 +56,16 @@ class VerifyOptions:
     dry_run: bool
     new: bool
     quiet: bool
+    verbose: bool
+    log: VerificationLog
     headers_env: Mapping[str, str]
     as_json: bool
 
     @property
     def source(self) -> Source:
-        """Return what is to be read."""
+        """Return what is to be read; a usage error where no repository is named."""
+        if self.repo is None:
+            raise click.UsageError("expected --repo, or --resume with the folder of a run")
         return Source(
             repo=self.repo,
             history=self.history,
@@ -72,6 +74,29 @@ class VerifyOptions:
             until=self.until,
             limit=self.limit,
             labels=self.labels,
+        )
+
+    def refuse_source(self) -> None:
+        """Raise a usage error for a resumption that names a repository or a construct too."""
+        if self.repo is not None or self.construct is not None or self.dry_run:
+            raise click.UsageError(
+                "expected --resume without --repo, --construct and --dry-run: what was committed "
+                "lies in its folder"
+            )
+
+    def folder_of(self, folder: Path, workspace: Workspace) -> VerificationFolder:
+        """Return a folder as this command runs it."""
+        return VerificationFolder(
+            folder=folder,
+            workspace=workspace,
+            log=self.log,
+            wishes=Wishes(
+                new=self.new,
+                quiet=self.quiet,
+                verbose=self.verbose,
+                headers_env=self.headers_env,
+                as_json=self.as_json,
+            ),
         )
 
     def named_oracle(self) -> NamedOracle:
@@ -83,6 +108,7 @@ class VerifyOptions:
             construct_type=self.construct_type,
             construct_id=self.construct_id,
             version=self.construct_version,
+            plain=self.plain,
             folder=self.folder,
             headers_env=self.headers_env,
         )
@@ -123,6 +149,11 @@ def _weights(_: click.Context, __: click.Parameter, text: str | None) -> Mapping
 )
 @click.option("--construct-version", metavar="HEX", help="Its pin, if not what it has or reports.")
 @click.option(
+    "--plain",
+    is_flag=True,
+    help="The URL takes a bare record and answers a bare OracleOutput, without envelopes.",
+)
+@click.option(
     "--folder",
     type=click.Path(path_type=Path),
     default=Path(),
@@ -139,7 +170,14 @@ def _weights(_: click.Context, __: click.Parameter, text: str | None) -> Mapping
 )
 @click.option("--dry-run", is_flag=True, help="Read and keep the ground truth; call nobody.")
 @click.option("--new", is_flag=True, help="Start another theatre even if one is unfinished.")
+@click.option(
+    "--resume",
+    type=click.Path(path_type=Path),
+    help="Go on with the run in this folder (--output), as it was committed.",
+)
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@click.option("--verbose", is_flag=True, help="Show the scores of each change as it is scored.")
+@log_option
 @header_option
 @json_option
 def verify(**options: object) -> None:
@@ -151,26 +189,27 @@ def verify(**options: object) -> None:
     """
     given = VerifyOptions(**cast("dict[str, Any]", options))
     workspace = Workspace.from_environment()
+    if given.resume is not None:
+        given.refuse_source()
+        given.folder_of(given.resume, workspace).verify()
+        return
     named = None if given.dry_run else given.named_oracle()
-    truth = keep_ground_truth(given.source, output=given.output, workspace=workspace)
+    truth = keep_ground_truth(given.source, output=given.output, workspace=workspace, log=given.log)
     if named is None:
-        _print_ground_truth(truth, as_json=given.as_json)
+        print_ground_truth(truth, as_json=given.as_json)
         return
     if truth.records < given.min_replays:
         raise TooFewReplaysError(
             f"expected at least {given.min_replays} changes (--min-replays), got {truth.records}; "
             f"they are kept in {truth.folder}, and nobody was called"
         )
-    template = _written_template(given, named, truth, workspace)
-    theatre_id = theatre_to_run(str(template), workspace, new=given.new)
-    run_options = RunOptions(headers_env=given.headers_env)
-    run_to_end(theatre_id, workspace, run_options, quiet=given.quiet)
-    _conclude(run_report(workspace.store.view(theatre_id)), given, truth.folder)
+    _write_template(given, named, truth, workspace)
+    given.folder_of(truth.folder, workspace).verify()
 
 
-def _written_template(
+def _write_template(
     given: VerifyOptions, named: NamedOracle, truth: GroundTruth, workspace: Workspace
-) -> Path:
+) -> None:
     oracle = oracle_under_test(named, workspace, truth.folder)
     terms = Terms(
         weights=given.weights,
@@ -179,53 +218,11 @@ def _written_template(
         repository=given.source.repository,
         minimum_replays=given.min_replays,
     )
-    path = truth.folder / TEMPLATE_FILE
-    replace_durably(path, canonical_line(oracle_template(oracle, terms, truth.dataset)))
-    return path
-
-
-def _conclude(report: JsonObject, given: VerifyOptions, folder: Path) -> None:
-    """Check the bundle, print what came out, and end with the code that it earns."""
-    bundle = None if report["bundle_path"] is None else Path(str(report["bundle_path"]))
-    check = None if bundle is None else check_folder(bundle)
-    counts = cast("dict[str, int]", report["episode_counts"] or {})
-    scored = counts.get("scored", 0)
-    issued = None
-    if (
-        bundle is not None
-        and check is not None
-        and not check.failed
-        and scored >= given.min_replays
-    ):
-        issued = write_certificate(bundle, folder)
-    if given.as_json:
-        checked = None if check is None else {"valid": check.valid, "checks": len(check.checks)}
-        shown = {"replay_count": scored, "check": checked, "verification_certificate": issued}
-        print_document({**report, **shown})
-    else:
-        print_run(report)
-        if check is not None:
-            verdict = "valid" if check.valid else "NOT VALID"
-            echo(f"check        {verdict}: {len(check.checks)} checks, {len(check.failed)} failed")
-        if issued is not None:
-            echo(f"in short     {issued}")
-    if check is not None and check.failed:
-        raise CommandEndedError(ExitCode.CHECK_FAILED)
-    if report["outcome"] != "certified":
-        raise CommandEndedError(ExitCode.FAILURE)
-    if scored < given.min_replays:
-        click.echo(
-            f"note: {scored} changes were scored, {given.min_replays} are asked for "
-            "(--min-replays): this is no verification",
-            err=True,
-        )
-        raise CommandEndedError(ExitCode.INCOMPLETE)
-
-
-def _print_ground_truth(truth: GroundTruth, *, as_json: bool) -> None:
-    if as_json:
-        print_document(truth.as_document())
-        return
-    echo(f"records       {truth.records}")
-    echo(f"ground truth  {truth.sha256}")
-    echo(f"kept in       {truth.folder}")
+    template = oracle_template(oracle, terms, truth.dataset)
+    replace_durably(truth.folder / TEMPLATE_FILE, canonical_line(template))
+    given.log.tell(
+        "template",
+        construct_id=oracle.construct_id,
+        construct_version=oracle.version,
+        commitment_hash=CommitmentProtocol.hash_template(template),
+    )

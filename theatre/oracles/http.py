@@ -1,5 +1,7 @@
 """`http@1`: a construct as a service, one JSON envelope a POST (contract/construct.md).
 
+Other forms of body are in `wire_forms`.
+
 The other side is not trusted: it decides neither how long a call takes, nor how much of it is
 read, nor where it goes.
 """
@@ -11,9 +13,8 @@ from dataclasses import replace
 
 import aiohttp
 
-from theatre.engine.canonical_json import canonical_bytes
 from theatre.engine.clock import Clock
-from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, read_answer
+from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.oracles.breakdown import Breakdown, in_time
 from theatre.oracles.errors import AdapterClosedError
 from theatre.oracles.http_exchange import exchange
@@ -26,6 +27,7 @@ from theatre.oracles.outbound_connector import (
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.oracles.request_headers import RequestHeaders
+from theatre.oracles.wire_forms import ENVELOPES, WireForm
 
 _MILLISECONDS = 1000
 _OWN_HEADERS = {
@@ -40,8 +42,9 @@ class HTTPOracleAdapter:
     """Asks the construct at one URL; up to 100 calls at a time, each with its own deadline.
 
     `policy` decides where calls may go, `headers` are sent with each of them and recorded
-    nowhere, `monotonic` returns seconds and measures latency. Construct it anywhere; it opens
-    its one pool of connections with the first call and belongs to that event loop from then on.
+    nowhere, `monotonic` returns seconds and measures latency, `form` is what is said. Construct
+    it anywhere; it opens its one pool of connections with the first call and belongs to that
+    event loop from then on.
     Raises OutboundRefusedError for a URL that the policy refuses as it stands.
 
     Reasons beside those of `read_answer`: `timeout`, `endpoint-not-allowed` (the host's address
@@ -59,6 +62,7 @@ class HTTPOracleAdapter:
         monotonic: Callable[[], float],
         headers: RequestHeaders | None = None,
         lookup: Lookup = system_lookup,
+        form: WireForm = ENVELOPES,
     ) -> None:
         self._url = policy.check_url(url)
         self._policy = policy
@@ -66,13 +70,14 @@ class HTTPOracleAdapter:
         self._clock = clock
         self._monotonic = monotonic
         self._lookup = lookup
+        self._form = form
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
     @property
     def pin(self) -> str:
-        """Return `http@1`."""
-        return "http@1"
+        """Return `http@1`, or the pin of another form."""
+        return self._form.pin
 
     @property
     def computed_version(self) -> None:
@@ -91,7 +96,9 @@ class HTTPOracleAdapter:
         latency_ms = round((self._monotonic() - started) * _MILLISECONDS)
         responded_at = self._clock()
         if isinstance(outcome, bytes):
-            return read_answer(outcome, request, latency_ms=latency_ms, responded_at=responded_at)
+            return self._form.read(
+                outcome, request, latency_ms=latency_ms, responded_at=responded_at
+            )
         outcome = replace(outcome, detail=self._redacted(outcome.detail))
         return outcome.as_attempt(request, latency_ms=latency_ms, responded_at=responded_at)
 
@@ -114,7 +121,7 @@ class HTTPOracleAdapter:
         return await exchange(
             self._session,
             self._url,
-            canonical_bytes(request.as_document()),
+            self._form.body(request),
             idempotency_key=request.invocation_id,
             redacted=self._headers.redacted,
         )
@@ -141,6 +148,7 @@ def http_adapter_for(
     environment: Mapping[str, str],
     clock: Clock,
     monotonic: Callable[[], float],
+    form: WireForm = ENVELOPES,
 ) -> HTTPOracleAdapter:
     """Return the adapter that calls `construct`, its headers' values from `environment`.
 
@@ -153,4 +161,5 @@ def http_adapter_for(
         headers=RequestHeaders.from_environment(construct.headers_env, environment),
         clock=clock,
         monotonic=monotonic,
+        form=form,
     )

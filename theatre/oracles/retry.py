@@ -10,7 +10,10 @@ from theatre.engine.oracle_contract import (
     OracleAdapter,
     OracleInvocationRequest,
 )
+from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.reachable import ReachableAdapter
 
+_GONE = frozenset({"unreachable", "disconnected"})
 _RETRIED = frozenset({InvocationStatus.TIMEOUT, InvocationStatus.ERROR})
 
 
@@ -40,6 +43,30 @@ def retrying(sleep: Sleep) -> Invoker:
         return await invoke_with_retries(adapter, request, sleep=sleep)
 
     return invoke
+
+
+def while_reachable(invoke: Invoker) -> Invoker:
+    """Return the invoker that ends a run once the construct is gone, and records no such call.
+
+    Where the last attempt met nobody, and nobody can be reached now either, it raises
+    ConstructUnreachableError, so that the run can go on from this episode when the construct is
+    back. A construct that is there and fails, fails as ever.
+    """
+
+    async def checked(
+        adapter: OracleAdapter, request: OracleInvocationRequest
+    ) -> tuple[Attempt, ...]:
+        attempts = await invoke(adapter, request)
+        if attempts[-1].reason in _GONE and isinstance(adapter, ReachableAdapter):
+            try:
+                await adapter.check_reachable()
+            except ConstructUnreachableError as error:
+                raise ConstructUnreachableError(
+                    f"construct {request.construct_id} cannot be reached any more: {error}"
+                ) from error
+        return attempts
+
+    return checked
 
 
 def _may_be_retried(attempt: Attempt) -> bool:

@@ -115,8 +115,9 @@ def _output(episode: SealedEpisode) -> JsonObject | None:
 
 
 def _change(episode: SealedEpisode) -> str:
-    name = at_path(episode.truth.input_data, "record.id")
-    return name if isinstance(name, str) else episode.truth.episode_id
+    """Return the commit of a change; its id where the commit is not known."""
+    commit = at_path(episode.truth.input_data, "record.commit")
+    return commit if isinstance(commit, str) and commit else episode.truth.episode_id
 
 
 def _line(episode: SealedEpisode, detail: ReplayDetail | None) -> JsonObject:

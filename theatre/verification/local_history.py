@@ -165,6 +165,7 @@ def _record(clone: GitClone, commit: _Commit, empty_tree: str) -> GroundTruthRec
     patch = clone.run(*_DIFF, *_PATCH, *trees, limit=MAX_DIFF_BYTES)
     return record_of(
         id=commit.id,
+        commit=commit.id,
         message=commit.message,
         diff=decoded(patch.data),
         unread_diff_bytes=patch.unread_bytes,

@@ -36,12 +36,14 @@ NOTHING_OMITTED = Omitted()
 class GroundTruthRecord:
     """One change: what it says of itself and what it did.
 
-    `files_changed` are new paths (old ones of deleted files) in the order of the diff. Bytes
-    that are no UTF-8 stand as an escape in every text. `timestamp` is when it was merged or
-    committed. `omitted` is what the limits above left out.
+    `commit` is the one that brought it, empty where that is not known. `files_changed` are new
+    paths (old ones of deleted files) in the order of the diff. Bytes that are no UTF-8 stand as
+    an escape in every text. `timestamp` is when it was merged or committed. `omitted` is what
+    the limits above left out.
     """
 
     id: str
+    commit: str
     title: str
     description: str
     diff_content: str
@@ -55,6 +57,7 @@ class GroundTruthRecord:
         """Return the record as JSON."""
         return {
             "id": self.id,
+            "commit": self.commit,
             "title": self.title,
             "description": self.description,
             "diff_content": self.diff_content,
@@ -74,7 +77,10 @@ class GroundTruthRecord:
         """Return the record that `as_document` wrote."""
         kept = cast("dict[str, Any]", document)
         return cls(
-            **{name: kept[name] for name in ("id", "title", "description", "diff_content")},
+            **{
+                name: kept[name]
+                for name in ("id", "commit", "title", "description", "diff_content")
+            },
             files_changed=tuple(kept["files_changed"]),
             timestamp=parse_rfc3339(kept["timestamp"]),
             labels=tuple(kept["labels"]),
@@ -86,6 +92,7 @@ class GroundTruthRecord:
 def record_of(
     *,
     id: str,  # noqa: A002  # the name that the requirement gives
+    commit: str,
     message: str,
     diff: str,
     unread_diff_bytes: int,
@@ -108,6 +115,7 @@ def record_of(
     kept_paths = _fitting_paths(paths)
     return GroundTruthRecord(
         id=id,
+        commit=commit,
         title=kept_title,
         description=kept_description,
         diff_content=kept_diff,

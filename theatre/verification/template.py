@@ -21,12 +21,16 @@ LOCAL_CLONE = "local-clone"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OracleUnderTest:
-    """A construct as the template names it: its id, pin, adapter and place."""
+    """A construct as the template names it: its id, pin, adapter and place.
+
+    `adapter_pin` is that of the adapter, where it is not the first version of its type.
+    """
 
     construct_id: str
     version: str
     adapter_type: str
     endpoint: str
+    adapter_pin: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +69,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
             "constructs": {oracle.construct_id: oracle.version},
             "scorer_version": "lexical@1",
             "methodology_version": METHODOLOGY,
-            "adapter_version": f"{oracle.adapter_type}@1",
+            "adapter_version": oracle.adapter_pin or f"{oracle.adapter_type}@1",
         },
         "scorer_pins": {s.name: s.version for s in (PRECISION, RECALL, REPLY_ACCURACY)},
         "dataset_hashes": {DATASET: sha256_hex(dataset)},

@@ -29,6 +29,11 @@ class FakeTime:
         self.now += timedelta(seconds=seconds)
 
 
+def commit(number: int) -> str:
+    """The id of the commit that merged a pull request."""
+    return f"{number:040x}"
+
+
 def pull(number: int) -> dict[str, Any]:
     """A closed pull request; every fifth was not merged."""
     merged = START - timedelta(days=400 - number)
@@ -39,6 +44,7 @@ def pull(number: int) -> dict[str, Any]:
         "body": None if number % 2 else f"Because of {number}.\r\nReally.",
         "user": None if number == 7 else {"login": f"dev{number % 3}"},
         "labels": [{"name": "api"}] if number % 3 == 0 else [],
+        "merge_commit_sha": commit(number),
         "merged_at": None if number % 5 == 0 else stamp,
         "updated_at": stamp,
     }
@@ -51,8 +57,14 @@ def diff(number: int) -> str:
     )
 
 
+def _commits(behind: int, last: int) -> list[dict[str, Any]]:
+    return [{"sha": commit(number)} for number in range(behind + 1, last + 1)]
+
+
 class GitHubService:
-    """Answers `GET …/pulls`, `/pulls/N` as a diff and `/pulls/N/files`.
+    """Answers `GET …/pulls`, `/pulls/N` as a diff, `/pulls/N/files`, `/compare` and `/commits`.
+
+    Commit `vN` is the one that merged pull request N.
 
     `bad_days` says which request, from 0, is met how. `allowance` is how many requests an hour
     takes; those that came although it was used up are in `beyond_limit`.
@@ -123,21 +135,47 @@ class GitHubService:
 
     def _content(self, request: Received) -> tuple[bytes, str, str]:
         target = urlsplit(request.line.split(" ")[1])
-        match = re.fullmatch(r"/repos/o/n/pulls(?:/(\d+)(/files)?)?", target.path)
+        if not target.path.startswith("/repos/o/n/pulls/"):
+            return self._list(request, target.path, parse_qs(target.query))
+        match = re.fullmatch(r"/repos/o/n/pulls/(\d+)(/files)?", target.path)
         if match is None:
             return b'{"message": "Not Found"}', "", "404 Not Found"
         if match[2]:
             file = {"filename": f"m{match[1]}.py", "status": "added"}
             patch = f"@@ -0,0 +1 @@\n+def added_{match[1]}(): pass"
             return json.dumps([{**file, "patch": patch}]).encode(), "", "200 OK"
-        if match[1]:
-            if int(match[1]) == self._too_large:
-                return b"{}", "", "406 Not Acceptable"
-            return diff(int(match[1])).encode(), "", "200 OK"
-        page = int(parse_qs(target.query).get("page", ["1"])[0])
-        shown = self._pulls[100 * (page - 1) : 100 * page]
+        if int(match[1]) == self._too_large:
+            return b"{}", "", "406 Not Acceptable"
+        return diff(int(match[1])).encode(), "", "200 OK"
+
+    def _list(
+        self, request: Received, path: str, query: dict[str, list[str]]
+    ) -> tuple[bytes, str, str]:
+        page, last = int(query.get("page", ["1"])[0]), query.get("sha", ["v0"])[0]
+        between = re.fullmatch(r"/repos/o/n/compare/v(\d+)\.\.\.v(\d+)", path)
+        if between is not None:
+            commits = _commits(int(between[1]), int(between[2]))
+            return self._paged(request, commits, f"{path}?", page, member="commits")
+        if path == "/repos/o/n/commits":
+            return self._paged(request, _commits(0, int(last[1:])), f"{path}?sha={last}", page)
+        if path == "/repos/o/n/pulls":
+            return self._paged(request, self._pulls, f"{path}?state=closed", page)
+        return b'{"message": "Not Found"}', "", "404 Not Found"
+
+    def _paged(
+        self,
+        request: Received,
+        items: list[dict[str, Any]],
+        target: str,
+        page: int,
+        *,
+        member: str | None = None,
+    ) -> tuple[bytes, str, str]:
+        shown = items[100 * (page - 1) : 100 * page]
+        link = self._link(request, target, page) if 100 * page < len(items) else ""
+        return json.dumps(shown if member is None else {member: shown}).encode(), link, "200 OK"
+
+    def _link(self, request: Received, target: str, page: int) -> str:
         host = self._next_host or request.headers["host"]
-        following = f"http://{host}{target.path}?state=closed&per_page=100&page={page + 1}"
-        link = f'Link: <{following}>; rel="next", <x>; rel="last"\r\n'
-        has_more = 100 * page < len(self._pulls)
-        return json.dumps(shown).encode(), link if has_more else "", "200 OK"
+        following = f"http://{host}{target}&per_page=100&page={page + 1}"
+        return f'Link: <{following}>; rel="next", <x>; rel="last"\r\n'

@@ -17,6 +17,7 @@ from tests.theatre.verification.github_service import (
     START,
     FakeTime,
     GitHubService,
+    commit,
     diff,
     pull,
 )
@@ -75,6 +76,7 @@ def test_all_merged_pull_requests_are_read_page_by_page_the_first_merged_first(
     assert numbers(records) == MERGED
     assert records[5] == GroundTruthRecord(
         id="7",
+        commit=commit(7),
         title="Change 7",
         description="",
         diff_content=diff(7),
@@ -178,6 +180,42 @@ def test_labels_dates_and_a_limit_narrow_what_is_read(
     assert (
         numbers(read(GitHubService(pulls=20, time=time), tmp_path, time, **selection)) == expected
     )
+
+
+@pytest.mark.parametrize(
+    ("commit_range", "expected"),
+    [
+        ("v241..v247", [242, 243, 244, 246, 247]),
+        ("v7", [1, 2, 3, 4, 6, 7]),
+        # More commits than fit on one page.
+        ("v30..v240", [number for number in range(31, 241) if number % 5]),
+    ],
+)
+def test_a_range_of_commits_narrows_what_is_read(
+    tmp_path: Path, commit_range: str, expected: list[int]
+) -> None:
+    time = FakeTime()
+    service = GitHubService(time=time)
+    assert numbers(read(service, tmp_path, time, commit_range=commit_range)) == expected
+
+
+@pytest.mark.parametrize("commit_range", ["v1...v2", "..v2", "v1..", "-v1", ""])
+def test_what_is_no_range_of_commits_is_refused_before_a_request(
+    tmp_path: Path, commit_range: str
+) -> None:
+    time = FakeTime()
+    service = GitHubService(time=time)
+    with pytest.raises(RepositoryError, match=r"expected A\.\.B, or one commit"):
+        read(service, tmp_path, time, commit_range=commit_range)
+    assert service.requests == []
+
+
+def test_records_of_an_earlier_form_are_read_again(tmp_path: Path) -> None:
+    time = FakeTime()
+    first = read(GitHubService(pulls=4, time=time), tmp_path, time)
+    kept = tmp_path / "records.jsonl"
+    kept.write_bytes(kept.read_bytes().replace(b'"commit":', b'"was_commit":'))
+    assert read(GitHubService(pulls=4, time=time), tmp_path, time) == first
 
 
 def test_no_page_is_asked_for_that_can_hold_nothing_newer(tmp_path: Path) -> None:

@@ -54,6 +54,7 @@ def test_a_commit_becomes_a_record_with_its_diff_against_the_one_before(tmp_path
     blobs = [git(folder, "rev-parse", f"{commit}:a.py") for commit in ("main~1", "main")]
     assert second == GroundTruthRecord(
         id=git(folder, "rev-parse", "main"),
+        commit=git(folder, "rev-parse", "main"),
         title="Say two",
         description="",
         diff_content=f"diff --git a/a.py b/a.py\nindex {'..'.join(blobs)} 100644\n{CHANGED}",
@@ -228,4 +229,4 @@ def test_ground_truth_is_canonical_lines(tmp_path: Path) -> None:
     assert hashlib.sha256(lines).hexdigest() == GROUND_TRUTH_OF_TWO
 
 
-GROUND_TRUTH_OF_TWO = "748ef8117c2828aeb39f1c15ba8417f6a7059ccac1056cde8f7eddffb2ab7366"
+GROUND_TRUTH_OF_TWO = "54e9bc7d4dab4529a4f0a2f6e6a90a3c050318e9db3973eff7465832ebbeab3b"

@@ -16,6 +16,7 @@ from theatre.verification.records import GroundTruthRecord, record_of
 def record(id_: str, diff: str = DIFF, *, unread: int = 0) -> GroundTruthRecord:
     return record_of(
         id=id_,
+        commit="",
         message="Change things",
         diff=diff,
         unread_diff_bytes=unread,

@@ -74,6 +74,7 @@ def _recorded(documents: Documents, member: str) -> JsonValue:
 
 def _facts(evidence: TierEvidence) -> JsonObject:
     plan, calls = evidence.plan, evidence.calls
+    adapter_pin = calls.adapters.get(plan.construct_id, "")
     counts = _episode_counts(evidence.aggregate)
     pins = {
         "construct_version": plan.construct_version,
@@ -83,7 +84,7 @@ def _facts(evidence: TierEvidence) -> JsonObject:
     return {
         "construct_id": plan.construct_id,
         "construct_version": plan.construct_version,
-        "adapter_pin": calls.adapters.get(plan.construct_id, ""),
+        "adapter_pin": adapter_pin,
         "rehearsal": calls.rehearsal,
         "replay_count": counts["scored"],
         "failures": counts["timeout"] + counts["error"],
@@ -102,6 +103,8 @@ def _facts(evidence: TierEvidence) -> JsonObject:
         "extra_caps": [
             *(["episodes-not-run"] if counts["not_run"] else []),
             *plan.caps,
+            # Whoever is asked in a plain form reports no version (docs/evidence.md).
+            *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
             *_missing_human_parts(evidence.aggregate),
         ],
     }

@@ -27,6 +27,10 @@ HUMAN_PART_CAP = "human-part-missing"
 GOLD_UNPINNED_CAP = "gold-unpinned"
 """A 2.0.1 template names gold labels without their hash: they were not used."""
 
+PLAIN_FORM = "plain_"
+UNREPORTED_CAP = "version-unreported"
+"""The construct was asked in a form in which it reports no version: any could have answered."""
+
 
 @dataclass(slots=True)
 class CallFacts:
@@ -91,13 +95,17 @@ def tier_facts_of(
         scorers_committed=_names_its_scorers(receipt.template_snapshot),
         bundle_complete=bundle_complete,
         commitment_verifiable=_recomputes(receipt),
-        extra_caps=_extra_caps(receipt.template_snapshot, aggregate),
+        extra_caps=_extra_caps(receipt.template_snapshot, aggregate, calls.adapter_pin),
     )
 
 
-def _extra_caps(template: JsonObject, aggregate: JsonObject) -> tuple[str, ...]:
+def _extra_caps(template: JsonObject, aggregate: JsonObject, adapter_pin: str) -> tuple[str, ...]:
     not_run = cast("dict[str, int]", aggregate["episode_counts"])["not_run"]
-    found = {NOT_RUN_CAP: not_run > 0, GOLD_UNPINNED_CAP: gold_is_unpinned(template)}
+    found = {
+        NOT_RUN_CAP: not_run > 0,
+        GOLD_UNPINNED_CAP: gold_is_unpinned(template),
+        UNREPORTED_CAP: adapter_pin.startswith(PLAIN_FORM),
+    }
     caps = [cap for cap, applies in found.items() if applies]
     human = cast("dict[str, JsonObject]", aggregate["human_scores"] or {})
     missing = {

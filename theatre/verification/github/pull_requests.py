@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from theatre.engine.clock import parse_rfc3339
 from theatre.verification.errors import RepositoryError
+from theatre.verification.github.commit_range import commits_in
 from theatre.verification.github.reading_cache import ReadingCache
 from theatre.verification.github.rest import GitHubRest
 from theatre.verification.records import MAX_DIFF_BYTES, GroundTruthRecord, decoded, record_of
@@ -20,8 +21,12 @@ _PAGE = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PullRequestSelection:
-    """Which merged pull requests: merged within the dates, with all the labels, the newest."""
+    """Which merged pull requests: merged within the dates, with all the labels, the newest.
 
+    With a `commit_range`, only those whose merging is a commit of it.
+    """
+
+    commit_range: str | None = None
     since: datetime | None = None
     until: datetime | None = None
     labels: tuple[str, ...] = ()
@@ -45,7 +50,8 @@ class PullRequests:
 
     def __init__(self, rest: GitHubRest, root: str, repository: str, cache: ReadingCache) -> None:
         self._rest = rest
-        self._base = f"{root}/repos/{quote(repository, safe='/')}/pulls"
+        self._repository = f"{root}/repos/{quote(repository, safe='/')}"
+        self._base = f"{self._repository}/pulls"
         self._cache = cache
 
     async def records(self, selection: PullRequestSelection) -> list[GroundTruthRecord]:
@@ -63,10 +69,17 @@ class PullRequests:
 
     async def _chosen(self, selection: PullRequestSelection) -> list[dict[str, Any]]:
         """Return the newest merged ones; stops once no later page can hold a newer one."""
+        commits = None
+        if selection.commit_range is not None:
+            commits = await commits_in(selection.commit_range, self._repository, self._pages)
         url = f"{self._base}?state=closed&sort=updated&direction=desc&per_page={_PAGE}"
         found: dict[int, dict[str, Any]] = {}
         async for page in self._pages(url):
-            found |= {pull["number"]: pull for pull in page if selection.admits(pull)}
+            found |= {
+                pull["number"]: pull
+                for pull in page
+                if selection.admits(pull) and (commits is None or _commit(pull) in commits)
+            }
             newest = sorted(found.values(), key=_merged, reverse=True)[: selection.limit]
             # Nothing is merged after its last update, and the pages are sorted by that.
             if len(newest) == selection.limit and page[-1]["updated_at"] < newest[-1]["merged_at"]:
@@ -86,6 +99,7 @@ class PullRequests:
         user = pull["user"] or {"login": "ghost"}
         record = record_of(
             id=str(number),
+            commit=_commit(pull),
             message=f"{_text(pull['title'])}\n\n{_text(pull['body'])}",
             diff=_from_patches(files) if diff is None else decoded(diff.body),
             unread_diff_bytes=0 if diff is None else diff.unread_bytes,
@@ -97,16 +111,25 @@ class PullRequests:
         self._cache.keep_record(key, record)
         return record
 
-    async def _pages(self, url: str) -> AsyncIterator[list[dict[str, Any]]]:
+    async def _pages(
+        self, url: str, member: str | None = None
+    ) -> AsyncIterator[list[dict[str, Any]]]:
         following: str | None = url
         while following is not None:
             answer = await self._rest.page(following)
             page = json.loads(answer.body)
+            if member is not None and isinstance(page, dict):
+                page = page.get(member)
             if not isinstance(page, list):
                 raise RepositoryError(f"expected a list at {following}, got another document")
             if page:
                 yield page
             following = answer.next_url
+
+
+def _commit(pull: dict[str, Any]) -> str:
+    """Return the commit that merged it; empty where GitHub does not know it any more."""
+    return _text(pull.get("merge_commit_sha"))
 
 
 def _merged(pull: dict[str, Any]) -> tuple[str, int]:

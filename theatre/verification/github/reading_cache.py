@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import cast
 
@@ -67,10 +68,9 @@ class ReadingCache:
             truncate_durably(path, whole)
         found = {}
         for line in raw[:whole].splitlines():
-            try:
+            # What an earlier form of records left behind is read again.
+            with contextlib.suppress(ParseError, KeyError):
                 kept = parse_object(line)
-            except ParseError:
-                continue
-            document = cast("JsonObject", kept["record"])
-            found[cast("str", kept["key"])] = GroundTruthRecord.from_document(document)
+                document = cast("JsonObject", kept["record"])
+                found[cast("str", kept["key"])] = GroundTruthRecord.from_document(document)
         return found

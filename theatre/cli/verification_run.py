@@ -1,0 +1,205 @@
+"""Runs what lies in a verification's folder, and says what came of it, or how to go on."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import click
+
+from theatre.cli.checking import check_folder
+from theatre.cli.exits import CommandEndedError, ExitCode, InterruptedRunError
+from theatre.cli.input_files import read_file
+from theatre.cli.output import echo, print_document
+from theatre.cli.reports import print_run, run_report
+from theatre.cli.run_command import run_to_end, theatre_to_run
+from theatre.cli.running import RunOptions
+from theatre.cli.verification_certificate import write_certificate
+from theatre.cli.verification_log import VerificationLog, replay_line
+from theatre.cli.workspace import Workspace
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.errors import TheatreError
+from theatre.engine.models import EpisodeResult
+from theatre.engine.scoring.arithmetic import rounded_number
+from theatre.engine.scoring.paths import at_path
+from theatre.engine.scoring.tallies import CriterionTally
+from theatre.oracles.errors import ConstructUnreachableError
+from theatre.verification.errors import NoVerificationError
+from theatre.verification.template import CRITERIA, TEMPLATE_ID
+
+TEMPLATE_FILE = "template.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """How the user wants to see a run, and with which headers services are called."""
+
+    new: bool
+    quiet: bool
+    verbose: bool
+    headers_env: Mapping[str, str]
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationFolder:
+    """A folder with ground truth, dataset and template, and where theatres are kept."""
+
+    folder: Path
+    workspace: Workspace
+    wishes: Wishes
+    log: VerificationLog
+
+    @property
+    def minimum(self) -> int:
+        """Return how many scored changes are committed to be needed.
+
+        Raises NotFoundError and NoVerificationError for a folder that is none.
+        """
+        path = self.folder / TEMPLATE_FILE
+        template = parse_object(read_file(path, what="the template of a verification"))
+        minimum = at_path(template, "oracle_config.minimum_replays")
+        if template.get("theatre_id") != TEMPLATE_ID or not isinstance(minimum, int):
+            raise NoVerificationError(f"expected a template {TEMPLATE_ID} at {path}, got another")
+        return minimum
+
+    def resumption(self, *, new: bool = False) -> str:
+        """Return the command that goes on with what lies here, or begins it anew."""
+        headers = (f"{name}={variable}" for name, variable in self.wishes.headers_env.items())
+        words = [
+            *("echelon", "verify", "--resume", str(self.folder)),
+            *(word for header in headers for word in ("--header", header)),
+            *(["--new"] if new else []),
+        ]
+        return shlex.join(words)
+
+    def verify(self) -> None:
+        """Run the template to its end and print what came out.
+
+        Raises CommandEndedError with the code that it earned, and errors as `run_to_end`.
+        """
+        minimum = self.minimum
+        template = self.folder / TEMPLATE_FILE
+        theatre_id = theatre_to_run(str(template), self.workspace, new=self.wishes.new)
+        self.log.tell("run", theatre_id=theatre_id, folder=str(self.folder))
+        if not self.wishes.quiet:
+            click.echo(f"note: should this be stopped, go on with: {self.resumption()}", err=True)
+        options = RunOptions(
+            headers_env=self.wishes.headers_env,
+            on_recorded=self._tell,
+            ends_with_construct=True,
+        )
+        try:
+            quiet = self.wishes.quiet or self.wishes.verbose
+            run_to_end(theatre_id, self.workspace, options, quiet=quiet)
+        except (InterruptedRunError, ConstructUnreachableError) as stopped:
+            self._stopped(theatre_id, stopped)
+        self._conclude(run_report(self.workspace.store.view(theatre_id)), minimum)
+
+    def _tell(self, results: Sequence[EpisodeResult]) -> None:
+        self.log.tell_replays(results)
+        if self.wishes.verbose:
+            for result in results:
+                echo(replay_line(result), err=True)
+
+    def _stopped(self, theatre_id: str, error: TheatreError) -> None:
+        """Print the scores so far and how to go on; they are no result, and say so."""
+        partial = asyncio.run(_scores_so_far(theatre_id, self.workspace))
+        resumption = self.resumption()
+        self.log.tell("stopped", theatre_id=theatre_id, code=error.code, **partial)
+        if self.wishes.as_json:
+            failure = {"code": error.code, "message": str(error)}
+            print_document(
+                {"error": failure, "theatre_id": theatre_id, **partial, "go_on_with": resumption}
+            )
+        else:
+            echo(f"error ({error.code}): {error}", err=True)
+            print_scores_so_far(partial)
+            echo(f"go on with: {resumption}")
+        raise CommandEndedError(ExitCode.INCOMPLETE) from error
+
+    def _conclude(self, report: JsonObject, minimum: int) -> None:
+        """Check the bundle, print what came out, and end with the code that it earns."""
+        bundle = None if report["bundle_path"] is None else Path(str(report["bundle_path"]))
+        check = None if bundle is None else check_folder(bundle)
+        counts = cast("dict[str, int]", report["episode_counts"] or {})
+        scored, not_run = counts.get("scored", 0), counts.get("not_run", 0)
+        sound = bundle if check is not None and not check.failed else None
+        issued = None
+        if sound is not None and scored >= minimum:
+            issued = write_certificate(sound, self.folder)
+        self._log_end(report, check, issued)
+        self._print(report, check, issued)
+        if check is not None and check.failed:
+            raise CommandEndedError(ExitCode.CHECK_FAILED)
+        if report["outcome"] != "certified":
+            raise CommandEndedError(ExitCode.FAILURE)
+        if scored < minimum:
+            self._incomplete(
+                f"{scored} changes were scored, {minimum} are asked for (--min-replays): this is "
+                "no verification"
+            )
+        if not_run:
+            self._incomplete(f"the run ended with {not_run} changes that were never shown")
+
+    def _incomplete(self, why: str) -> None:
+        click.echo(f"note: {why}; try again with: {self.resumption(new=True)}", err=True)
+        raise CommandEndedError(ExitCode.INCOMPLETE)
+
+    def _log_end(self, report: JsonObject, check: CheckReport | None, issued: str | None) -> None:
+        told = ("theatre_id", "outcome", "scores", "composite_score", "verification_tier", "caps")
+        self.log.tell(
+            "ended",
+            **{name: report[name] for name in told},
+            check_valid=None if check is None else check.valid,
+            verification_certificate=issued,
+        )
+
+    def _print(self, report: JsonObject, check: CheckReport | None, issued: str | None) -> None:
+        if self.wishes.as_json:
+            counts = cast("JsonObject", report["episode_counts"] or {})
+            print_document(
+                {
+                    **report,
+                    "replay_count": counts.get("scored", 0),
+                    "check": None
+                    if check is None
+                    else {"valid": check.valid, "checks": len(check.checks)},
+                    "verification_certificate": issued,
+                }
+            )
+            return
+        print_run(report)
+        if check is not None:
+            verdict = "valid" if check.valid else "NOT VALID"
+            echo(f"check        {verdict}: {len(check.checks)} checks, {len(check.failed)} failed")
+        if issued is not None:
+            echo(f"in short     {issued}")
+
+
+def print_scores_so_far(partial: JsonObject) -> None:
+    """Print what `_scores_so_far` returns."""
+    echo(f"so far       {partial['recorded']} changes, no certificate")
+    for criterion, score in cast("dict[str, float | None]", partial["scores_so_far"]).items():
+        echo(f"             {criterion} {'-' if score is None else f'{score:.3f}'}")
+
+
+async def _scores_so_far(theatre_id: str, workspace: Workspace) -> JsonObject:
+    """Return the means over what is recorded, failures counted as 0."""
+    tallies = {criterion: CriterionTally() for criterion in CRITERIA}
+    recorded = 0
+    with workspace.store.hold(theatre_id) as held:
+        async for result in held.journal.results():
+            recorded += 1
+            for criterion, tally in tallies.items():
+                tally.add(result.scores[criterion])
+    means = {criterion: tally.mean for criterion, tally in tallies.items()}
+    return {
+        "recorded": recorded,
+        "scores_so_far": {c: None if m is None else rounded_number(m) for c, m in means.items()},
+    }
