@@ -28,6 +28,9 @@ class GitHubSource(RequestDocument):
 
     kind: Literal["github"]
     repository: Annotated[str, Field(pattern=_REPOSITORY, description="`owner/name`, no URL")]
+    commit_range: Annotated[str, Field(pattern=_RANGE)] | None = Field(
+        default=None, description="`A..B`, or one commit with all before it: merged by one of them"
+    )
     since: date | None = Field(default=None, description="merged from this day on, in UTC")
     until: date | None = Field(default=None, description="merged to the end of this day, in UTC")
     labels: Annotated[

@@ -87,7 +87,13 @@ def _source(document: JsonObject) -> GitHubWish | CloneWish | UploadWish:
         labels = tuple(cast("list[str]", document["labels"]))
         return GitHubWish(
             repository=str(document["repository"]),
-            selection=PullRequestSelection(since=since, until=until, labels=labels, limit=limit),
+            selection=PullRequestSelection(
+                commit_range=cast("str | None", document["commit_range"]),
+                since=since,
+                until=until,
+                labels=labels,
+                limit=limit,
+            ),
         )
     return CloneWish(
         path=str(document["path"]),

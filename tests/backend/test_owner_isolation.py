@@ -25,6 +25,7 @@ NOT_NOW = {
     "get_episode": 404,
     "get_evidence_bundle": 404,
     "get_evidence_file": 404,
+    "get_verification_result": 409,
 }
 """Operation id → what the owner is answered about a theatre that has not run."""
 
@@ -70,7 +71,12 @@ def adas(ada: Client) -> dict[str, str]:
     dataset = ada.ask(
         "POST", "/datasets", body=json.dumps({"of": theatre["id"]}).encode(), headers=LINES
     ).document
+    verification = {
+        "source": {"kind": "clone", "path": "nowhere"},
+        "construct": {"construct_id": "change_extractive"},
+    }
     return {
+        "job_id": str(ada.post("/verification/run", verification).document["job_id"]),
         "key_id": str(made.document["id"]),
         "theatre_id": str(theatre["id"]),
         "sha256": str(dataset["sha256"]),
