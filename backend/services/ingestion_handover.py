@@ -49,7 +49,8 @@ async def gather(
     """
     match source:
         case GitHubWish():
-            await resources.repositories.read_pull_requests(source, stored.id, gathered)
+            read = resources.repositories.read_pull_requests
+            await asyncio.to_thread(read, source, stored.id, gathered)
         case CloneWish():
             await asyncio.to_thread(resources.repositories.read_clone, source, gathered)
         case UploadWish(sha256=sha256):

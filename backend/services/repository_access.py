@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Iterable
+from collections.abc import Coroutine, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from backend.services.verification_wishes import CloneWish, GitHubWish
 from theatre.engine.canonical_json import canonical_line
@@ -27,6 +28,8 @@ from theatre.verification.records import GroundTruthRecord, decoded
 MAX_GROUND_TRUTH_BYTES = 64 * 1024 * 1024
 """Of all records together, which are held in memory; as much as may be uploaded."""
 _LONGEST_WAIT = 3600.0
+_LOOK_SECONDS = 0.2
+"""How long a reading goes on that is to stop."""
 _SLEPT_SECONDS = 60.0
 """A longer wait is none of a worker's: its slot is for others meanwhile."""
 
@@ -81,16 +84,22 @@ class RepositoryAccess:
         """Return the folder in which a reading is kept, on this machine."""
         return self.desk / verification_id
 
-    async def read_pull_requests(
+    def read_pull_requests(
         self, wish: GitHubWish, verification_id: str, gathered: Gathered
     ) -> None:
         """Read merged pull requests; a second attempt on this machine goes on from the first.
 
         Two attempts may work in one folder, when a worker was only paused: a line that they both
-        wrote into is read by nobody. Raises WaitWantedError, and RepositoryError and
-        RateLimitedError as `PullRequests`.
+        wrote into is read by nobody. Blocks: with an event loop of its own, since what was read is
+        made durable at once. Raises WaitWantedError, and RepositoryError and RateLimitedError as
+        `PullRequests`.
         """
-        cache = await asyncio.to_thread(ReadingCache, self.folder_of(verification_id))
+        cache = ReadingCache(self.folder_of(verification_id))
+        asyncio.run(_unless_stopped(self._pull_requests(wish, cache, gathered), gathered))
+
+    async def _pull_requests(
+        self, wish: GitHubWish, cache: ReadingCache, gathered: Gathered
+    ) -> None:
         pace = Pace(
             clock=self.clock,
             sleep=_sleep_or_leave,
@@ -134,6 +143,17 @@ def _is_own_clone(folder: Path) -> bool:
     except RepositoryError:
         return False
     return Path(decoded(found.data).strip()).resolve() in {folder, folder / ".git"}
+
+
+async def _unless_stopped(work: Coroutine[Any, Any, None], gathered: Gathered) -> None:
+    reading = asyncio.create_task(work)
+    while not reading.done():
+        await asyncio.wait([reading], timeout=_LOOK_SECONDS)
+        if gathered.stopping.is_set():
+            reading.cancel()
+            await asyncio.wait([reading])
+            return
+    reading.result()
 
 
 async def _sleep_or_leave(seconds: float) -> None:
