@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from tests.theatre.verification.github_service import FakeTime, GitHubService
 
 RUN = "/api/v1/verification/run"
 EXTRACTIVE = {"construct_id": "change_extractive"}
+READ = ("committed", "replaying", "finished")
 FEW = 4
 """How many changes most verifications here are about."""
 
@@ -103,13 +104,18 @@ def status(client: Client, job_id: str) -> dict[str, Any]:
 
 def finished(client: Client, job_id: str) -> dict[str, Any]:
     """Return the status of a verification once it is finished."""
+    # Each part of it has the whole patience.
+    for phases in (READ, ("finished",)):
+        _await_phase(client, job_id, phases)
+    return status(client, job_id)
 
-    def look() -> dict[str, Any] | None:
-        seen = status(client, job_id)
-        if seen["phase"] == "finished":
-            return seen
+
+def _await_phase(client: Client, job_id: str, phases: Collection[str]) -> None:
+    def look() -> bool:
+        if status(client, job_id)["phase"] in phases:
+            return True
         # To ask over HTTP all the time would take the processor from the run.
         time.sleep(0.1)
-        return None
+        return False
 
-    return until(look, "the end of a verification")
+    until(look, f"a verification that is {' or '.join(phases)}")
