@@ -86,12 +86,15 @@ def echelon(
 
 @contextmanager
 def started(
-    *arguments: str | Path, home: Path, command: Sequence[str | Path] = (ECHELON,)
+    *arguments: str | Path,
+    home: Path,
+    command: Sequence[str | Path] = (ECHELON,),
+    more: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[str]]:
     """Start `echelon`, which hears SIGINT; a process that the test leaves behind is killed."""
     with subprocess.Popen(
         [sys.executable, "-c", _LISTENING, *command, *arguments],
-        env=environment(home, measured=False),
+        env=environment(home, measured=False, more=more),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

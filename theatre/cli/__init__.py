@@ -21,6 +21,9 @@ COMMANDS = {
         "Start the service, certify, catch a forgery, stop it.",
     ),
     "gate": ("theatre.cli.gate_command:gate", "Show which review a construct's tier earns it."),
+    "ingest": ("theatre.cli.ingest_command:ingest", "Keep a repository's changes as ground truth."),
+    "inspect": ("theatre.cli.inspect_command:inspect", "Show a certificate, with intervals."),
+    "score": ("theatre.cli.score_command:score", "Score recorded answers again."),
     "theatre": ("theatre.cli.theatre_group:theatre", "Validate, commit, run and show theatres."),
     "verify": ("theatre.cli.verify_command:verify", "Score change summaries against a history."),
 }

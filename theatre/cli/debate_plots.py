@@ -10,7 +10,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from theatre.cli.plots import ACCENT, QUIET, STYLE, finish
+from theatre.cli.plot_style import ACCENT, QUIET, STYLE, finish
 from theatre.debate.models import Debate
 
 

@@ -14,22 +14,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from theatre.cli.plot_style import ACCENT, QUIET, finish, plain_style
+from theatre.cli.reliability_plot import Reliability, StatedBin, reliability_figure
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.scoring import COMPOSITE, wilson_interval
-
-# Two hues that stay apart for colour-blind readers, and greys.
-INK, ACCENT, QUIET, GRID = "#1f2933", "#1b5e9b", "#8a6d3b", "#d9dee3"
-STYLE: Any = {  # matplotlib types the names of all its settings
-    "svg.hashsalt": "echelon",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.color": INK,
-    "axes.edgecolor": GRID,
-    "axes.labelcolor": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-}
+from theatre.engine.scoring import COMPOSITE
 
 
 class _Row(NamedTuple):
@@ -51,9 +39,7 @@ def write_plots(aggregate: JsonObject, title: str, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     numbers: Mapping[str, Any] = aggregate
     with mpl.rc_context():
-        # Whatever the user's own matplotlibrc says.
-        mpl.rcdefaults()
-        mpl.rcParams.update(STYLE)
+        plain_style()
         figures = {"criteria.svg": _criteria(numbers, title)}
         calibration = numbers["calibration"]
         if calibration is not None and calibration["probabilities"]:
@@ -135,34 +121,24 @@ def _draw_parts(axes: Axes, rows: Sequence[_Row], parts: Mapping[str, Any] | Non
 
 
 def _reliability(calibration: Mapping[str, Any], title: str) -> Figure:
-    bins = [one for one in calibration["bins"] if one["count"]]
-    figure = Figure(figsize=(5.5, 6.4), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-    upper.plot([0, 1], [0, 1], color=QUIET, lw=1, ls="--", label="perfectly calibrated")
-    for one in bins:
-        rate = one["share_right"]
-        interval: Mapping[str, Any] = wilson_interval(round(rate * one["count"]), one["count"])
-        at = one["mean_probability"]
-        upper.plot(
-            [at, at],
-            [interval["low"], interval["high"]],
-            color=ACCENT,
-            lw=2,
-            alpha=0.4,
-            solid_capstyle="butt",
-        )
-        upper.plot(at, rate, "o", color=ACCENT, ms=6)
-        lower.bar((one["low"] + one["high"]) / 2, one["count"], width=0.09, color=ACCENT)
-    upper.set_ylim(-0.02, 1.02)
-    upper.set_ylabel("share that was right (Wilson 95 %)")
-    upper.legend(loc="upper left", frameon=False, fontsize=8)
-    upper.text(0.98, 0.03, _summary(calibration), transform=upper.transAxes, ha="right", fontsize=8)
-    lower.set_xlim(0, 1)
-    lower.set_ylabel("answers")
-    lower.set_xlabel(f"confidence that the construct gave ({calibration['criterion']})")
-    finish(upper, title)
-    finish(lower, "")
-    return figure
+    curve = Reliability(
+        bins=[
+            StatedBin(
+                low=one["low"],
+                high=one["high"],
+                count=one["count"],
+                mean=one["mean_probability"],
+                share=one["share_right"],
+            )
+            for one in calibration["bins"]
+            if one["count"]
+        ],
+        summary=_summary(calibration),
+        share_label="share that was right (Wilson 95 %)",
+        count_label="answers",
+        confidence_label=f"confidence that the construct gave ({calibration['criterion']})",
+    )
+    return reliability_figure(curve, title)
 
 
 def _summary(calibration: Mapping[str, Any]) -> str:
@@ -173,12 +149,3 @@ def _summary(calibration: Mapping[str, Any]) -> str:
     expected, upper = ece["expected_if_calibrated"], ece["upper_95_if_calibrated"]
     null = f"if calibrated: {expected:.3f}, 95 % below {upper:.3f}"
     return "\n".join([*lines, f"ECE {ece['value']:.3f}", null])
-
-
-def finish(axes: Axes, title: str) -> None:
-    """Give `axes` its title and the looks that all pictures share."""
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.grid(visible=True, axis="both", color=GRID, lw=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)

@@ -8,7 +8,7 @@ from typing import Any
 
 from theatre.cli.output import echo
 from theatre.cli.propagation import print_propagation
-from theatre.cli.tables import print_table
+from theatre.cli.tables import interval_text, number_text, print_table
 from theatre.cli.twins import print_twins
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
@@ -135,38 +135,30 @@ def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
         rows.append(
             (
                 criterion,
-                _number(certificate["scores"][criterion]),
-                _interval(certificate["score_intervals"][criterion]),
+                number_text(certificate["scores"][criterion]),
+                interval_text(certificate["score_intervals"][criterion]),
                 str(counts["scored"]),
                 str(counts["missing"]),
             )
         )
     composite = certificate["score_intervals"][COMPOSITE]
-    rows.append(("composite", _number(certificate[COMPOSITE]), _interval(composite), "", ""))
+    rows.append(
+        ("composite", number_text(certificate[COMPOSITE]), interval_text(composite), "", "")
+    )
     return rows
 
 
 def _scored_cell(score: float | None, certificate: Mapping[str, Any], name: str) -> str:
     interval = certificate["score_intervals"][name]
     if interval["low"] is None:
-        return f"{_number(score)} (no interval)"
-    return f"{_number(score)} ({interval['low']:.3f} … {interval['high']:.3f})"
+        return f"{number_text(score)} (no interval)"
+    return f"{number_text(score)} ({interval['low']:.3f} … {interval['high']:.3f})"
 
 
 def shortest(path: Path) -> Path:
     """Return `path` relative to the working folder where it lies inside it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
-
-
-def _interval(interval: Mapping[str, Any]) -> str:
-    if interval["low"] is None:
-        return f"- ({interval['method']})"
-    return f"{interval['low']:.3f} … {interval['high']:.3f} ({interval['method']})"
 
 
 def _episode_line(counts: Mapping[str, int]) -> str:
@@ -204,10 +196,12 @@ def _print_human(steps: Mapping[str, Any] | None, bundle: Path) -> None:
     for step_id, one in (steps or {}).items():
         alpha = one["agreement"]
         agreed = alpha["reason"] if alpha["value"] is None else f"alpha {alpha['value']:.3f}"
-        told = f"{_number(one['human'])} by {one['scorers']} on {one['items']} answers, {agreed}"
+        told = (
+            f"{number_text(one['human'])} by {one['scorers']} on {one['items']} answers, {agreed}"
+        )
         if one["share"] is not None:
             told += f"; share {one['share']:g} of {one['criterion_id']}"
-            told += f", machine {_number(one['machine'])}"
+            told += f", machine {number_text(one['machine'])}"
         echo(f"people       {step_id}: {told}")
         names = _names(bundle / "hitl" / f"{step_id}.jsonl")
         if names:

@@ -19,6 +19,7 @@ from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
 from theatre.files.theatre_store import HeldTheatre
 from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.retry import retrying, while_reachable
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
@@ -71,7 +72,7 @@ async def run_theatre(
                 Surroundings(
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
-                    invoke=_invoker(options),
+                    invoke=_invoker(options, adapters),
                     datasets=workspace.datasets_for(held.template_folder),
                     scorers=load_scorers(),
                     computations=load_computations(),
@@ -95,9 +96,9 @@ async def run_theatre(
                 await engine.run()
 
 
-def _invoker(options: RunOptions) -> Invoker:
+def _invoker(options: RunOptions, adapters: Mapping[str, ReachableAdapter]) -> Invoker:
     invoke = retrying(asyncio.sleep)
-    return while_reachable(invoke) if options.ends_with_construct else invoke
+    return while_reachable(invoke, adapters) if options.ends_with_construct else invoke
 
 
 @contextlib.contextmanager

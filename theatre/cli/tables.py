@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import click
 
@@ -17,6 +18,18 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         _print_rich(header, rows)
     else:
         _print_plain(header, rows)
+
+
+def number_text(value: float | None) -> str:
+    """Return a score as tables show it."""
+    return "-" if value is None else f"{value:.3f}"
+
+
+def interval_text(interval: Mapping[str, Any]) -> str:
+    """Return an interval with its method as tables show it."""
+    if interval["low"] is None:
+        return f"- ({interval['method']})"
+    return f"{interval['low']:.3f} … {interval['high']:.3f} ({interval['method']})"
 
 
 def _print_plain(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

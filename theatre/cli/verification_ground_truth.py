@@ -11,10 +11,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
+from theatre.cli.input_files import read_file
 from theatre.cli.output import echo, print_document
 from theatre.cli.verification_log import VerificationLog
 from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.files.durable import replace_durably
 from theatre.verification.dataset import dataset_lines
 from theatre.verification.errors import OutputTakenError, RepositoryError
@@ -22,7 +23,7 @@ from theatre.verification.local_history import History, Selection, clone_folder,
 from theatre.verification.records import GroundTruthRecord, ground_truth_lines
 from theatre.verification.template import DATASET_FILE, LOCAL_CLONE
 
-GROUND_TRUTH_FILE = "ground_truth.jsonl"
+GROUND_TRUTH_FILE, SOURCE_FILE = "ground_truth.jsonl", "source.json"
 _DAY = click.DateTime(["%Y-%m-%d"])
 _NAME_DIGITS = 16
 
@@ -76,17 +77,27 @@ class Source:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroundTruth:
-    """What was read of a repository, and the folder where it is kept."""
+    """What was read of a repository, and the folder where it is kept.
+
+    `repository` and `kind` are what the template says of the source.
+    """
 
     folder: Path
+    repository: str
+    kind: str
     records: int
     sha256: str
     dataset: bytes
 
     def as_document(self) -> JsonObject:
         """Return what `--dry-run --json` prints."""
+        return {"folder": str(self.folder.resolve()), **self.provenance()}
+
+    def provenance(self) -> JsonObject:
+        """Return what is kept beside the records: where they are from, and their hashes."""
         return {
-            "folder": str(self.folder.resolve()),
+            "repository": self.repository,
+            "ground_truth_source": self.kind,
             "records": self.records,
             "ground_truth_sha256": self.sha256,
             "dataset_sha256": sha256_hex(self.dataset),
@@ -153,8 +164,39 @@ def keep_ground_truth(
     replace_durably(folder / GROUND_TRUTH_FILE, lines)
     replace_durably(kept, dataset)
     truth = GroundTruth(
-        folder=folder, records=len(records), sha256=sha256_hex(lines), dataset=dataset
+        folder=folder,
+        repository=source.repository,
+        kind=source.kind,
+        records=len(records),
+        sha256=sha256_hex(lines),
+        dataset=dataset,
     )
+    replace_durably(folder / SOURCE_FILE, canonical_line(truth.provenance()))
+    log.tell("ground-truth", **truth.as_document())
+    return truth
+
+
+def kept_ground_truth(folder: Path, *, log: VerificationLog) -> GroundTruth:
+    """Return what an earlier reading kept in a folder.
+
+    Raises NotFoundError where there is none, and RepositoryError where it is not as it was read.
+    """
+    what = "the ground truth of `echelon ingest`"
+    said = parse_object(read_file(folder / SOURCE_FILE, what=what))
+    dataset = read_file(folder / DATASET_FILE, what=what)
+    lines = read_file(folder / GROUND_TRUTH_FILE, what=what)
+    truth = GroundTruth(
+        folder=folder,
+        repository=str(said.get("repository")),
+        kind=str(said.get("ground_truth_source")),
+        records=lines.count(b"\n"),
+        sha256=sha256_hex(lines),
+        dataset=dataset,
+    )
+    if truth.provenance() != said:
+        raise RepositoryError(
+            f"expected {folder} as `echelon ingest` left it, got other bytes: ingest again"
+        )
     log.tell("ground-truth", **truth.as_document())
     return truth
 

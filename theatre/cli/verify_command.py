@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,18 +16,20 @@ from theatre.cli.verification_ground_truth import (
     GroundTruth,
     Source,
     keep_ground_truth,
+    kept_ground_truth,
     print_ground_truth,
     source_options,
 )
 from theatre.cli.verification_log import VerificationLog, log_option
 from theatre.cli.verification_oracle import NamedOracle, oracle_under_test
 from theatre.cli.verification_run import TEMPLATE_FILE, VerificationFolder, Wishes
+from theatre.cli.weights_option import weights_option
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.files.durable import replace_durably
 from theatre.verification.errors import TooFewReplaysError
-from theatre.verification.template import CRITERIA, EQUAL_WEIGHTS, Terms, oracle_template
+from theatre.verification.template import Terms, oracle_template
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class VerifyOptions:
     """What the user says to `verify`, one field an option."""
 
     repo: str | None
+    data: Path | None
     resume: Path | None
     history: str
     commit_range: str
@@ -52,6 +54,7 @@ class VerifyOptions:
     folder: Path
     weights: Mapping[str, float]
     timeout: int
+    retries: int
     min_replays: int
     dry_run: bool
     new: bool
@@ -65,7 +68,7 @@ class VerifyOptions:
     def source(self) -> Source:
         """Return what is to be read; a usage error where no repository is named."""
         if self.repo is None:
-            raise click.UsageError("expected --repo, or --resume with the folder of a run")
+            raise click.UsageError("expected --repo, or --data or --resume with a folder")
         return Source(
             repo=self.repo,
             history=self.history,
@@ -76,12 +79,23 @@ class VerifyOptions:
             labels=self.labels,
         )
 
+    def ground_truth(self, workspace: Workspace) -> GroundTruth:
+        """Return the ground truth, read now or kept from before; errors as those who read it."""
+        if self.data is None:
+            return keep_ground_truth(
+                self.source, output=self.output, workspace=workspace, log=self.log
+            )
+        if self.repo is not None or self.output is not None:
+            raise click.UsageError("expected --data without --repo and --output")
+        return kept_ground_truth(self.data, log=self.log)
+
     def refuse_source(self) -> None:
         """Raise a usage error for a resumption that names a repository or a construct too."""
-        if self.repo is not None or self.construct is not None or self.dry_run:
+        named = (self.repo, self.data, self.construct)
+        if any(one is not None for one in named) or self.dry_run:
             raise click.UsageError(
-                "expected --resume without --repo, --construct and --dry-run: what was committed "
-                "lies in its folder"
+                "expected --resume without --repo, --data, --construct and --dry-run: what was "
+                "committed lies in its folder"
             )
 
     def folder_of(self, folder: Path, workspace: Workspace) -> VerificationFolder:
@@ -114,26 +128,6 @@ class VerifyOptions:
         )
 
 
-def _weights(_: click.Context, __: click.Parameter, text: str | None) -> Mapping[str, float]:
-    """Return criterion → weight."""
-    if text is None:
-        return EQUAL_WEIGHTS
-    parts = [part.partition("=") for part in text.split(",")]
-    try:
-        weights = {name: float(number) for name, _, number in parts}
-    except ValueError:
-        weights = {}
-    if (
-        weights.keys() != set(CRITERIA)
-        or not all(math.isfinite(weight) and weight >= 0 for weight in weights.values())
-        or sum(weights.values()) == 0
-    ):
-        expected = ",".join(f"{criterion}=NUMBER" for criterion in CRITERIA)
-        raise click.BadParameter(f"expected {expected}, not all of them 0; got {text:.100}")
-    total = sum(weights.values())
-    return {criterion: weight / total for criterion, weight in weights.items()}
-
-
 @click.command()
 @source_options
 @click.option(
@@ -159,8 +153,15 @@ def _weights(_: click.Context, __: click.Parameter, text: str | None) -> Mapping
     default=Path(),
     help="Where the module of a callable lies (working folder).",
 )
-@click.option("--weights", callback=_weights, help="precision=2,recall=1,reply_accuracy=1")
+@weights_option
 @click.option("--timeout", type=click.IntRange(1), default=30, show_default=True, help="Seconds.")
+@click.option(
+    "--retries",
+    type=click.IntRange(0, 10),
+    default=2,
+    show_default=True,
+    help="How often a call that fails is tried again.",
+)
 @click.option(
     "--min-replays",
     type=click.IntRange(1),
@@ -170,6 +171,11 @@ def _weights(_: click.Context, __: click.Parameter, text: str | None) -> Mapping
 )
 @click.option("--dry-run", is_flag=True, help="Read and keep the ground truth; call nobody.")
 @click.option("--new", is_flag=True, help="Start another theatre even if one is unfinished.")
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path),
+    help="Ground truth that `echelon ingest` kept, in the place of --repo.",
+)
 @click.option(
     "--resume",
     type=click.Path(path_type=Path),
@@ -194,7 +200,7 @@ def verify(**options: object) -> None:
         given.folder_of(given.resume, workspace).verify()
         return
     named = None if given.dry_run else given.named_oracle()
-    truth = keep_ground_truth(given.source, output=given.output, workspace=workspace, log=given.log)
+    truth = given.ground_truth(workspace)
     if named is None:
         print_ground_truth(truth, as_json=given.as_json)
         return
@@ -214,8 +220,9 @@ def _write_template(
     terms = Terms(
         weights=given.weights,
         timeout_seconds=given.timeout,
-        ground_truth_source=given.source.kind,
-        repository=given.source.repository,
+        max_retries=given.retries,
+        ground_truth_source=truth.kind,
+        repository=truth.repository,
         minimum_replays=given.min_replays,
     )
     template = oracle_template(oracle, terms, truth.dataset)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from theatre.engine.clock import Sleep
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
@@ -45,21 +47,22 @@ def retrying(sleep: Sleep) -> Invoker:
     return invoke
 
 
-def while_reachable(invoke: Invoker) -> Invoker:
+def while_reachable(invoke: Invoker, adapters: Mapping[str, ReachableAdapter]) -> Invoker:
     """Return the invoker that ends a run once the construct is gone, and records no such call.
 
-    Where the last attempt met nobody, and nobody can be reached now either, it raises
-    ConstructUnreachableError, so that the run can go on from this episode when the construct is
-    back. A construct that is there and fails, fails as ever.
+    `adapters` are the ways to each construct by its id. Where the last attempt met nobody, and
+    nobody can be reached now either, it raises ConstructUnreachableError, so that the run can go
+    on from this episode when the construct is back. A construct that is there and fails, fails as
+    ever.
     """
 
     async def checked(
         adapter: OracleAdapter, request: OracleInvocationRequest
     ) -> tuple[Attempt, ...]:
         attempts = await invoke(adapter, request)
-        if attempts[-1].reason in _GONE and isinstance(adapter, ReachableAdapter):
+        if attempts[-1].reason in _GONE:
             try:
-                await adapter.check_reachable()
+                await adapters[request.construct_id].check_reachable()
             except ConstructUnreachableError as error:
                 raise ConstructUnreachableError(
                     f"construct {request.construct_id} cannot be reached any more: {error}"

@@ -36,6 +36,6 @@ class RateLimitedError(VerificationError):
 
 
 class NoVerificationError(VerificationError):
-    """A bundle is sound and no verification of summaries: another template made it."""
+    """What was given is no verification of summaries, nor a certificate: it is something else."""
 
     code = "no-verification"

@@ -37,8 +37,9 @@ class OracleUnderTest:
 class Terms:
     """What the user decides about a verification; all of it is committed.
 
-    `timeout_seconds` is for one call. `repository` is a URL, or LOCAL_CLONE. With fewer than
-    `minimum_replays` scored changes there is no verification certificate.
+    `timeout_seconds` is for one call, which is tried again up to `max_retries` times.
+    `repository` is a URL, or LOCAL_CLONE. With fewer than `minimum_replays` scored changes there
+    is no verification certificate.
     """
 
     weights: Mapping[str, float]
@@ -46,6 +47,7 @@ class Terms:
     ground_truth_source: str
     repository: str = LOCAL_CLONE
     minimum_replays: int = 50
+    max_retries: int = 2
 
 
 def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> JsonObject:
@@ -79,7 +81,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
                 "type": "construct_invocation",
                 "construct_id": oracle.construct_id,
                 "timeout_seconds": terms.timeout_seconds,
-                "output_spec": _OUTPUT,
+                "output_spec": OUTPUT_SPEC,
             },
             {"step_id": "aggregate_scores", "type": "aggregation"},
         ],
@@ -93,6 +95,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
             }
         ],
         "scoring": {"holdout_split": 0.2, "criteria_scorers": _criteria_scorers()},
+        "execution_policy": {"retry_policy": {"max_retries": terms.max_retries}},
         "product_theatre_config": {
             "ground_truth_source": terms.ground_truth_source,
             "construct_under_test": oracle.construct_id,
@@ -109,7 +112,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
     }
 
 
-_OUTPUT: JsonObject = {
+OUTPUT_SPEC: JsonObject = {
     "type": "object",
     "required": ["summary", "key_claims", "follow_up_response"],
     "properties": {

@@ -10,15 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.theatre.cli.doubler import PIN
-from tests.theatre.echelon_process import Answer, ended, started, until
+from tests.theatre.echelon_process import ended, started, until
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, envelope, response, serving
-from tests.theatre.verification.git_history import Commit, repository
 from tests.theatre.verification.oracle_scores import ORACLES
+from tests.theatre.verification.verify_command import COMMITS, arguments, history, verify
 
 pytestmark = pytest.mark.untraced
 
-COMMITS = 6
 MODULE = '''
 """Says that a file was changed; {special}."""
 
@@ -41,31 +40,6 @@ WAITING = """
         (HERE / "waits").touch()
         sleep(0.005)
 """
-
-
-def history(folder: Path, *, commits: int = COMMITS) -> Path:
-    bodies = (b"def f%d():\n    return %d\n" % (at, at) for at in range(commits))
-    return repository(
-        folder,
-        [
-            Commit(message=b"Change %d" % at, files={b"a.py": body})
-            for at, body in enumerate(bodies)
-        ],
-    )
-
-
-def arguments(folder: Path, *options: str, construct: str = "extractive:summarise") -> list[str]:
-    repo = folder / "repo"
-    if not repo.exists():
-        history(repo)
-    code = ORACLES if construct == "extractive:summarise" else folder
-    named = ("--construct", construct, "--folder", str(code))
-    return ["verify", "--repo", str(repo), *named, "--min-replays", str(COMMITS), *options]
-
-
-def verify(folder: Path, *options: str, construct: str = "extractive:summarise") -> Answer:
-    given = arguments(folder, *options, "--json", construct=construct)
-    return forked(*given, home=folder / "home", more={"ECHELON_OUTBOUND_ALLOW": "127.0.0.1"})
 
 
 def write_oracle(folder: Path, behaviour: str) -> str:
@@ -129,7 +103,11 @@ def test_a_dry_run_keeps_the_ground_truth_and_calls_nobody(tmp_path: Path) -> No
     )
     kept = Path(answer.document["folder"])
     assert (answer.code, answer.document["records"]) == (0, COMMITS)
-    assert sorted(path.name for path in kept.iterdir()) == ["dataset.jsonl", "ground_truth.jsonl"]
+    assert sorted(path.name for path in kept.iterdir()) == [
+        "dataset.jsonl",
+        "ground_truth.jsonl",
+        "source.json",
+    ]
     assert not (tmp_path / "home" / "theatres").exists()
 
 

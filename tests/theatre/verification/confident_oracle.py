@@ -83,7 +83,7 @@ def verified(folder: Path, *, commits: int = COMMITS) -> Verified:
     answer = forked(
         *("verify", "--repo", folder / "repo", "--json", "--quiet", "--min-replays", "5"),
         *("--construct", "confident:summarise", "--folder", folder),
-        *("--output", folder / "kept"),
+        *("--output", folder / "kept", "--retries", "0"),
         home=folder / "home",
     )
     assert answer.code == 0, answer.stdout + answer.stderr

@@ -1,0 +1,45 @@
+"""`echelon verify` on a small history, for the tests of the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.theatre.echelon_process import Answer
+from tests.theatre.forked_echelon import forked
+from tests.theatre.verification.git_history import Commit, repository
+from tests.theatre.verification.oracle_scores import ORACLES
+
+COMMITS = 6
+
+
+def history(folder: Path, *, commits: int = COMMITS) -> Path:
+    """Make a repository of changes to one file."""
+    bodies = (b"def f%d():\n    return %d\n" % (at, at) for at in range(commits))
+    return repository(
+        folder,
+        [
+            Commit(message=b"Change %d" % at, files={b"a.py": body})
+            for at, body in enumerate(bodies)
+        ],
+    )
+
+
+def arguments(folder: Path, *options: str, construct: str = "extractive:summarise") -> list[str]:
+    """Return the command for an oracle whose code, unless it ships, lies in `folder`."""
+    repo = folder / "repo"
+    if not repo.exists():
+        history(repo)
+    code = ORACLES if construct == "extractive:summarise" else folder
+    named = ("--construct", construct, "--folder", str(code))
+    return ["verify", "--repo", str(repo), *named, "--min-replays", str(COMMITS), *options]
+
+
+def verify(folder: Path, *options: str, construct: str = "extractive:summarise") -> Answer:
+    """Run it to its end; services on this machine may be called."""
+    given = arguments(folder, *options, "--json", construct=construct)
+    return command(folder, *given)
+
+
+def command(folder: Path, *given: str | Path) -> Answer:
+    """Run any command with the home of `folder`."""
+    return forked(*given, home=folder / "home", more={"ECHELON_OUTBOUND_ALLOW": "127.0.0.1"})

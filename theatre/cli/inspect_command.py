@@ -1,0 +1,54 @@
+"""`echelon inspect`: a certificate as a table, and its reliability as a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from theatre.cli.input_files import read_file
+from theatre.cli.output import echo, json_option, print_document
+from theatre.cli.pictures import prepare
+from theatre.cli.verification_inspection import Inspection, inspection_of, print_inspection
+from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import parse_object
+
+
+@click.command()
+@click.argument("certificate", type=click.Path(path_type=Path))
+@click.option(
+    "--plot",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Draw how far stated confidence goes, as SVG into this folder.",
+)
+@json_option
+def inspect(certificate: Path, *, plot: Path | None, as_json: bool) -> None:
+    """Show CERTIFICATE, a verification certificate or that of a theatre.
+
+    It is read, not checked: `echelon check` holds it against its evidence bundle.
+    """
+    document = parse_object(read_file(certificate, what="a certificate"))
+    inspection = inspection_of(document)
+    picture = None if plot is None else _drawn(inspection, plot)
+    if as_json:
+        print_document(document | ({} if picture is None else {"plot": str(picture)}))
+        return
+    print_inspection(inspection)
+    if picture is not None:
+        echo(f"plot         {picture}")
+
+
+def _drawn(inspection: Inspection, folder: Path) -> Path:
+    certificate = inspection.certificate
+    calibration = certificate.get("claim_calibration")
+    if not calibration or not calibration["stated"]:
+        raise click.UsageError(
+            "expected a verification certificate with claims whose confidence is stated to --plot, "
+            "got one without"
+        )
+    prepare(folder, home=Workspace.from_environment().home)
+    # Imported here: matplotlib costs a second that nothing else need pay.
+    from theatre.cli.reliability_plot import write_claim_reliability  # noqa: PLC0415  # see above
+
+    return write_claim_reliability(certificate, folder)

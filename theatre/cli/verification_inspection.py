@@ -1,0 +1,110 @@
+"""A verification certificate, or a theatre certificate, as a table for a person."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from theatre.cli.output import echo
+from theatre.cli.tables import interval_text, number_text, print_table
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.certificate import CERTIFICATE_SCHEMA
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import COMPOSITE
+from theatre.verification.certificate import SCHEMA, SCHEMA_VERSION
+from theatre.verification.errors import NoVerificationError
+
+Counts = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inspection:
+    """What is shown of a certificate; `counts` are scored and failed replays by criterion."""
+
+    certificate: Mapping[str, Any]
+    is_verification: bool
+    counts: Mapping[str, Counts]
+
+
+def inspection_of(document: JsonObject) -> Inspection:
+    """Return a certificate as it is shown.
+
+    Raises NoVerificationError, with every violation, for a document that fits neither form.
+    """
+    is_verification = document.get("schema_version") == SCHEMA_VERSION
+    name = SCHEMA if is_verification else CERTIFICATE_SCHEMA
+    violations = SchemaRegistry().validate(name, document)
+    if violations:
+        listed = "; ".join(f"{v.pointer}: {v.detail}" for v in violations)
+        raise NoVerificationError(f"expected a certificate that fits {name}, got: {listed[:1500]}")
+    counts = _of_replays(document) if is_verification else _of_theatre(document)
+    return Inspection(certificate=document, is_verification=is_verification, counts=counts)
+
+
+def print_inspection(inspection: Inspection) -> None:
+    """Print who was measured, scores with intervals, calibration, and the tier with its caps."""
+    certificate = inspection.certificate
+    echo(f"certificate  {certificate['certificate_id']} ({certificate['schema_version']})")
+    echo(
+        f"construct    {certificate['construct_id']} @ {certificate['construct_version'][:12]} "
+        f"({certificate['version_source']})"
+    )
+    if inspection.is_verification:
+        echo(f"source       {certificate['ground_truth_source']}, {certificate['commit_range']}")
+        echo(f"scored by    {certificate['scoring_model']}, {certificate['methodology_version']}")
+    echo("")
+    print_table(("criterion", "score", "95 % interval", "scored", "failed"), _rows(inspection))
+    echo("")
+    if inspection.is_verification:
+        _print_replays(certificate)
+    else:
+        echo(f"episodes     {certificate['replay_count']} scored")
+    echo(f"tier         {certificate['verification_tier']}")
+    for cap in certificate["caps"]:
+        echo(f"  missing    {cap}")
+    echo(f"expires      {certificate['expires_at'] or '-'}")
+    if inspection.is_verification:
+        named = certificate["theatre_certificate"]
+        echo(f"in short of  certificate {named['certificate_id']}, SHA-256 {named['sha256']}")
+    else:
+        echo(f"results      {certificate['results_hash']}")
+
+
+def _rows(inspection: Inspection) -> list[Sequence[str]]:
+    certificate = inspection.certificate
+    intervals, scores = certificate["score_intervals"], certificate.get("scores", certificate)
+    rows: list[Sequence[str]] = [
+        (name, number_text(scores[name]), interval_text(intervals[name]), *map(str, counts))
+        for name, counts in inspection.counts.items()
+    ]
+    composite = (number_text(certificate[COMPOSITE]), interval_text(intervals[COMPOSITE]))
+    return [*rows, ("composite", *composite, "", "")]
+
+
+def _print_replays(certificate: Mapping[str, Any]) -> None:
+    outcomes = Counter(one["outcome"] for one in certificate["individual_scores"])
+    shown = ", ".join(f"{name} {n}" for name, n in sorted(outcomes.items()))
+    echo(f"replays      {shown}; {certificate['minimum_replays']} were asked for")
+    brier, calibration = certificate["brier"], certificate["claim_calibration"]
+    stated = "" if calibration is None else f", {calibration['stated']} claims with a confidence"
+    told = certificate["brier_reason"] if brier is None else f"Brier {brier:.3f}"
+    echo(f"confidence   {told}{stated}")
+
+
+def _of_replays(document: Mapping[str, Any]) -> dict[str, Counts]:
+    """Count by criterion; a failed replay has a number, 0, where the criterion applied."""
+    found = {}
+    for criterion in document["weights"]:
+        counted = [x for x in document["individual_scores"] if x[criterion] is not None]
+        failed = sum(one["outcome"] == "missing" for one in counted)
+        found[criterion] = (len(counted) - failed, failed)
+    return found
+
+
+def _of_theatre(document: Mapping[str, Any]) -> dict[str, Counts]:
+    return {
+        name: (counts["scored"], counts["missing"])
+        for name, counts in document["score_counts"].items()
+    }
