@@ -59,7 +59,7 @@ def _record(number: int, line: bytes) -> GroundTruthRecord:
         parse_rfc3339(_Record.model_validate(document).timestamp)
     except (ParseError, ValidationError, ClockError):
         raise DatasetError(
-            f"line {number}: expected a ground-truth record as `echelon verify --dry-run` writes "
-            "them, got something else"
+            f"line {number}: expected a ground-truth record as `echelon ingest` writes them, got "
+            "something else"
         ) from None
     return GroundTruthRecord.from_document(document)

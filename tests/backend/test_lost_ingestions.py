@@ -149,11 +149,16 @@ def test_a_worker_that_was_only_paused_hands_nothing_over(company: Company) -> N
     paused, job_id, gate = company.reading_stopped_at_gate()
     told_before = company.pool.log().count(ANOTHERS)
     os.kill(paused, signal.SIGSTOP)
-    gate.opened.set()
+    # The one that takes over is held up behind its list of pull requests.
+    second_gate = company.stage.arm(after=1)
     company.start_worker()
-    company.assert_certified_once(job_id)
+    until(second_gate.reached.is_set, "another reading at the gate")
+    gate.opened.set()
     os.kill(paused, signal.SIGCONT)
     until(lambda: company.pool.log().count(ANOTHERS) > told_before, "the paused worker to see it")
+    assert company.theatres(job_id) == []
+    assert status(company.ada, job_id)["phase"] == "ingesting"
+    second_gate.opened.set()
     company.assert_certified_once(job_id)
 
 
