@@ -10,16 +10,18 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.theatre.cli.test_verify_command import WAITING, write_oracle
 from tests.theatre.echelon_process import ended, started, until
 from tests.theatre.verification.confident_oracle import Verified, verified
 from tests.theatre.verification.oracle_scores import ORACLES, shipped_oracle
 from tests.theatre.verification.verify_command import (
     COMMITS,
+    REFUSING,
+    WAITING,
     arguments,
     command,
     history,
     verify,
+    write_oracle,
 )
 from theatre.engine.canonical_json import canonical_line, parse_object
 
@@ -130,7 +132,7 @@ def test_a_forged_answer_gets_neither_report_nor_certificate(tmp_path: Path) -> 
 
 
 def test_a_run_that_was_too_short_gets_a_report(tmp_path: Path) -> None:
-    refusing = write_oracle(tmp_path, "if title > 'Change 2': raise Refusal('not this one')")
+    refusing = write_oracle(tmp_path, REFUSING)
     answer = verify(tmp_path, "--output", str(tmp_path / "kept"), construct=refusing)
     assert answer.code == 8
     assert not (tmp_path / "kept" / "verification_certificate.json").exists()

@@ -14,38 +14,17 @@ from tests.theatre.echelon_process import ended, started, until
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, envelope, response, serving
 from tests.theatre.verification.oracle_scores import ORACLES
-from tests.theatre.verification.verify_command import COMMITS, arguments, history, verify
+from tests.theatre.verification.verify_command import (
+    COMMITS,
+    REFUSING,
+    WAITING,
+    arguments,
+    history,
+    verify,
+    write_oracle,
+)
 
 pytestmark = pytest.mark.untraced
-
-MODULE = '''
-"""Says that a file was changed; {special}."""
-
-from pathlib import Path
-from time import sleep
-
-from theatre.construct_kit import Refusal
-
-HERE = Path({folder!r})
-
-
-def summarise(input_data):
-    title = input_data["record"]["title"]
-    {behaviour}
-    return {{"summary": "Changes a.py.", "key_claims": ["Changes a.py."], "follow_up_response": "1"}}
-'''  # noqa: E501  # one line, as an author would write it
-REFUSING = "if title > 'Change 2': raise Refusal('not this one')"
-WAITING = """
-    while title > 'Change 2' and not (HERE / "go").exists():
-        (HERE / "waits").touch()
-        sleep(0.005)
-"""
-
-
-def write_oracle(folder: Path, behaviour: str) -> str:
-    source = MODULE.format(special="and more", folder=str(folder), behaviour=behaviour)
-    (folder / "oracle.py").write_text(source, encoding="utf-8")
-    return "oracle:summarise"
 
 
 def test_a_callable_is_verified_and_certified_and_the_bundle_checks(tmp_path: Path) -> None:

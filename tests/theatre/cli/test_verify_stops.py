@@ -13,10 +13,16 @@ from typing import Any
 import pytest
 
 from tests.theatre.cli.doubler import PIN
-from tests.theatre.cli.test_verify_command import WAITING, write_oracle
 from tests.theatre.echelon_process import PATIENCE_SECONDS, ended, started, until
 from tests.theatre.oracles.loopback import LoopbackServer, Received, envelope, response, serving
-from tests.theatre.verification.verify_command import COMMITS, arguments, command, verify
+from tests.theatre.verification.verify_command import (
+    COMMITS,
+    WAITING,
+    arguments,
+    command,
+    verify,
+    write_oracle,
+)
 from theatre.engine.canonical_json import parse_object
 
 pytestmark = pytest.mark.untraced

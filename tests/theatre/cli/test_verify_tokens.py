@@ -76,10 +76,9 @@ def test_a_whole_run_leaves_no_trace_of_the_token(tmp_path: Path) -> None:
         (f"https://github.com/{TOKEN}", 5),
     ],
 )
-@pytest.mark.parametrize("form", ["--json", "--log-json"])
 def test_neither_a_refusal_nor_a_careless_url_repeats_it(
-    tmp_path: Path, repository: str, code: int, form: str
+    tmp_path: Path, repository: str, code: int
 ) -> None:
-    given = ["--json"] if form == "--json" else ["--log-json", str(tmp_path / "log.jsonl")]
-    answer, _ = ask(tmp_path, "ingest", "--repo", repository, "--output", tmp_path / "kept", *given)
+    given = ("ingest", "--repo", repository, "--log-json", tmp_path / "log.jsonl")
+    answer, _ = ask(tmp_path, *given, "--output", tmp_path / "kept")
     assert (answer.code, traces(tmp_path, answer)) == (code, [])

@@ -83,7 +83,7 @@ def test_the_brier_score_is_over_the_claims_whose_confidence_is_stated(run: Veri
 
 
 def test_below_a_hundred_stated_claims_there_is_no_brier_score(tmp_path: Path) -> None:
-    few = verified(tmp_path, commits=10).certificate
+    few = verified(tmp_path, commits=7).certificate
     assert 0 < few["claim_calibration"]["stated"] < 100
     assert (few["brier"], few["brier_reason"]) == (None, "fewer-than-100-stated-claims")
 
@@ -110,7 +110,7 @@ def test_anybody_makes_it_again_from_the_bundle(run: Verified, tmp_path: Path) -
     assert (same.code, line["id"], line["ok"]) == (0, "verification-certificate", True)
 
 
-@pytest.mark.parametrize("member", ["brier", "replay_count", "precision"])
+@pytest.mark.parametrize("member", ["brier", "precision"])
 def test_one_that_says_something_else_fails_the_check(
     run: Verified, tmp_path: Path, member: str
 ) -> None:

@@ -10,6 +10,28 @@ from tests.theatre.verification.git_history import Commit, repository
 from tests.theatre.verification.oracle_scores import ORACLES
 
 COMMITS = 6
+MODULE = '''
+"""Says that a file was changed; {special}."""
+
+from pathlib import Path
+from time import sleep
+
+from theatre.construct_kit import Refusal
+
+HERE = Path({folder!r})
+
+
+def summarise(input_data):
+    title = input_data["record"]["title"]
+    {behaviour}
+    return {{"summary": "Changes a.py.", "key_claims": ["Changes a.py."], "follow_up_response": "1"}}
+'''  # noqa: E501  # one line, as an author would write it
+REFUSING = "if title > 'Change 2': raise Refusal('not this one')"
+WAITING = """
+    while title > 'Change 2' and not (HERE / "go").exists():
+        (HERE / "waits").touch()
+        sleep(0.005)
+"""
 
 
 def history(folder: Path, *, commits: int = COMMITS) -> Path:
@@ -43,3 +65,10 @@ def verify(folder: Path, *options: str, construct: str = "extractive:summarise")
 def command(folder: Path, *given: str | Path) -> Answer:
     """Run any command with the home of `folder`."""
     return forked(*given, home=folder / "home", more={"ECHELON_OUTBOUND_ALLOW": "127.0.0.1"})
+
+
+def write_oracle(folder: Path, behaviour: str) -> str:
+    """Write a callable into `folder` that does `behaviour` first; return its name."""
+    source = MODULE.format(special="and more", folder=str(folder), behaviour=behaviour)
+    (folder / "oracle.py").write_text(source, encoding="utf-8")
+    return "oracle:summarise"
