@@ -28,6 +28,7 @@ from backend.api import (
     run_routes,
     template_routes,
     theatre_routes,
+    verification_routes,
 )
 from backend.api.body_limits import BodyLimits, limits_of
 from backend.api.edge import Edge
@@ -65,6 +66,7 @@ RESOURCES = (
     template_routes.router,
     debate_routes.router,
     debate_history_routes.router,
+    verification_routes.router,
 )
 """Served below `/api/v1` and, outside the description of the interface, without it."""
 

@@ -6,6 +6,7 @@ Source: contract/service.md, "Settings". The table in docs/operations.md is held
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
@@ -17,8 +18,15 @@ from backend.errors import SettingsError
 
 MEBIBYTE = 1024 * 1024
 _POSTGRESQL = frozenset({"postgresql", "postgres"})
-_SEPARATORS = {"dataset_roots": os.pathsep, "outbound_allow": ","}
+_SEPARATORS = {
+    "dataset_roots": os.pathsep,
+    "clone_roots": os.pathsep,
+    "outbound_allow": ",",
+    "github_token_for": ",",
+}
 _EVIDENCE = frozenset({"file", "s3"})
+_HTTP = frozenset({"http", "https"})
+_REPOSITORIES = re.compile(r"[A-Za-z0-9_-]+/(?:\*|[A-Za-z0-9_.-]+)", re.ASCII)
 
 
 class Settings(BaseSettings):
@@ -63,6 +71,19 @@ class Settings(BaseSettings):
         default=(),
         description="hosts or networks that constructs may have beside public addresses, "
         "separated by commas",
+    )
+    clone_roots: Annotated[tuple[Path, ...], NoDecode] = Field(
+        default=(),
+        description="folders in which verifications may name local clones, separated like `PATH`",
+    )
+    github_api_url: str = Field(
+        default="https://api.github.com",
+        description="root of the GitHub REST interface that verifications read pull requests from",
+    )
+    github_token_for: Annotated[tuple[str, ...], NoDecode] = Field(
+        default=(),
+        description="repositories, `owner/name` or `owner/*`, that are read with the worker's "
+        "`GITHUB_TOKEN`, separated by commas; every user may have them read",
     )
     jwt_keys: Path | None = Field(
         default=None,
@@ -140,7 +161,9 @@ class Settings(BaseSettings):
             _require_given(settings)
         return settings
 
-    @field_validator("dataset_roots", "outbound_allow", mode="before")
+    @field_validator(
+        "dataset_roots", "clone_roots", "outbound_allow", "github_token_for", mode="before"
+    )
     @classmethod
     def _split(cls, value: object, info: ValidationInfo) -> object:
         if not isinstance(value, str):
@@ -158,6 +181,22 @@ class Settings(BaseSettings):
     def _is_postgresql(cls, value: SecretStr | None) -> SecretStr | None:
         if value is not None and urlsplit(value.get_secret_value()).scheme not in _POSTGRESQL:
             raise ValueError("expected an address that begins with postgresql://")
+        return value
+
+    @field_validator("github_api_url")
+    @classmethod
+    def _is_interface(cls, value: str) -> str:
+        parts = urlsplit(value)
+        is_root = parts.hostname and not (parts.username or parts.query or parts.fragment)
+        if parts.scheme not in _HTTP or not is_root:
+            raise ValueError("expected an http(s) address without credentials, query and fragment")
+        return value.rstrip("/")
+
+    @field_validator("github_token_for")
+    @classmethod
+    def _are_repositories(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if not all(_REPOSITORIES.fullmatch(one) for one in value):
+            raise ValueError("expected owner/name or owner/*, separated by commas")
         return value
 
     @field_validator("evidence_url")

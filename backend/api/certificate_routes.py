@@ -136,7 +136,7 @@ async def list_certificates(
     )
     last = page.certificates[-1][0] if len(page.certificates) == limit else None
     shown = CertificatePage(
-        certificates=[_summary(view, worth) for view, worth in page.certificates],
+        certificates=[summary_of(view, worth) for view, worth in page.certificates],
         total=page.total,
         limit=limit,
         offset=offset,
@@ -203,7 +203,8 @@ def _shown(request: Request, read: certificates.ReadCertificate) -> Response:
     )
 
 
-def _summary(view: CertificateView, worth: EffectiveTier) -> CertificateSummary:
+def summary_of(view: CertificateView, worth: EffectiveTier) -> CertificateSummary:
+    """Return a certificate as lists show it."""
     return CertificateSummary(
         certificate_id=view.id,
         theatre_id=view.theatre_id,

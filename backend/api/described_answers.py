@@ -20,6 +20,7 @@ DIGEST = {"Repr-Digest": _header("SHA-256 of the whole body (RFC 9530)")}
 CACHING = {"Cache-Control": _header("how long it may be kept")}
 LOCATION = {"Location": _header("the theatre")}
 DEBATE_LOCATION = {"Location": _header("the run of the debate")}
+JOB_LOCATION = {"Location": _header("how far the job is")}
 NOT_MODIFIED: Described = {
     304: {"description": "`If-None-Match` names this answer", "headers": ETAG}
 }

@@ -1,7 +1,7 @@
 """Jobs, put into the queue by the transaction that needs them done.
 
 A theatre's row names the one job that its run waits for, or is held by: a job that the row does
-not name has nothing to do.
+not name has nothing to do. So does a verification's, of the reading of its ground truth.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from theatre.engine.canonical_json import canonical_json
+from theatre.engine.canonical_json import JsonObject, canonical_json
 
 RUNS = "runs"
+INGESTIONS = "ingestions"
 UPKEEP = "upkeep"
 RUN_THEATRE = "run_theatre"
+INGEST = "ingest"
 END_WAITING = "end_waiting"
 
 _DEFER = text("""
@@ -28,6 +30,10 @@ _QUEUE_RUN = text("""
     UPDATE theatres SET run_status = 'queued', run_job_id = :job_id WHERE id = :theatre_id
 """)
 
+_QUEUE_INGESTION = text("""
+    UPDATE verifications SET phase = 'queued', job_id = :job_id WHERE id = :verification_id
+""")
+
 
 async def queue_run(
     connection: AsyncConnection, theatre_id: str, *, at: datetime | None = None
@@ -36,28 +42,39 @@ async def queue_run(
 
     It is not taken up before `at`.
     """
-    job_id = await _defer(connection, RUNS, RUN_THEATRE, theatre_id, at=at)
+    job_id = await _defer(connection, RUNS, RUN_THEATRE, {"theatre_id": theatre_id}, at=at)
     await connection.execute(_QUEUE_RUN, {"job_id": job_id, "theatre_id": theatre_id})
+    return job_id
+
+
+async def queue_ingestion(
+    connection: AsyncConnection, verification_id: str, *, at: datetime | None = None
+) -> int:
+    """Queue the reading of a verification's ground truth; row and `at` as for `queue_run`."""
+    arguments: JsonObject = {"verification_id": verification_id}
+    job_id = await _defer(connection, INGESTIONS, INGEST, arguments, at=at)
+    named = {"job_id": job_id, "verification_id": verification_id}
+    await connection.execute(_QUEUE_INGESTION, named)
     return job_id
 
 
 async def end_waiting_at(connection: AsyncConnection, theatre_id: str, moment: datetime) -> None:
     """Have a theatre that waits for people looked at again at `moment`."""
-    await _defer(connection, UPKEEP, END_WAITING, theatre_id, at=moment)
+    await _defer(connection, UPKEEP, END_WAITING, {"theatre_id": theatre_id}, at=moment)
 
 
 async def _defer(
     connection: AsyncConnection,
     queue: str,
     task: str,
-    theatre_id: str,
+    arguments: JsonObject,
     *,
-    at: datetime | None = None,
+    at: datetime | None,
 ) -> int:
     values: dict[str, Any] = {
         "queue": queue,
         "task": task,
-        "arguments": canonical_json({"theatre_id": theatre_id}),
+        "arguments": canonical_json(arguments),
         "at": at,
     }
     return int((await connection.execute(_DEFER, values)).scalar_one())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.jobs.queue import END_WAITING, queue_run
+from backend.jobs.queue import END_WAITING, queue_ingestion, queue_run
 
 # A run is held by a job that is being done by a worker whose heart beats; it waits for one that is
 # to be done, or has just been taken up by such a worker. Anything else is lost.
@@ -29,6 +29,20 @@ _TAKE_OFF = text("""
         THEN now() + random() * (lost_workers - 1) * make_interval(secs => :lease_seconds / 2)
     END
 """)
+_LOST_INGESTIONS = text("""
+    SELECT verifications.id FROM verifications
+    LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = verifications.job_id
+    LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id
+        AND workers.last_heartbeat > now() - make_interval(secs => :lease_seconds)
+    WHERE verifications.phase IN ('queued', 'ingesting')
+        AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)
+        AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND verifications.phase = 'queued')
+    FOR NO KEY UPDATE OF verifications SKIP LOCKED
+""")
+_COUNT_LOST = text("""
+    UPDATE verifications SET lost_workers = lost_workers + (phase = 'ingesting')::int
+    WHERE id = :verification_id
+""")
 _DROP_WORKERS = text("""
     DELETE FROM procrastinate_workers
     WHERE last_heartbeat < now() - make_interval(secs => :lease_seconds)
@@ -42,6 +56,10 @@ _DROP_JOBS = text("""
     WHERE jobs.status <> 'todo' AND jobs.worker_id IS NULL
         AND NOT EXISTS (
             SELECT FROM theatres WHERE run_job_id = jobs.id AND run_status IN ('queued', 'running')
+        )
+        AND NOT EXISTS (
+            SELECT FROM verifications
+            WHERE job_id = jobs.id AND phase IN ('queued', 'ingesting')
         )
 """)
 
@@ -59,6 +77,21 @@ async def rescue_lost_runs(connection: AsyncConnection, *, lease_seconds: float)
         values = {"theatre_id": theatre_id, "lease_seconds": lease_seconds}
         at = (await connection.execute(_TAKE_OFF, values)).scalar_one()
         await queue_run(connection, theatre_id, at=at)
+    return lost
+
+
+async def rescue_lost_ingestions(
+    connection: AsyncConnection, *, lease_seconds: float
+) -> Sequence[str]:
+    """Queue anew every reading of ground truth whose worker is lost; return the verifications.
+
+    The new job fences: what the old one holds is no longer its own.
+    """
+    found = await connection.execute(_LOST_INGESTIONS, {"lease_seconds": lease_seconds})
+    lost = [str(verification_id) for verification_id in found.scalars()]
+    for verification_id in lost:
+        await connection.execute(_COUNT_LOST, {"verification_id": verification_id})
+        await queue_ingestion(connection, verification_id)
     return lost
 
 

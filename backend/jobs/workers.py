@@ -1,7 +1,8 @@
-"""The workers of one process: one for runs, one for upkeep, started again after an outage.
+"""The workers of one process: for runs, ingestions and upkeep, started again after an outage.
 
 procrastinate takes jobs up and keeps the heartbeat; what a job does is given by the caller.
-Upkeep has a worker of its own: runs, which are long, would starve it (docs/adr/0114).
+Upkeep has a worker of its own: runs, which are long, would starve it (docs/adr/0114). So have
+ingestions, which mostly wait for others, and must not keep runs waiting (docs/adr/0150).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from procrastinate.jobs import DeleteJobCondition
 from procrastinate.worker import Worker
 
 from backend.database.sessions import session_options
-from backend.jobs.queue import END_WAITING, RUN_THEATRE, RUNS, UPKEEP
+from backend.jobs.queue import END_WAITING, INGEST, INGESTIONS, RUN_THEATRE, RUNS, UPKEEP
 
 _POOL_SECONDS = 3.0
 _LOOK_SECONDS = 0.01
@@ -28,6 +29,7 @@ _AGAIN_SECONDS = 0.5
 _LONGEST_SECONDS = 15.0
 _BEATS_IN_A_LEASE = 4
 _UPKEEP_SLOTS = 2
+_INGESTION_SLOTS = 2
 _OUTAGES = (ProcrastinateException, psycopg.Error, OSError)
 _log = logging.getLogger(__name__)
 
@@ -38,10 +40,12 @@ class Duties:
 
     run_theatre: Callable[[str, int], Awaitable[None]]
     """The theatre, and the number of the job."""
+    ingest: Callable[[str, int], Awaitable[None]]
+    """The verification, and the number of the job."""
     end_waiting: Callable[[str], Awaitable[None]]
     rescue: Callable[[], Awaitable[None]]
     drain: Callable[[], None]
-    """Have runs stop after what they are doing."""
+    """Have runs and ingestions stop after what they are doing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,6 +150,7 @@ class Workers:
     def _registered(self, app: App) -> Iterator[tuple[_Worker, ...]]:
         self._current = (
             self._worker(app, RUNS, slots=self._terms.runs_at_a_time),
+            self._worker(app, INGESTIONS, slots=_INGESTION_SLOTS),
             self._worker(app, UPKEEP, slots=_UPKEEP_SLOTS),
         )
         try:
@@ -185,6 +190,10 @@ def _app(address: str, duties: Duties, terms: Terms) -> App:
     @app.task(name=RUN_THEATRE, queue=RUNS, pass_context=True)
     async def run_theatre(context: JobContext, *, theatre_id: str) -> None:
         await duties.run_theatre(theatre_id, context.job.id or 0)
+
+    @app.task(name=INGEST, queue=INGESTIONS, pass_context=True)
+    async def ingest(context: JobContext, *, verification_id: str) -> None:
+        await duties.ingest(verification_id, context.job.id or 0)
 
     @app.task(name=END_WAITING, queue=UPKEEP, retry=again)
     async def end_waiting(*, theatre_id: str) -> None:

@@ -24,7 +24,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from backend.database.models import TheatreCertificate
 from backend.repositories.theatre_views import Place
 
-_SHOWN = (
+SHOWN = (
     TheatreCertificate.id,
     TheatreCertificate.theatre_id,
     TheatreCertificate.template_id,
@@ -130,7 +130,7 @@ async def count_certificates(
 def _page(shape: Shape, *, is_later: bool) -> Select[*tuple[Any, ...]]:
     """Return the statement of a page; a later one begins behind `after_at` and `after_id`."""
     certificate = TheatreCertificate
-    query = select(*_SHOWN).where(_listed(shape))
+    query = select(*SHOWN).where(_listed(shape))
     if is_later:
         place = tuple_(
             bindparam("after_at", type_=certificate.issued_at.type),

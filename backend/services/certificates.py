@@ -96,7 +96,7 @@ async def list_certificates(
         connection, wanted, now=now, limit=limit, offset=offset, after=after
     )
     return CertificateList(
-        certificates=[(view, _of_view(view, now)) for view in views],
+        certificates=[(view, worth_of(view, now)) for view in views],
         total=await count_certificates(connection, wanted, now=now),
     )
 
@@ -121,7 +121,8 @@ def effective_tier(
     return TierAssigner.effective(issued, TierHistory(), now=now)
 
 
-def _of_view(view: CertificateView, now: datetime) -> EffectiveTier:
+def worth_of(view: CertificateView, now: datetime) -> EffectiveTier:
+    """Return what a certificate in a list is worth now."""
     return effective_tier(
         construct_id=view.construct_id,
         construct_version=view.construct_version,

@@ -27,6 +27,8 @@ from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.oracles.served import served_adapter_for
+from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN, WireForm
+from theatre.verification.plain_oracle import PLAIN_ORACLE
 
 Construct = RegisteredConstruct | RemoteConstruct
 
@@ -50,19 +52,23 @@ class ConstructAccess:
         for what may not be called, RequestHeadersError where the operator's headers are missing.
         """
         adapters: dict[str, ReachableAdapter] = {}
+        form = PLAIN_ORACLE if template.version_pins.adapter_version == PLAIN_PIN else ENVELOPES
         async with contextlib.AsyncExitStack() as stack:
             for endpoint in endpoints(template):
-                adapter = self._adapter(endpoint)
+                adapter = self.adapter_at(endpoint, form)
                 stack.push_async_callback(adapter.aclose)
                 adapters[endpoint.construct_id] = adapter
             yield adapters
 
     def authors(self, template: ProductTheatreTemplate) -> dict[str, str | None]:
         """Return construct → its author in the operator's registry, None where none is named."""
-        return {one.construct_id: self._construct(one).author for one in endpoints(template)}
+        return {one.construct_id: self.construct_at(one).author for one in endpoints(template)}
 
-    def _construct(self, endpoint: Endpoint) -> Construct:
-        """Return what an endpoint stands for, here of all places never a command of a template."""
+    def construct_at(self, endpoint: Endpoint) -> Construct:
+        """Return what an endpoint stands for, here of all places never a command of a template.
+
+        Raises UnknownConstructError, and ProgrammeError for another type of adapter.
+        """
         if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
             return self.registry.find_registered(endpoint.place.removeprefix(REGISTERED))
         if endpoint.adapter_type == "http":
@@ -72,8 +78,12 @@ class ConstructAccess:
             f"adapter type {endpoint.adapter_type}"
         )
 
-    def _adapter(self, endpoint: Endpoint) -> ReachableAdapter:
-        construct = self._construct(endpoint)
+    def adapter_at(self, endpoint: Endpoint, form: WireForm = ENVELOPES) -> ReachableAdapter:
+        """Return an adapter, which who asks for it closes; errors as `opened`.
+
+        Only a service elsewhere can be spoken to in another form than envelopes.
+        """
+        construct = self.construct_at(endpoint)
         if endpoint.adapter_type == "local":
             return local_adapter_for(
                 program_of(construct), clock=self.clock, monotonic=time.monotonic
@@ -86,6 +96,7 @@ class ConstructAccess:
             environment=self.environment,
             clock=self.clock,
             monotonic=time.monotonic,
+            form=form,
         )
 
 

@@ -23,6 +23,11 @@ async def forget_local_copies(
     """Remove from this machine what can be had again; return how much."""
     before = at - COPIES_KEPT
     copies = await asyncio.to_thread(resources.store.forget_local, before=before)
+    # A reading is given up long before that.
+    readings = resources.repositories.desk
+    left = await asyncio.to_thread(_desks_from_before, readings, before)
+    await asyncio.to_thread(_remove, readings, left)
+    copies += len(left)
     desks = await asyncio.to_thread(_desks_from_before, resources.desk, before)
     if not desks:
         return copies

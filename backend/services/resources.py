@@ -12,6 +12,7 @@ from backend.evidence_store import EvidenceStore
 from backend.services.accepted_templates import AcceptedTemplates
 from backend.services.construct_access import ConstructAccess
 from backend.services.ground_truth import GroundTruth
+from backend.services.repository_access import RepositoryAccess
 from backend.settings import Settings
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock
@@ -26,10 +27,13 @@ from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 from theatre.scorers.episode_runners import load_episode_runners
 
+GITHUB_TOKEN = "GITHUB_TOKEN"  # noqa: S105 - the name of the variable
+"""Where the token comes from: the environment of whoever works, and nothing else."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TheatreResources:
-    """Plug-ins, data, constructs, the evidence store, and the folder of what is under way."""
+    """Plug-ins, data, constructs, repositories, evidence store, folder of what is under way."""
 
     scorers: Mapping[str, Scorer]
     computations: Mapping[str, Computation]
@@ -37,6 +41,7 @@ class TheatreResources:
     schemas: SchemaRegistry
     data: GroundTruth
     constructs: ConstructAccess
+    repositories: RepositoryAccess
     accepted_templates: AcceptedTemplates
     store: EvidenceStore
     desk: Path
@@ -66,6 +71,14 @@ class TheatreResources:
                 registry=_registry(settings, shipped / "constructs" / "constructs.toml"),
                 policy=OutboundPolicy(allow=settings.outbound_allow),
                 environment=dict(environment),
+                clock=clock,
+            ),
+            repositories=RepositoryAccess(
+                github=settings.github_api_url,
+                token=environment.get(GITHUB_TOKEN),
+                token_for=settings.github_token_for,
+                clone_roots=settings.clone_roots,
+                desk=home / "readings",
                 clock=clock,
             ),
             accepted_templates=AcceptedTemplates(_accepted(settings)),

@@ -45,6 +45,19 @@ def bring_bundle(store: EvidenceStore, archive: BundleArchive, bundle: Path) -> 
             shutil.rmtree(folder, ignore_errors=True)
 
 
+def verified_bundle(store: EvidenceStore, theatre_id: str, archive: BundleArchive) -> Path:
+    """Return the folder of a bundle, unpacked on this machine; every file is as its manifest says.
+
+    EvidenceDamagedError where the archive itself disagrees with its manifest.
+    """
+    manifest, _ = cast("tuple[Path, str]", file_of_bundle(store, theatre_id, archive, MANIFEST))
+    document = parse_object(manifest.read_bytes())
+    for entry in cast("list[dict[str, str]]", document["file_inventory"]):
+        # Brings the archive where a file differs from it.
+        file_of_bundle(store, theatre_id, archive, entry["path"])
+    return manifest.parent
+
+
 def file_of_bundle(
     store: EvidenceStore, theatre_id: str, archive: BundleArchive, path: str
 ) -> tuple[Path, str] | None:

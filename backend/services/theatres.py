@@ -73,10 +73,11 @@ async def create_theatre(
     *,
     user_id: str,
     resources: TheatreResources,
+    theatre_id: str | None = None,
 ) -> TheatreView:
-    """Make a DRAFT of a valid template and return it."""
+    """Make a DRAFT of a valid template and return it; `theatre_id` where it was told before."""
     now = resources.clock()
-    theatre, created = Theatre.create(new_id(now), template.document, at=now)
+    theatre, created = Theatre.create(theatre_id or new_id(now), template.document, at=now)
     await insert_draft(
         connection,
         theatre_id=theatre.theatre_id,

@@ -9,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.errors import NotReadyError
 from backend.jobs.announcements import Announcements
-from backend.jobs.rescue import drop_leftovers, rescue_lost_runs
+from backend.jobs.rescue import drop_leftovers, rescue_lost_ingestions, rescue_lost_runs
 from backend.jobs.workers import Duties, Terms, Workers
+from backend.services.ingestion_attempts import IngestionAttempts
 from backend.services.resources import TheatreResources
 from backend.services.run_attempts import RunAttempts
 from backend.settings import Settings
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """What keeps the service going beside the runs: lost runs are found.
+    """What keeps the service going beside the runs: what is lost is found.
 
     Tiers need no sweep: the effective tier of a certificate is computed when it is read.
     """
@@ -36,9 +37,15 @@ class Upkeep:
         """Queue anew what lost its worker."""
         async with self._engine.begin() as connection:
             lost = await rescue_lost_runs(connection, lease_seconds=self._lease_seconds)
+            lost_readings = await rescue_lost_ingestions(
+                connection, lease_seconds=self._lease_seconds
+            )
             await drop_leftovers(connection, lease_seconds=self._lease_seconds)
         for theatre_id in lost:
             _log.warning("run lost its worker", extra={"fields": {"theatre_id": theatre_id}})
+        for verification_id in lost_readings:
+            fields = {"verification_id": verification_id}
+            _log.warning("ingestion lost its worker", extra={"fields": fields})
 
 
 def workers_of(
@@ -50,12 +57,19 @@ def workers_of(
 ) -> Workers:
     """Return the workers of this process, which work in their context."""
     attempts = RunAttempts(engine, resources, announcements, settings)
+    ingestions = IngestionAttempts(engine, resources, settings)
     upkeep = Upkeep(engine, settings)
+
+    def drain() -> None:
+        attempts.drain()
+        ingestions.drain()
+
     duties = Duties(
         run_theatre=attempts.attempt,
+        ingest=ingestions.attempt,
         end_waiting=attempts.endings.end_waiting,
         rescue=upkeep.rescue,
-        drain=attempts.drain,
+        drain=drain,
     )
     terms = Terms(
         runs_at_a_time=settings.runs_at_a_time,

@@ -143,5 +143,10 @@ def test_keys_and_kept_answers_are_removed_when_they_are_old(
 def test_the_service_cleans_up_when_it_starts(used: Database, tmp_path: Path) -> None:
     row = {"user_id": USER_ID, "key": "old", "method": "POST", "path": "/", "body_sha256": NAMED}
     used.add("idempotency_keys", {**row, "created_at": LONG_AGO})
+    readings = tmp_path / "evidence" / "readings"
+    for name, moment in {"lost": LONG_AGO, "under way": NOW}.items():
+        (readings / name).mkdir(parents=True)
+        os.utime(readings / name, (moment.timestamp(), moment.timestamp()))
     with served(create_app(settings_for(used, tmp_path), clock=lambda: NOW)):
         until(lambda: not used.rows("SELECT key FROM idempotency_keys"), "the end of the old row")
+        until(lambda: names_in(readings) == {"under way"}, "the end of what a lost reading left")

@@ -20,6 +20,7 @@ from tests.backend.sums_stage import SumsStage
 from tests.backend.test_ratings import answers, rated, waiting
 from tests.backend.test_theatre_runs import committed
 from tests.backend.theatre_templates import cartograph
+from tests.backend.verification_stage import RUN, finished, github, wished
 from tests.theatre.echelon_process import until
 
 REFUSED_ALWAYS = {"settle_theatre"}
@@ -37,6 +38,10 @@ def seen(database: Database, tmp_path: Path) -> Recorded:
     settings = settings_for(database, tmp_path / "asking", **stage.settings)
     with served(create_app(settings)) as client:
         asks_people(client, stage, recorder)
+    with github() as repository:
+        settings = settings_for(database, tmp_path / "reading", github_api_url=repository.root)
+        with served(create_app(settings)) as client:
+            verifies(client, recorder)
     return recorder.recorded
 
 
@@ -52,6 +57,21 @@ def asks_people(client: Client, stage: SumsStage, recorder: Recorder) -> None:
     recorder.keep("run_theatre", None, eve.ask("POST", f"{path}/run"))
     until(lambda: eve.get(path).document["pending_steps"], "the step that waits for people")
     recorder.keep("cancel_theatre", None, eve.ask("POST", f"{path}/cancel", headers=WAIT))
+
+
+def verifies(client: Client, recorder: Recorder) -> None:
+    zoe = client.registered("zoe")
+    wanted = wished()
+    asked = zoe.post(RUN, wanted)
+    recorder.keep("run_verification", wanted, asked)
+    job_id = asked.document["job_id"]
+    finished(zoe, job_id)
+    for operation, path in {
+        "get_verification_status": f"/verification/status/{job_id}",
+        "get_verification_result": f"/verification/result/{job_id}",
+        "list_verification_certificates": "/verification/certificates",
+    }.items():
+        recorder.keep(operation, None, zoe.get(path))
 
 
 def test_the_examples_are_what_the_service_answers(seen: Recorded) -> None:

@@ -31,6 +31,7 @@ NOT_NOW = {
     "get_episode": 404,
     "get_evidence_bundle": 404,
     "get_evidence_file": 404,
+    "get_verification_result": 409,
 }
 """Operation id → what the owner is answered about a theatre that has not run."""
 
@@ -77,8 +78,13 @@ def adas(ada: Client) -> dict[str, str]:
         "POST", "/datasets", body=json.dumps({"of": theatre["id"]}).encode(), headers=LINES
     ).document
     debate = ada.post("/debates?goes_on=true", a_debate(theatre["id"])).document
+    verification = {
+        "source": {"kind": "clone", "path": "nowhere"},
+        "construct": {"construct_id": "change_extractive"},
+    }
     return {
         "debate_run_id": str(debate["id"]),
+        "job_id": str(ada.post("/verification/run", verification).document["job_id"]),
         "key_id": str(made.document["id"]),
         "theatre_id": str(theatre["id"]),
         "sha256": str(dataset["sha256"]),

@@ -27,7 +27,9 @@ CONFIGURED = HERE / "schemathesis.toml"
 
 @pytest.fixture
 def client(database: Database, tmp_path: Path) -> Iterator[Client]:
-    with served(create_app(settings_for(database, tmp_path / "home"))) as client:
+    # Repositories that are drawn are asked of nobody.
+    settings = settings_for(database, tmp_path / "home", github_api_url="http://127.0.0.1:9")
+    with served(create_app(settings)) as client:
         yield client
 
 
@@ -39,6 +41,7 @@ def test_schemathesis_finds_nothing(client: Client, tmp_path: Path) -> None:
     written(tmp_path, "certificate_id", certified["certificate_id"])
     written(tmp_path, "sha256", upload(ada))
     written(tmp_path, "debate_run_id", *map(debate, (ada, bob)))
+    written(tmp_path, "job_id", verification(ada), verification(bob))
     users = [user("ada", ada), user("bob", bob)]
     (tmp_path / "users.json").write_text(json.dumps({"auth": users}))
     (tmp_path / "schemathesis.toml").write_text(CONFIGURED.read_text())
@@ -72,6 +75,13 @@ def theatres(owner: Client) -> list[str]:
     """Make a DRAFT and a COMMITTED theatre."""
     draft = owner.post("/theatres", {"template_json": cartograph()}).document["id"]
     return [draft, committed(owner, cartograph()).rpartition("/")[2]]
+
+
+def verification(owner: Client) -> str:
+    """Ask for one, of a clone that nobody has."""
+    source = {"kind": "clone", "path": "nowhere"}
+    asked = {"source": source, "construct": {"construct_id": "change_extractive"}}
+    return str(owner.post("/verification/run", asked).document["job_id"])
 
 
 def upload(owner: Client) -> str:

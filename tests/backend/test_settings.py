@@ -31,6 +31,9 @@ def test_with_nothing_set_the_service_keeps_everything_for_itself() -> None:
         "dataset_roots": (),
         "constructs": None,
         "outbound_allow": (),
+        "clone_roots": (),
+        "github_api_url": "https://api.github.com",
+        "github_token_for": (),
         "jwt_keys": None,
         "issuer": "local",
         "worker_in_api": True,
@@ -56,6 +59,9 @@ def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch)
         "DATASET_ROOTS": os.pathsep.join(["/data/one", "", "/data/with space"]),
         "CONSTRUCTS": "/etc/echelon/constructs.toml",
         "OUTBOUND_ALLOW": "10.1.0.0/16, construct.internal,",
+        "CLONE_ROOTS": os.pathsep.join(["/srv/clones", ""]),
+        "GITHUB_API_URL": "https://github.example.org/api/v3/",
+        "GITHUB_TOKEN_FOR": "ada/private, ours/*",
         "JWT_KEYS": "/etc/echelon/keys.json",
         "ISSUER": "an operator",
         "WORKER_IN_API": "false",
@@ -82,6 +88,9 @@ def test_each_setting_is_read_from_its_variable(monkeypatch: pytest.MonkeyPatch)
         "dataset_roots": (Path("/data/one"), Path("/data/with space")),
         "constructs": Path("/etc/echelon/constructs.toml"),
         "outbound_allow": ("10.1.0.0/16", "construct.internal"),
+        "clone_roots": (Path("/srv/clones"),),
+        "github_api_url": "https://github.example.org/api/v3",
+        "github_token_for": ("ada/private", "ours/*"),
         "jwt_keys": Path("/etc/echelon/keys.json"),
         "issuer": "an operator",
         "worker_in_api": False,
@@ -109,12 +118,17 @@ def test_every_wrong_variable_is_named_and_no_value_repeated(
     monkeypatch.setenv("ECHELON_DATABASE_URL", f"mysql://app:{SECRET}@db/echelon")
     monkeypatch.setenv("ECHELON_MODE", "half")
     monkeypatch.setenv("ECHELON_MAX_BODY_BYTES", "1")
+    monkeypatch.setenv("ECHELON_GITHUB_API_URL", f"https://app:{SECRET}@github.example.org")
+    monkeypatch.setenv("ECHELON_GITHUB_TOKEN_FOR", "https://github.com/o/n")
     with pytest.raises(SettingsError) as caught:
         Settings.from_environment()
     assert str(caught.value) == (
         "expected settings that a service can start with, got:\n"
         "  ECHELON_MODE: Input should be 'embedded' or 'production'\n"
         "  ECHELON_DATABASE_URL: expected an address that begins with postgresql://\n"
+        "  ECHELON_GITHUB_API_URL: expected an http(s) address without credentials, query and "
+        "fragment\n"
+        "  ECHELON_GITHUB_TOKEN_FOR: expected owner/name or owner/*, separated by commas\n"
         "  ECHELON_MAX_BODY_BYTES: Input should be greater than or equal to 1024"
     )
 

@@ -16,7 +16,7 @@ from tests.theatre.echelon_process import REPOSITORY, environment, until
 NURSERY = Path(__file__).with_name("worker_nursery.py")
 LEASE_SECONDS = 20.0 if os.environ.get("ECHELON_SOAK") == "1" else 1.0
 """That of the service in `make soak`."""
-_WORKERS_OF_A_PROCESS = 2
+_WORKERS_OF_A_PROCESS = 3
 
 
 class WorkerPool:

@@ -8,7 +8,6 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import aiohttp
 import click
 from yarl import URL
 
@@ -16,15 +15,15 @@ from theatre.cli.committing import utc_now
 from theatre.cli.verification_log import VerificationLog
 from theatre.cli.workspace import Workspace
 from theatre.verification.errors import RepositoryError
-from theatre.verification.github.pull_requests import PullRequests, PullRequestSelection
+from theatre.verification.github.connection import connected
+from theatre.verification.github.pull_requests import PullRequestSelection
 from theatre.verification.github.reading_cache import ReadingCache
-from theatre.verification.github.rest import GitHubRest, Pace
+from theatre.verification.github.rest import Pace
 from theatre.verification.records import GroundTruthRecord
 
 API_VARIABLE, TOKEN_VARIABLE = "GITHUB_API_URL", "GITHUB_TOKEN"
 _PUBLIC = {"github.com": "https://api.github.com"}
 _NAME = re.compile(r"/([A-Za-z0-9_.-]{1,100}/[A-Za-z0-9_.-]{1,100}?)(?:\.git)?/?")
-_TIMEOUT = aiohttp.ClientTimeout(total=300, sock_connect=30, sock_read=60)
 
 
 def read_github(
@@ -56,20 +55,16 @@ async def _read(
     workspace: Workspace,
     log: VerificationLog,
 ) -> list[GroundTruthRecord]:
-    origin = URL(root)
     token = workspace.environment.get(TOKEN_VARIABLE)
-    if token and origin.scheme != "https" and origin.host not in {"127.0.0.1", "::1"}:
-        raise RepositoryError(f"expected https to send a token, got {origin.scheme}")
-    cache = ReadingCache(_cache_folder(workspace, origin, name))
+    cache = ReadingCache(_cache_folder(workspace, URL(root), name))
 
     def say(seconds: float, why: str) -> None:
         click.echo(f"note: waiting {seconds:.0f} s for GitHub: {why}", err=True)
         log.tell("waiting", seconds=round(seconds, 3), why=why)
 
     pace = Pace(clock=utc_now, sleep=asyncio.sleep, jitter=random.random, on_wait=say)
-    async with aiohttp.ClientSession(timeout=_TIMEOUT) as session:
-        rest = GitHubRest(session, origin, token=token, pages=cache, pace=pace)
-        return await PullRequests(rest, root, name, cache).records(selection)
+    async with connected(root, name, token=token, cache=cache, pace=pace) as pull_requests:
+        return await pull_requests.records(selection)
 
 
 def _cache_folder(workspace: Workspace, origin: URL, name: str) -> Path:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from theatre.cli.verification_probe import NO_VERSION, probe
+from theatre.cli.verification_probe import probe
 from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
 from theatre.files.durable import replace_durably
 from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
@@ -17,6 +17,7 @@ from theatre.oracles.python_callable import construct_from_callable
 from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.oracles.wire_forms import PLAIN_PIN
 from theatre.verification.template import OracleUnderTest
+from theatre.verification.version_probe import NO_VERSION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

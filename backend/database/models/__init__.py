@@ -14,6 +14,7 @@ from backend.database.models.evidence import (
 )
 from backend.database.models.people import ApiKey, IdempotencyKey, RegisteredConstruct, User
 from backend.database.models.theatres import Dataset, Theatre, TheatreTemplate
+from backend.database.models.verifications import Verification
 
 __all__ = [
     "ApiKey",
@@ -32,4 +33,5 @@ __all__ = [
     "TheatreEpisodeScore",
     "TheatreTemplate",
     "User",
+    "Verification",
 ]

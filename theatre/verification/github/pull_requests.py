@@ -60,8 +60,12 @@ class PullRequests:
         What was read is kept at once, so a reading that is stopped goes on where it was. Raises
         RepositoryError and RateLimitedError as `GitHubRest`.
         """
-        chosen = await self._chosen(selection)
-        return [await self._record(pull) for pull in chosen]
+        return [record async for record in self.stream(selection)]
+
+    async def stream(self, selection: PullRequestSelection) -> AsyncIterator[GroundTruthRecord]:
+        """Yield them one by one, for who must not hold all of them; errors as `records`."""
+        for pull in await self._chosen(selection):
+            yield await self._record(pull)
 
     async def _chosen(self, selection: PullRequestSelection) -> list[dict[str, Any]]:
         """Return the newest merged ones; stops once no later page can hold a newer one."""

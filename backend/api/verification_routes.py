@@ -1,0 +1,194 @@
+"""Verifications of summaries of changes: asked for, watched, and their certificates."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Depends, Request
+from starlette.responses import JSONResponse, Response
+
+from backend.api.bodies import JSON, json_body, takes
+from backend.api.certificate_routes import summary_of
+from backend.api.conditional import FRESH, repr_digest, unchanged
+from backend.api.declared_routes import CurrentUser, for_owner, for_users, public, resource_router
+from backend.api.described_answers import (
+    DIGEST,
+    ETAG,
+    IF_NONE_MATCH,
+    JOB_LOCATION,
+    NOT_MODIFIED,
+    asks_with,
+)
+from backend.api.pages import Cursor, FilterText, Limit, Listing, Offset, cursor_of, place_of
+from backend.api.service import service_of
+from backend.api.transactions import Reading, Transaction
+from backend.api.turns import Turn
+from backend.auth.principals import Scope
+from backend.repositories.theatre_views import Place
+from backend.schemas.verifications import (
+    ReplayProgress,
+    VerificationPage,
+    VerificationRequest,
+    VerificationStatus,
+    VerifiedCertificate,
+)
+from backend.services import verifications
+
+DECLARED = {
+    "run_verification": for_users(
+        Scope.WRITE,
+        "construct-unknown",
+        "endpoint-not-allowed",
+        "address-not-allowed",
+        "template-invalid",
+        "dataset-unavailable",
+    ),
+    "get_verification_status": for_owner(Scope.READ, "not-found"),
+    "get_verification_result": for_owner(Scope.READ, "not-found", "invalid-transition"),
+    "list_verification_certificates": public(),
+}
+router = resource_router("verification", DECLARED)
+_JOB = "/verification/status/{job_id}"
+_GOES_ON = {
+    operation: {"operationId": operation, "parameters": {"job_id": "$response.body#/job_id"}}
+    for operation in ("get_verification_status", "get_verification_result")
+}
+
+
+@router.post(
+    "/verification/run",
+    operation_id="run_verification",
+    status_code=202,
+    response_model=VerificationStatus,
+    responses={202: {"headers": JOB_LOCATION, "links": _GOES_ON}},
+    openapi_extra=takes(VerificationRequest),
+)
+async def run_verification(
+    request: Request,
+    user: CurrentUser,
+    body: Annotated[VerificationRequest, Depends(json_body(VerificationRequest))],
+    transaction: Transaction,
+) -> Response:
+    """Read ground truth, commit to it, and score a construct that summarises changes against it."""
+    verified = await verifications.ask_for_verification(
+        transaction,
+        body.model_dump(mode="json", by_alias=True),
+        user_id=user.user_id,
+        resources=service_of(request).resources,
+    )
+    job = f"/api/v1/verification/status/{verified.stored.id}"
+    headers = {"Location": job, "Retry-After": "1"}
+    return JSONResponse(_status(verified).model_dump(mode="json"), 202, headers=headers)
+
+
+@router.get(_JOB, operation_id="get_verification_status")
+async def get_verification_status(
+    user: CurrentUser, job_id: UUID, reading: Reading
+) -> VerificationStatus:
+    """Return how far a verification of yours is."""
+    return _status(await verifications.own_verification(reading, str(job_id), user_id=user.user_id))
+
+
+@router.get(
+    "/verification/result/{job_id}",
+    operation_id="get_verification_result",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "The verification certificate, as anybody makes it of the bundle",
+            "headers": {**ETAG, **DIGEST},
+            "content": {JSON: {"schema": {"type": "object"}}},
+        },
+        **NOT_MODIFIED,
+    },
+    openapi_extra=asks_with(IF_NONE_MATCH),
+)
+async def get_verification_result(
+    request: Request, user: CurrentUser, job_id: UUID, _turn: Turn, transaction: Transaction
+) -> Response:
+    """Return the verification certificate of a finished verification of yours."""
+    document = await verifications.result_of(
+        transaction,
+        str(job_id),
+        user_id=user.user_id,
+        resources=service_of(request).resources,
+    )
+    sha256 = hashlib.sha256(document).hexdigest()
+    headers = {"ETag": f'"{sha256}"', "Repr-Digest": repr_digest(sha256)}
+    return unchanged(request, headers["ETag"]) or Response(
+        document, media_type=JSON, headers=headers
+    )
+
+
+@router.get(
+    "/verification/certificates",
+    operation_id="list_verification_certificates",
+    response_model=VerificationPage,
+)
+async def list_verification_certificates(
+    request: Request,
+    reading: Reading,
+    *,
+    construct_id: FilterText = None,
+    limit: Limit = 20,
+    offset: Offset = 0,
+    cursor: Cursor = None,
+) -> Response:
+    """List the certificates that verifications have earned, the newest first."""
+    listing = Listing("verification-certificates", (construct_id,))
+    page = await verifications.list_verified(
+        reading,
+        construct_id=construct_id,
+        now=service_of(request).clock(),
+        limit=limit,
+        offset=offset,
+        after=place_of(cursor, listing),
+    )
+    last = page.certificates[-1][0].certificate if len(page.certificates) == limit else None
+    shown = VerificationPage(
+        certificates=[
+            VerifiedCertificate(
+                **summary_of(view.certificate, worth).model_dump(),
+                precision=view.precision,
+                recall=view.recall,
+                reply_accuracy=view.reply_accuracy,
+            )
+            for view, worth in page.certificates
+        ],
+        total=page.total,
+        limit=limit,
+        offset=offset,
+        next_cursor=None if last is None else cursor_of(listing, Place(last.issued_at, last.id)),
+    )
+    return JSONResponse(shown.model_dump(mode="json"), headers={"Cache-Control": FRESH})
+
+
+def _status(verified: verifications.Verified) -> VerificationStatus:
+    stored, theatre = verified.stored, verified.theatre
+    outcome, reason = verified.ending
+    replays = ReplayProgress(
+        completed=theatre.progress if theatre else 0,
+        total=theatre.total_episodes if theatre else 0,
+        failures=theatre.failure_count if theatre else 0,
+        refused=theatre.refused_count if theatre else 0,
+    )
+    return VerificationStatus.model_validate(
+        {
+            "job_id": stored.id,
+            "phase": verified.phase,
+            "records": stored.records,
+            "replays": replays,
+            "min_replays": stored.min_replays,
+            "waits_until": None if theatre else stored.waits_until,
+            "state": theatre.state if theatre else None,
+            "outcome": outcome,
+            "outcome_reason": reason,
+            "error": theatre.error if theatre else stored.error,
+            "commitment_hash": theatre.commitment_hash if theatre else None,
+            "certificate_id": theatre.certificate_id if theatre else None,
+            "created_at": stored.created_at,
+            "updated_at": theatre.updated_at if theatre else stored.updated_at,
+        }
+    )

@@ -1,0 +1,186 @@
+"""Verifications: asked for, claimed by a job, handed over to the theatre that they become."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, and_, func, insert, literal, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.database.models import TheatreCertificate, Verification
+from backend.database.models.base import MAX_ERROR
+from backend.repositories.certificate_views import SHOWN, CertificateView
+from backend.repositories.theatre_views import Place
+from theatre.engine.canonical_json import JsonObject
+
+_COLUMNS = (
+    Verification.id,
+    Verification.user_id,
+    Verification.request,
+    Verification.min_replays,
+    Verification.phase,
+    Verification.job_id,
+    Verification.lost_workers,
+    Verification.records,
+    Verification.waits_until,
+    Verification.error_code,
+    Verification.error,
+    Verification.created_at,
+    Verification.updated_at,
+)
+
+
+class StoredVerification(NamedTuple):
+    """A row; the columns of the same names. `scored`: changes that its certificate counts."""
+
+    id: str
+    user_id: str
+    request: JsonObject
+    min_replays: int
+    phase: str
+    job_id: int | None
+    lost_workers: int
+    records: int
+    waits_until: datetime | None
+    error_code: str | None
+    error: str | None
+    created_at: datetime
+    updated_at: datetime
+    scored: int | None
+
+
+class VerifiedView(NamedTuple):
+    """A certificate of a verification, and its three scores."""
+
+    certificate: CertificateView
+    precision: float | None
+    recall: float | None
+    reply_accuracy: float | None
+
+
+async def insert_verification(
+    connection: AsyncConnection,
+    *,
+    verification_id: str,
+    user_id: str,
+    request: JsonObject,
+    min_replays: int,
+    at: datetime,
+) -> None:
+    """Store what was asked for; who queues its job comes next."""
+    row = {
+        "id": verification_id,
+        "user_id": user_id,
+        "request": request,
+        "min_replays": min_replays,
+        "phase": "queued",
+        "created_at": at,
+        "updated_at": at,
+    }
+    await connection.execute(insert(Verification), row)
+
+
+async def verification_of(
+    connection: AsyncConnection, verification_id: str, *, user_id: str
+) -> StoredVerification | None:
+    """Return a verification of a user; None where it is not theirs."""
+    own = (Verification.id == verification_id, Verification.user_id == user_id)
+    certificate = TheatreCertificate.theatre_id == Verification.id
+    query = select(*_COLUMNS, TheatreCertificate.replay_count).outerjoin(
+        TheatreCertificate, certificate
+    )
+    row = (await connection.execute(query.where(*own))).first()
+    return None if row is None else StoredVerification._make(row)
+
+
+async def claim_ingestion(
+    connection: AsyncConnection, verification_id: str, *, job_id: int, at: datetime
+) -> StoredVerification | None:
+    """Take up what waits for this job; None where it waits for none, or another."""
+    claimed = (
+        update(Verification)
+        .where(_of_job(verification_id, job_id, "queued"))
+        .values(phase="ingesting", waits_until=None, error_code=None, error=None, updated_at=at)
+        .returning(*_COLUMNS)
+    )
+    row = (await connection.execute(claimed)).first()
+    return None if row is None else StoredVerification._make((*row, None))
+
+
+async def change_ingestion(
+    connection: AsyncConnection,
+    verification_id: str,
+    *,
+    job_id: int,
+    **changes: Any,  # noqa: ANN401 - columns
+) -> bool:
+    """Change what this job holds; False where another job has it by now."""
+    if changes.get("error") is not None:
+        changes["error"] = str(changes["error"])[:MAX_ERROR].replace("\0", "\ufffd")
+    changed = (
+        update(Verification).where(_of_job(verification_id, job_id, "ingesting")).values(changes)
+    )
+    return (await connection.execute(changed)).rowcount == 1
+
+
+async def hold_ingestion(
+    connection: AsyncConnection, verification_id: str, *, job_id: int, phase: str
+) -> bool:
+    """Lock what is in `phase` for this job; tell whether it is."""
+    query = select(Verification.id).where(_of_job(verification_id, job_id, phase))
+    return (await connection.execute(query.with_for_update())).first() is not None
+
+
+async def verified_certificates(
+    connection: AsyncConnection,
+    *,
+    construct_id: str | None,
+    limit: int,
+    offset: int,
+    after: Place | None,
+) -> Sequence[VerifiedView]:
+    """Return a page of the certificates that verifications have earned, the newest first."""
+    certificate = TheatreCertificate
+    scores = (certificate.precision, certificate.recall, certificate.reply_accuracy)
+    query = select(*SHOWN, *scores).join(*_EARNED).where(_of(construct_id))
+    if after is not None:
+        place = tuple_(after.created_at, literal(after.id, certificate.id.type))
+        query = query.where(tuple_(certificate.issued_at, certificate.id) < place)
+    newest_first = (certificate.issued_at.desc(), certificate.id.desc())
+    found = await connection.execute(query.order_by(*newest_first).limit(limit).offset(offset))
+    views = []
+    for row in found:
+        *shown, precision, recall, reply_accuracy = row
+        views.append(VerifiedView(CertificateView._make(shown), precision, recall, reply_accuracy))
+    return views
+
+
+async def count_verified(connection: AsyncConnection, *, construct_id: str | None) -> int:
+    """Return how many certificates verifications have earned."""
+    query = select(func.count()).select_from(TheatreCertificate).join(*_EARNED)
+    return int((await connection.execute(query.where(_of(construct_id)))).scalar_one())
+
+
+_EARNED = (
+    Verification,
+    and_(
+        Verification.id == TheatreCertificate.theatre_id,
+        TheatreCertificate.replay_count >= Verification.min_replays,
+    ),
+)
+
+
+def _of(construct_id: str | None) -> ColumnElement[bool]:
+    if construct_id is None:
+        return literal(value=True)
+    return TheatreCertificate.construct_id == construct_id
+
+
+def _of_job(verification_id: str, job_id: int, phase: str) -> ColumnElement[bool]:
+    return and_(
+        Verification.id == verification_id,
+        Verification.job_id == job_id,
+        Verification.phase == phase,
+    )

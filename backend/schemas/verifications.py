@@ -1,0 +1,166 @@
+"""Verifications of summaries: what is asked for, how far it is, what came out."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from backend.schemas.base import RequestDocument, ResponseDocument, WholeNumber
+from backend.schemas.certificates import CertificateSummary
+from backend.schemas.theatres import Outcome
+from theatre.engine.state_machine import TheatreState
+
+MAX_CHANGES = 1000
+_SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
+_REPOSITORY = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,38}/[A-Za-z0-9_.-]{1,100}$"
+# No options and none of git's own languages: names, and two of them with dots between.
+_RANGE = r"^[A-Za-z0-9_][A-Za-z0-9_./~^-]{0,99}$"
+_TEXT = r"^[^\x00-\x1f\x7f]+$"
+
+Limit = Annotated[WholeNumber, Field(ge=1, le=MAX_CHANGES, description="the newest so many")]
+Number = Annotated[float, Field(ge=0, le=1000)]
+
+
+class GitHubSource(RequestDocument):
+    """Merged pull requests of a repository on GitHub."""
+
+    kind: Literal["github"]
+    repository: Annotated[str, Field(pattern=_REPOSITORY, description="`owner/name`, no URL")]
+    commit_range: Annotated[str, Field(pattern=_RANGE)] | None = Field(
+        default=None, description="`A..B`, or one commit with all before it: merged by one of them"
+    )
+    since: date | None = Field(default=None, description="merged from this day on, in UTC")
+    until: date | None = Field(default=None, description="merged to the end of this day, in UTC")
+    labels: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=100, pattern=_TEXT)]],
+        Field(default_factory=list, max_length=20, description="those that have all of them"),
+    ]
+    limit: Limit = 100
+
+    @model_validator(mode="after")
+    def _is_no_folder(self) -> Self:
+        if self.repository.rpartition("/")[2] in {".", ".."}:
+            raise ValueError("expected owner/name")
+        return self
+
+
+class CloneSource(RequestDocument):
+    """Commits of a local clone, below a folder that the operator lists."""
+
+    kind: Literal["clone"]
+    path: Annotated[
+        str,
+        Field(
+            max_length=200,
+            pattern=rf"^{_SEGMENT}(/{_SEGMENT}){{0,9}}$",
+            description="below one of the operator's folders",
+        ),
+    ]
+    history: Literal["plain", "first-parent", "merges"] = "plain"
+    commit_range: Annotated[str, Field(pattern=_RANGE)] = "HEAD"
+    since: date | None = Field(default=None, description="committed from this day on, in UTC")
+    until: date | None = Field(default=None, description="committed to the end of it, in UTC")
+    limit: Limit = 100
+
+
+class RecordsSource(RequestDocument):
+    """Ground-truth records that were uploaded with `POST /datasets`."""
+
+    kind: Literal["records"]
+    dataset: Annotated[str, Field(pattern=r"^dataset:[0-9a-f]{64}$")]
+
+
+class OracleChoice(RequestDocument):
+    """The construct: one that the operator registered or, with an `endpoint`, a service."""
+
+    construct_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}$")]
+    endpoint: Annotated[str, Field(min_length=1, max_length=2048, pattern=_TEXT)] | None = Field(
+        default=None, description="http(s), to where the outbound policy lets calls go"
+    )
+    version: Annotated[str, Field(pattern=r"^[0-9a-f]{7,64}$")] | None = Field(
+        default=None, description="its pin; without it, the one that it has or reports"
+    )
+
+
+class Weights(RequestDocument):
+    """Weights of the criteria in the composite score; only their proportions count."""
+
+    precision: Number = 1.0
+    recall: Number = 1.0
+    reply_accuracy: Number = 1.0
+
+    @model_validator(mode="after")
+    def _weighs_something(self) -> Self:
+        if not self.precision + self.recall + self.reply_accuracy > 0:
+            raise ValueError("expected weights of which one is above 0")
+        return self
+
+
+class VerificationRequest(RequestDocument):
+    """A verification that is to be run."""
+
+    source: Annotated[GitHubSource | CloneSource | RecordsSource, Field(discriminator="kind")]
+    oracle: OracleChoice = Field(alias="construct")
+    weights: Annotated[Weights, Field(default_factory=Weights)]
+    timeout_seconds: Annotated[WholeNumber, Field(ge=1, le=600, description="for one call")] = 30
+    min_replays: Annotated[
+        WholeNumber,
+        Field(ge=1, le=MAX_CHANGES, description="with fewer scored changes, no certificate"),
+    ] = 50
+
+    @model_validator(mode="after")
+    def _asks_for_enough(self) -> Self:
+        source = self.source
+        if not isinstance(source, RecordsSource) and source.limit < self.min_replays:
+            raise ValueError("expected a limit of at least min_replays")
+        return self
+
+
+class ReplayProgress(ResponseDocument):
+    """How many changes the construct has been shown."""
+
+    completed: int = Field(ge=0)
+    total: int = Field(ge=0, description="0 before the ground truth is read")
+    failures: int = Field(ge=0)
+    refused: int = Field(ge=0)
+
+
+class VerificationStatus(ResponseDocument):
+    """How far a verification is."""
+
+    job_id: str = Field(description="also the id of the theatre, from `committed` on")
+    phase: Literal["queued", "ingesting", "committed", "replaying", "finished"] = Field(
+        description="`committed`: ground truth, construct and terms are fixed, the run is queued"
+    )
+    records: int = Field(ge=0, description="changes of the ground truth that are read")
+    replays: ReplayProgress
+    min_replays: int
+    waits_until: datetime | None = Field(description="while GitHub's limit is waited for")
+    state: TheatreState | None = Field(description="of the theatre; null before there is one")
+    outcome: Outcome | None = Field(description="null before `finished`")
+    outcome_reason: str | None
+    error: str | None
+    commitment_hash: str | None
+    certificate_id: str | None = Field(description="of the theatre's certificate")
+    created_at: datetime
+    updated_at: datetime
+
+
+class VerifiedCertificate(CertificateSummary):
+    """A certificate of a verification in the list of them."""
+
+    precision: float | None
+    recall: float | None
+    reply_accuracy: float | None
+
+
+class VerificationPage(ResponseDocument):
+    """Some certificates of verifications, the newest first."""
+
+    certificates: list[VerifiedCertificate]
+    total: int
+    limit: int
+    offset: int
+    next_cursor: str | None

@@ -1,0 +1,218 @@
+"""One job's attempt at a verification's ground truth: read, committed to, and the run queued.
+
+Nothing of the theatre is there before all of it is: draft, commitment and queued run are one
+transaction, under the job's number. So an attempt that was lost leaves nothing behind, and one
+that was only paused can hand nothing over (docs/adr/0150).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import shutil
+from datetime import timedelta
+
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.errors import BackendError
+from backend.jobs.queue import queue_ingestion
+from backend.repositories.verifications import (
+    StoredVerification,
+    change_ingestion,
+    claim_ingestion,
+    hold_ingestion,
+)
+from backend.services.ingestion_handover import committed_and_queued, gather
+from backend.services.repository_access import Gathered, WaitWantedError
+from backend.services.resources import TheatreResources
+from backend.services.run_endings import is_to_be_mended, without_paths
+from backend.services.verification_wishes import VerificationWish
+from backend.settings import Settings
+from theatre.engine.errors import StateConflictError, TheatreError
+from theatre.verification.errors import RateLimitedError
+
+MAX_LOST_WORKERS = 5
+"""An ingestion that lost so many workers is ended as failed."""
+LONGEST_INGESTION = timedelta(hours=6)
+"""From the request to the commitment; no wait for a limit may end later."""
+_MENDED_SECONDS = 5.0
+_BEATS_IN_A_LEASE = 4
+_log = logging.getLogger(__name__)
+
+
+class IngestionAttempts:
+    """What one process does with jobs of the queue `ingestions`."""
+
+    def __init__(
+        self, engine: AsyncEngine, resources: TheatreResources, settings: Settings
+    ) -> None:
+        self._engine = engine
+        self._resources = resources
+        self._beat = settings.lease_seconds / _BEATS_IN_A_LEASE
+        self._draining = asyncio.Event()
+
+    def drain(self) -> None:
+        """Have every reading stop, and no other begin."""
+        self._draining.set()
+
+    async def attempt(self, verification_id: str, job_id: int) -> None:
+        """Do what a job asks for; one that its verification does not wait for asks for nothing.
+
+        Raises what the database raises where it stays away; the rescue goes on from there.
+        """
+        if self._draining.is_set():
+            await self._again(verification_id, job_id, phase="queued")
+            return
+        at = self._resources.clock()
+        async with self._engine.begin() as connection:
+            stored = await claim_ingestion(connection, verification_id, job_id=job_id, at=at)
+        if stored is None:
+            return
+        try:
+            await self._carry(stored, job_id)
+        except StateConflictError as error:
+            _log.info("ingestion is another's", extra=_fields(stored, detail=str(error)))
+        except asyncio.CancelledError:
+            await asyncio.shield(self._again(stored.id, job_id))
+            raise
+
+    async def _carry(self, stored: StoredVerification, job_id: int) -> None:
+        try:
+            if stored.lost_workers >= MAX_LOST_WORKERS:
+                told = f"expected a worker to outlive it, got {stored.lost_workers} lost"
+                await self._fail(stored, job_id, "workers-lost", told)
+                return
+            wish = VerificationWish.of(stored.request)
+            gathered = Gathered()
+            if await self._read(stored, job_id, wish, gathered):
+                await self._say(stored, job_id, len(gathered.records))
+                await committed_and_queued(
+                    self._engine, self._resources, stored, job_id, wish, gathered.records
+                )
+                await asyncio.to_thread(self._forget, stored)
+            else:
+                await self._again(stored.id, job_id)
+        except WaitWantedError as wait:
+            await self._wait(stored, job_id, wait.seconds)
+        except StateConflictError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it comes to a told end
+            await self._refuse(stored, job_id, error)
+
+    async def _read(
+        self, stored: StoredVerification, job_id: int, wish: VerificationWish, gathered: Gathered
+    ) -> bool:
+        """Gather the ground truth; False where it was to stop before. Errors as `gather`.
+
+        StateConflictError once another job has it: then nobody else is asked for it here.
+        """
+        reading = asyncio.create_task(
+            gather(self._engine, self._resources, stored, wish.source, gathered)
+        )
+        draining = asyncio.create_task(self._draining.wait())
+        try:
+            while not (reading.done() or draining.done()):
+                await asyncio.wait(
+                    [reading, draining],
+                    timeout=self._beat,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                # A database that is away says nothing of whose it is.
+                with contextlib.suppress(SQLAlchemyError, OSError):
+                    await self._say(stored, job_id, len(gathered.records))
+        finally:
+            gathered.stopping.set()
+            is_read = reading.done()
+            reading.cancel()
+            draining.cancel()
+            await asyncio.wait([reading, draining])
+        if is_read:
+            reading.result()
+        return is_read
+
+    async def _say(self, stored: StoredVerification, job_id: int, records: int) -> None:
+        """Write down how far it is; StateConflictError where it is another's by now."""
+        async with self._engine.begin() as connection:
+            is_own = await change_ingestion(
+                connection,
+                stored.id,
+                job_id=job_id,
+                records=records,
+                updated_at=self._resources.clock(),
+            )
+        if not is_own:
+            raise StateConflictError(f"expected to hold job {job_id}, got it given to another")
+
+    async def _refuse(self, stored: StoredVerification, job_id: int, error: Exception) -> None:
+        async with self._engine.begin() as connection:
+            if not await hold_ingestion(connection, stored.id, job_id=job_id, phase="ingesting"):
+                # Whoever has it by now may have taken away what this attempt was missing.
+                raise StateConflictError(f"expected to hold job {job_id}, got it given to another")
+        if is_to_be_mended(error):
+            _log.warning("ingestion waits for its store", exc_info=error, extra=_fields(stored))
+            await self._wait(stored, job_id, _MENDED_SECONDS, error)
+        elif isinstance(error, (TheatreError, BackendError)):
+            _log.warning("ingestion refused", extra=_fields(stored, code=error.code))
+            await self._fail(stored, job_id, error.code, str(error))
+        elif isinstance(error, (SQLAlchemyError, OSError)):
+            # The database is away, or something else that passes: the rescue finds the row as it
+            # is, and counts how often.
+            raise error
+        else:
+            _log.error("ingestion failed", exc_info=error, extra=_fields(stored))
+            await self._fail(stored, job_id, "internal-error", type(error).__name__)
+
+    async def _wait(
+        self,
+        stored: StoredVerification,
+        job_id: int,
+        seconds: float,
+        error: Exception | None = None,
+    ) -> None:
+        """Go on in another attempt; fail where that would be too late."""
+        until = self._resources.clock() + timedelta(seconds=seconds)
+        code = RateLimitedError.code if error is None else getattr(error, "code", "evidence-disk")
+        told = "GitHub's limit is reached" if error is None else without_paths(str(error))
+        if until > stored.created_at + LONGEST_INGESTION:
+            await self._fail(stored, job_id, code, f"{told}, for longer than this may take")
+            return
+        async with self._engine.begin() as connection:
+            if await change_ingestion(
+                connection,
+                stored.id,
+                job_id=job_id,
+                waits_until=until,
+                error_code=code,
+                error=told,
+                updated_at=self._resources.clock(),
+            ):
+                await queue_ingestion(connection, stored.id, at=until)
+
+    async def _again(self, verification_id: str, job_id: int, *, phase: str = "ingesting") -> None:
+        """Queue it for whoever is free, unless another has it."""
+        async with self._engine.begin() as connection:
+            if await hold_ingestion(connection, verification_id, job_id=job_id, phase=phase):
+                await queue_ingestion(connection, verification_id)
+
+    async def _fail(self, stored: StoredVerification, job_id: int, code: str, detail: str) -> None:
+        async with self._engine.begin() as connection:
+            await change_ingestion(
+                connection,
+                stored.id,
+                job_id=job_id,
+                phase="failed",
+                error_code=code,
+                error=without_paths(detail),
+                updated_at=self._resources.clock(),
+            )
+        await asyncio.to_thread(self._forget, stored)
+
+    def _forget(self, stored: StoredVerification) -> None:
+        """Remove what was kept for a second attempt. Blocks."""
+        shutil.rmtree(self._resources.repositories.folder_of(stored.id), ignore_errors=True)
+
+
+def _fields(stored: StoredVerification, **more: str) -> dict[str, dict[str, str]]:
+    return {"fields": {"verification_id": stored.id, **more}}

@@ -1,0 +1,116 @@
+"""What a verification commits to: the construct with its version, and the template about it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from backend.services.construct_access import ConstructAccess
+from backend.services.ground_truth import UPLOADED
+from backend.services.verification_wishes import (
+    CloneWish,
+    GitHubWish,
+    OracleWish,
+    UploadWish,
+    VerificationWish,
+)
+from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
+from theatre.oracles.endpoints import REGISTERED, Endpoint
+from theatre.oracles.errors import OutboundRefusedError, UnknownConstructError
+from theatre.verification.template import LOCAL_CLONE, OracleUnderTest, Terms, oracle_template
+from theatre.verification.version_probe import NO_VERSION, probe
+
+
+def draft_of(wish: VerificationWish, constructs: ConstructAccess) -> JsonObject:
+    """Return the template but for dataset and version, to be judged before anything is stored.
+
+    Raises UnknownConstructError and OutboundRefusedError for a construct that nobody may name
+    here; their messages hold nothing of the request.
+    """
+    oracle = wish.oracle
+    try:
+        endpoint = _endpoint(oracle, constructs)
+        if oracle.endpoint is not None:
+            constructs.policy.check_url(oracle.endpoint)
+    except UnknownConstructError:
+        raise UnknownConstructError(
+            "expected the id of a construct that the operator registered, or one with an "
+            "endpoint, got another id without"
+        ) from None
+    except OutboundRefusedError as error:
+        raise type(error)(
+            "expected an endpoint that is an http or https URL of a public host, or of one that "
+            "the operator allows, without credentials and fragment; got another"
+        ) from None
+    return template_of(wish, _under_test(endpoint, oracle.version or NO_VERSION), b"")
+
+
+def template_of(wish: VerificationWish, oracle: OracleUnderTest, dataset: bytes) -> JsonObject:
+    """Return the template of a verification; its dataset is named as an upload is."""
+    is_github = isinstance(wish.source, GitHubWish)
+    terms = Terms(
+        weights=wish.weights,
+        timeout_seconds=wish.timeout_seconds,
+        ground_truth_source="GITHUB_API" if is_github else "CUSTOM",
+        repository=_repository(wish),
+        minimum_replays=wish.min_replays,
+    )
+    template = oracle_template(oracle, terms, dataset)
+    config = cast("JsonObject", template["product_theatre_config"])
+    path = f"{UPLOADED}{sha256_hex(dataset)}"
+    return {**template, "product_theatre_config": {**config, "replay_data_path": path}}
+
+
+async def oracle_under_test(wish: OracleWish, constructs: ConstructAccess) -> OracleUnderTest:
+    """Return the construct with its pin: the one that was given, or that it has, or reports.
+
+    A service is asked by one call or two, which are not scored; one that knows no envelope is
+    spoken to plainly from then on. Raises what `ConstructAccess.opened` raises,
+    ConstructFilesError, and ConstructUnreachableError for one that answers as no oracle does.
+    """
+    endpoint = _endpoint(wish, constructs)
+    construct = constructs.construct_at(endpoint)
+    if wish.version is not None:
+        return _under_test(endpoint, wish.version)
+    if isinstance(construct, RegisteredConstruct):
+        return _under_test(endpoint, await asyncio.to_thread(construct_version, construct))
+    probed = await probe(
+        wish.construct_id,
+        lambda form: constructs.adapter_at(endpoint, form),
+        clock=constructs.clock,
+    )
+    return _under_test(endpoint, probed.version or NO_VERSION, probed.form.pin)
+
+
+def _under_test(endpoint: Endpoint, version: str, pin: str | None = None) -> OracleUnderTest:
+    return OracleUnderTest(
+        construct_id=endpoint.construct_id,
+        version=version,
+        adapter_type=endpoint.adapter_type,
+        endpoint=endpoint.place,
+        adapter_pin=pin,
+    )
+
+
+def _repository(wish: VerificationWish) -> str:
+    """Return what the template says of the repository; where a folder lies concerns nobody."""
+    match wish.source:
+        case GitHubWish(repository=name):
+            return f"https://github.com/{name}"
+        case CloneWish():
+            return LOCAL_CLONE
+        case UploadWish():
+            return "uploaded-records"
+
+
+def _endpoint(wish: OracleWish, constructs: ConstructAccess) -> Endpoint:
+    if wish.endpoint is not None:
+        return Endpoint(construct_id=wish.construct_id, adapter_type="http", place=wish.endpoint)
+    construct = constructs.registry.find_registered(wish.construct_id)
+    is_program = isinstance(construct, RegisteredConstruct) and construct.start_seconds is None
+    return Endpoint(
+        construct_id=wish.construct_id,
+        adapter_type="local" if is_program else "http",
+        place=f"{REGISTERED}{wish.construct_id}",
+    )

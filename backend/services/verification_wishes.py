@@ -1,0 +1,114 @@
+"""What somebody asks to be verified, as its row keeps it and as its job works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, time
+from typing import cast
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.verification.github.pull_requests import PullRequestSelection
+from theatre.verification.local_history import History, Selection
+
+LATEST = time(23, 59, 59, 999_999)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitHubWish:
+    """Merged pull requests of `repository`, `owner/name`."""
+
+    repository: str
+    selection: PullRequestSelection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloneWish:
+    """Commits of a clone; `path` begins in one of the operator's folders."""
+
+    path: str
+    selection: Selection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UploadWish:
+    """Records that the user uploaded, all of them."""
+
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OracleWish:
+    """A construct: a registered one, or a service where there is an `endpoint`.
+
+    `version` is its pin; None stands for the one that it has or reports.
+    """
+
+    construct_id: str
+    endpoint: str | None
+    version: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerificationWish:
+    """Ground truth, construct, and the terms that are committed; weights add up to 1."""
+
+    source: GitHubWish | CloneWish | UploadWish
+    oracle: OracleWish
+    weights: Mapping[str, float]
+    timeout_seconds: int
+    min_replays: int
+
+    @classmethod
+    def of(cls, document: JsonObject) -> VerificationWish:
+        """Return what a valid request asks for (`backend.schemas.verifications`)."""
+        construct = cast("dict[str, str | None]", document["construct"])
+        weights = cast("dict[str, float]", document["weights"])
+        total = sum(weights.values())
+        return cls(
+            source=_source(cast("JsonObject", document["source"])),
+            oracle=OracleWish(
+                construct_id=str(construct["construct_id"]),
+                endpoint=construct["endpoint"],
+                version=construct["version"],
+            ),
+            weights={criterion: weight / total for criterion, weight in weights.items()},
+            timeout_seconds=cast("int", document["timeout_seconds"]),
+            min_replays=cast("int", document["min_replays"]),
+        )
+
+
+def _source(document: JsonObject) -> GitHubWish | CloneWish | UploadWish:
+    if document["kind"] == "records":
+        return UploadWish(sha256=str(document["dataset"]).removeprefix("dataset:"))
+    since, until = _day(document["since"], time.min), _day(document["until"], LATEST)
+    limit = cast("int", document["limit"])
+    if document["kind"] == "github":
+        labels = tuple(cast("list[str]", document["labels"]))
+        return GitHubWish(
+            repository=str(document["repository"]),
+            selection=PullRequestSelection(
+                commit_range=cast("str | None", document["commit_range"]),
+                since=since,
+                until=until,
+                labels=labels,
+                limit=limit,
+            ),
+        )
+    return CloneWish(
+        path=str(document["path"]),
+        selection=Selection(
+            history=History(str(document["history"])),
+            commit_range=str(document["commit_range"]),
+            since=since,
+            until=until,
+            limit=limit,
+        ),
+    )
+
+
+def _day(text: object, moment: time) -> datetime | None:
+    """Return a moment of a day; all of `until` counts."""
+    if text is None:
+        return None
+    return datetime.combine(date.fromisoformat(str(text)), moment, tzinfo=UTC)

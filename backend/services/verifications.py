@@ -1,0 +1,169 @@
+"""Verifications as their owner asks for them, and what anybody may know of their certificates."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from backend.identifiers import new_id
+from backend.jobs.queue import queue_ingestion
+from backend.repositories.datasets import uploads_of
+from backend.repositories.sealed_bundles import bundle_of
+from backend.repositories.theatre_views import Place, TheatreView, view_of
+from backend.repositories.verifications import (
+    StoredVerification,
+    VerifiedView,
+    count_verified,
+    insert_verification,
+    verification_of,
+    verified_certificates,
+)
+from backend.services.certificates import worth_of
+from backend.services.resources import TheatreResources
+from backend.services.sealed_bundles import verified_bundle
+from backend.services.verification_oracles import draft_of
+from backend.services.verification_wishes import UploadWish, VerificationWish
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import DatasetError, InvalidTransitionError, NotFoundError
+from theatre.engine.tier_assigner import EffectiveTier
+from theatre.verification.certificate import verification_certificate
+from theatre.verification.errors import TooFewReplaysError
+
+_ENDED = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """A verification, and the theatre that it has become, if it has."""
+
+    stored: StoredVerification
+    theatre: TheatreView | None
+
+    @property
+    def phase(self) -> str:
+        """Return how far it is, in the words of the interface."""
+        if self.theatre is None:
+            return "finished" if self.stored.phase == "failed" else self.stored.phase
+        if self.theatre.run_status in _ENDED:
+            return "finished"
+        return "committed" if self.theatre.run_status == "queued" else "replaying"
+
+    @property
+    def ending(self) -> tuple[str | None, str | None]:
+        """Return outcome and reason; both None before it is finished, the reason also after.
+
+        A theatre whose certificate is of fewer changes than were asked for is no verification.
+        """
+        if self.phase != "finished":
+            return None, None
+        theatre = self.theatre
+        if theatre is None:
+            return "failed", self.stored.error_code
+        if theatre.outcome is None:
+            # It could not be begun: the theatre stays COMMITTED.
+            return "failed", (theatre.error or "").partition(":")[0] or None
+        if theatre.outcome == "certified" and (self.stored.scored or 0) < self.stored.min_replays:
+            return "no_certificate", TooFewReplaysError.code
+        return theatre.outcome, theatre.outcome_reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedPage:
+    """A page of certificates that verifications have earned, each with what it is worth now."""
+
+    certificates: Sequence[tuple[VerifiedView, EffectiveTier]]
+    total: int
+
+
+async def ask_for_verification(
+    connection: AsyncConnection,
+    request: JsonObject,
+    *,
+    user_id: str,
+    resources: TheatreResources,
+) -> Verified:
+    """Store what a valid request asks for, and queue the reading of its ground truth.
+
+    Raises UnknownConstructError, OutboundRefusedError, InvalidTemplateError for what could never
+    be committed, and DatasetError for records that the user has not uploaded.
+    """
+    wish = VerificationWish.of(request)
+    draft = draft_of(wish, resources.constructs)
+    await asyncio.to_thread(resources.require_valid, draft)
+    if isinstance(wish.source, UploadWish):
+        await _require_own(connection, wish.source, user_id)
+    now = resources.clock()
+    verification_id = new_id(now)
+    await insert_verification(
+        connection,
+        verification_id=verification_id,
+        user_id=user_id,
+        request=request,
+        min_replays=wish.min_replays,
+        at=now,
+    )
+    await queue_ingestion(connection, verification_id)
+    return await own_verification(connection, verification_id, user_id=user_id)
+
+
+async def _require_own(connection: AsyncConnection, wish: UploadWish, user_id: str) -> None:
+    if wish.sha256 not in await uploads_of(connection, user_id):
+        raise DatasetError("expected records that you have uploaded: POST /datasets")
+
+
+async def own_verification(
+    connection: AsyncConnection, verification_id: str, *, user_id: str
+) -> Verified:
+    """Return a user's verification; NotFoundError where it is not theirs."""
+    stored = await verification_of(connection, verification_id, user_id=user_id)
+    if stored is None:
+        raise NotFoundError(f"expected verification {verification_id}, got none")
+    # Asked second: a theatre that has come meanwhile says more.
+    theatre = await view_of(connection, verification_id, user_id=user_id)
+    return Verified(stored=stored, theatre=theatre)
+
+
+async def result_of(
+    connection: AsyncConnection,
+    verification_id: str,
+    *,
+    user_id: str,
+    resources: TheatreResources,
+) -> bytes:
+    """Return the verification certificate, made from the sealed bundle: the same bytes each time.
+
+    Raises NotFoundError where it is not the user's, InvalidTransitionError where it has none.
+    """
+    verified = await own_verification(connection, verification_id, user_id=user_id)
+    archive = await bundle_of(connection, verification_id)
+    outcome, reason = verified.ending
+    if outcome != "certified" or archive is None:
+        ended = f"ended as {outcome} ({reason})" if outcome else f"is {verified.phase}"
+        raise InvalidTransitionError(
+            f"expected a verification that has earned its certificate, got one that {ended}"
+        )
+    bundle = await asyncio.to_thread(verified_bundle, resources.store, verification_id, archive)
+    return await asyncio.to_thread(verification_certificate, bundle)
+
+
+async def list_verified(
+    connection: AsyncConnection,
+    *,
+    construct_id: str | None,
+    now: datetime,
+    limit: int,
+    offset: int,
+    after: Place | None,
+) -> VerifiedPage:
+    """Return a page of the certificates that verifications have earned, the newest first."""
+    views = await verified_certificates(
+        connection, construct_id=construct_id, limit=limit, offset=offset, after=after
+    )
+    return VerifiedPage(
+        certificates=[(view, worth_of(view.certificate, now)) for view in views],
+        total=await count_verified(connection, construct_id=construct_id),
+    )

@@ -1,0 +1,92 @@
+"""The calls before the commitment: which version a service reports, and whether it knows envelopes.
+
+None of them is scored or recorded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from theatre.engine.clock import Clock, format_rfc3339
+from theatre.engine.oracle_contract import (
+    Attempt,
+    OracleInvocationMetadata,
+    OracleInvocationRequest,
+)
+from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.reachable import ReachableAdapter
+from theatre.oracles.wire_forms import ENVELOPES, WireForm
+from theatre.verification.plain_oracle import (
+    PLAIN_ORACLE,
+    QUESTION,
+    is_oracle_output,
+    is_raw_oracle_output,
+)
+from theatre.verification.records import record_of
+
+NO_VERSION = "0000000"
+"""The pin of an oracle that reports none; whoever has one reports another."""
+
+_PROBE_ID = "00000000-0000-5000-8000-000000000000"
+AdapterIn = Callable[[WireForm], ReachableAdapter]
+"""Returns an adapter of the service that speaks in this form; who asked for it closes it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What a service turned out to be; `version` is None where it reports none."""
+
+    version: str | None
+    form: WireForm
+
+
+async def probe(construct_id: str, adapter_in: AdapterIn, *, clock: Clock) -> Probed:
+    """Ask a service for its version: by an envelope, and if need be by a bare record.
+
+    Raises ConstructUnreachableError for one that answers neither as an oracle does.
+    """
+    attempt = await _asked(construct_id, adapter_in(ENVELOPES), clock)
+    reported = attempt.response.construct_version
+    if reported is not None:
+        return Probed(version=reported, form=ENVELOPES)
+    if is_raw_oracle_output(attempt.raw):
+        return Probed(version=None, form=PLAIN_ORACLE)
+    plain = await _asked(construct_id, adapter_in(PLAIN_ORACLE), clock)
+    if is_oracle_output(plain.response.output_data):
+        return Probed(version=None, form=PLAIN_ORACLE)
+    raise ConstructUnreachableError(
+        f"expected {construct_id} to report its version, or to answer a bare record with "
+        f"summary, key_claims and follow_up_response, got {attempt.reason}: "
+        f"{attempt.response.error_detail}"
+    )
+
+
+async def _asked(construct_id: str, adapter: ReachableAdapter, clock: Clock) -> Attempt:
+    async with contextlib.aclosing(adapter):
+        return await adapter.invoke(_request(construct_id, clock))
+
+
+def _request(construct_id: str, clock: Clock) -> OracleInvocationRequest:
+    """Return a call for no version that there is: whoever answers says which one it has."""
+    record = record_of(
+        id="probe",
+        commit="",
+        message="",
+        diff="",
+        unread_diff_bytes=0,
+        paths=[],
+        timestamp=clock(),
+        labels=[],
+        author="",
+    )
+    return OracleInvocationRequest(
+        invocation_id=_PROBE_ID,
+        theatre_id=_PROBE_ID,
+        episode_id="probe",
+        construct_id=construct_id,
+        construct_version=NO_VERSION,
+        input_data={"record": record.as_document(), QUESTION: "Which version are you?"},
+        metadata=OracleInvocationMetadata(invoked_at=format_rfc3339(clock())),
+    )
