@@ -8,6 +8,7 @@ from typing import Any
 
 from theatre.cli.output import echo
 from theatre.cli.propagation import print_propagation
+from theatre.cli.second_opinions import print_second_opinions
 from theatre.cli.tables import print_table
 from theatre.cli.twins import print_twins
 from theatre.engine.canonical_json import JsonObject, parse_object
@@ -104,6 +105,7 @@ def print_certificate(bundle: Path) -> None:
     echo(f"bundle       {shortest(bundle)}")
     print_propagation(bundle)
     print_twins(bundle)
+    print_second_opinions(bundle)
 
 
 def print_comparison(bundles: Mapping[str, Path]) -> None:

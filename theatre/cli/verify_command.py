@@ -14,6 +14,7 @@ import click
 from theatre.cli.checking import check_folder
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.header_option import header_option
+from theatre.cli.judging import chosen_scoring, judge_options
 from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.reports import print_run, run_report
 from theatre.cli.run_command import run_to_end, theatre_to_run
@@ -54,6 +55,9 @@ class VerifyOptions:
     weights: Mapping[str, float]
     timeout: int
     min_replays: int
+    judge: str
+    scoring_model: str
+    judge_repeats: int
     dry_run: bool
     new: bool
     quiet: bool
@@ -136,6 +140,7 @@ def _weights(_: click.Context, __: click.Parameter, text: str | None) -> Mapping
     show_default=True,
     help="With fewer scored changes the command ends with exit code 8.",
 )
+@judge_options
 @click.option("--dry-run", is_flag=True, help="Read and keep the ground truth; call nobody.")
 @click.option("--new", is_flag=True, help="Start another theatre even if one is unfinished.")
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
@@ -170,12 +175,21 @@ def verify(**options: object) -> None:
 def _written_template(
     given: VerifyOptions, named: NamedOracle, truth: GroundTruth, workspace: Workspace
 ) -> Path:
+    scoring = chosen_scoring(
+        given.judge,
+        model=given.scoring_model,
+        repeats=given.judge_repeats,
+        workspace=workspace,
+        quiet=given.quiet,
+    )
     oracle = oracle_under_test(named, workspace, truth.folder)
     terms = Terms(
         weights=given.weights, timeout_seconds=given.timeout, ground_truth_source=given.source.kind
     )
     path = truth.folder / TEMPLATE_FILE
-    replace_durably(path, canonical_line(oracle_template(oracle, terms, truth.dataset)))
+    replace_durably(
+        path, canonical_line(oracle_template(oracle, terms, truth.dataset, scoring=scoring))
+    )
     return path
 
 

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from theatre.engine.canonical_json import JsonObject, sha256_hex
-from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
+from theatre.verification.scoring_providers import LEXICAL, ScoringProvider
 
 TEMPLATE_ID = "community_oracle_v1"
-METHODOLOGY = "lexical-1"
-"""The version of records, questions, ranking and scorers together."""
-
 CRITERIA = ("precision", "recall", "reply_accuracy")
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(CRITERIA, 1 / len(CRITERIA))
 DATASET, DATASET_FILE = "ground_truth", "dataset.jsonl"
@@ -39,8 +36,17 @@ class Terms:
     ground_truth_source: str
 
 
-def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> JsonObject:
-    """Return the template for one oracle and one dataset; the same for the same arguments."""
+def oracle_template(
+    oracle: OracleUnderTest,
+    terms: Terms,
+    dataset: bytes,
+    *,
+    scoring: ScoringProvider = LEXICAL,
+) -> JsonObject:
+    """Return the template for one oracle and one dataset; the same for the same arguments.
+
+    Criteria of `scoring` that the terms give no weight are published and weigh nothing.
+    """
     return {
         "schema_version": "2.1.0",
         "theatre_id": TEMPLATE_ID,
@@ -50,19 +56,21 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
         "description": "An oracle is shown changes from a repository's history and a question "
         "about each. It writes a summary, single claims and a reply.",
         "criteria": {
-            "criteria_ids": list(CRITERIA),
+            "criteria_ids": list(scoring.criteria_scorers),
             "criteria_human": "Claims are borne out by the diff; the summary names the important "
-            "changes; the reply to the follow-up question is the right one. By words of the diff, "
-            "not by understanding.",
-            "weights": {criterion: terms.weights[criterion] for criterion in CRITERIA},
+            "changes; the reply to the follow-up question is the right one. "
+            f"{scoring.criteria_human}",
+            "weights": {
+                criterion: terms.weights.get(criterion, 0) for criterion in scoring.criteria_scorers
+            },
         },
         "version_pins": {
             "constructs": {oracle.construct_id: oracle.version},
-            "scorer_version": "lexical@1",
-            "methodology_version": METHODOLOGY,
+            "scorer_version": scoring.scorer_version,
+            "methodology_version": scoring.methodology,
             "adapter_version": f"{oracle.adapter_type}@1",
         },
-        "scorer_pins": {s.name: s.version for s in (PRECISION, RECALL, REPLY_ACCURACY)},
+        "scorer_pins": {scorer.name: scorer.version for scorer in scoring.scorers},
         "dataset_hashes": {DATASET: sha256_hex(dataset)},
         "resolution_programme": [
             {
@@ -73,6 +81,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
                 "output_spec": _OUTPUT,
             },
             {"step_id": "aggregate_scores", "type": "aggregation"},
+            *scoring.steps,
         ],
         "fork_definitions": [
             {
@@ -83,7 +92,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
                 ],
             }
         ],
-        "scoring": {"holdout_split": 0.2, "criteria_scorers": _criteria_scorers()},
+        "scoring": {"holdout_split": 0.2, "criteria_scorers": dict(scoring.criteria_scorers)},
         "product_theatre_config": {
             "ground_truth_source": terms.ground_truth_source,
             "construct_under_test": oracle.construct_id,
@@ -106,20 +115,3 @@ _OUTPUT: JsonObject = {
         "metadata": {"type": "object"},
     },
 }
-
-
-def _criteria_scorers() -> JsonObject:
-    return {
-        "precision": {
-            "scorer": PRECISION.name,
-            "params": {"field": "key_claims", "diff": "record.diff_content"},
-        },
-        "recall": {
-            "scorer": RECALL.name,
-            "params": {"field": "summary", "expected": "important_changes"},
-        },
-        "reply_accuracy": {
-            "scorer": REPLY_ACCURACY.name,
-            "params": {"field": "follow_up_response", "expected": "follow_up"},
-        },
-    }

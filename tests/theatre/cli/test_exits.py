@@ -21,6 +21,7 @@ FAULTS = {
     "RunStoppedError",
     "TheatreError",
     "TierRecordError",
+    "UnaskedError",
     "VerificationError",
 }
 TABLE = {
@@ -58,6 +59,7 @@ TABLE = {
     ExitCode.INCOMPLETE: {
         "ConstructUnreachableError",
         "InterruptedRunError",
+        "JudgeUnavailableError",
         "RateLimitedError",
         "TooFewReplaysError",
     },

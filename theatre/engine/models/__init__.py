@@ -22,6 +22,13 @@ from theatre.engine.models.frozen import (
     freeze_json,
     freeze_object,
 )
+from theatre.engine.models.judging import (
+    ANSWER,
+    REQUEST,
+    Judge,
+    Judgement,
+    judged_again,
+)
 from theatre.engine.models.outcomes import (
     CriterionResult,
     EpisodeOutcome,
@@ -43,7 +50,9 @@ from theatre.engine.models.scorers import (
 )
 
 __all__ = [
+    "ANSWER",
     "MAX_EPISODE_BYTES",
+    "REQUEST",
     "SINGLE_CALL",
     "Computation",
     "CriterionResult",
@@ -57,6 +66,8 @@ __all__ = [
     "GroundTruthEpisode",
     "InvocationRecord",
     "InvocationStatus",
+    "Judge",
+    "Judgement",
     "Scored",
     "Scorer",
     "ScoringCase",
@@ -64,6 +75,7 @@ __all__ = [
     "Verdict",
     "freeze_json",
     "freeze_object",
+    "judged_again",
     "play_seed",
     "read_episodes",
     "read_gold_labels",

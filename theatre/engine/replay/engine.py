@@ -7,7 +7,7 @@ that died is run again with the same journal and does only what is not recorded 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from theatre.engine.audit_chain import AuditEvent
@@ -19,7 +19,7 @@ from theatre.engine.errors import (
     InvalidTransitionError,
     RunStoppedError,
 )
-from theatre.engine.models import read_episodes
+from theatre.engine.models import Judge, read_episodes
 from theatre.engine.oracle_contract import InputSanitiser
 from theatre.engine.replay.activation import activation_detail
 from theatre.engine.replay.batching import BatchWriter
@@ -28,6 +28,7 @@ from theatre.engine.replay.computations import planned_computations
 from theatre.engine.replay.determinism import deterministic_sample
 from theatre.engine.replay.dispatch import Dispatcher
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
+from theatre.engine.replay.judging import JudgedCaller, needed_judge
 from theatre.engine.replay.output_spec import shape_checking
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
 from theatre.engine.replay.programme import ProgrammeEnding
@@ -94,9 +95,10 @@ class ReplayEngine:
         Where the programme waits for people, the theatre is returned in SETTLING: to be run again.
         A bundle that an earlier process sealed is taken as it is, whatever became of the data.
         A dataset that is missing or changed before the first call raises DatasetError and
-        leaves the state COMMITTED; one that changed in the middle resolves the theatre as
-        failed. RunStoppedError where the surroundings said that the run is to stop before it was
-        settled; what was called is recorded.
+        leaves the state COMMITTED; one that changed in the middle resolves the theatre as failed.
+        ProgrammeError where answers are to be judged and there is no judge. RunStoppedError where
+        the surroundings said that the run is to stop before it was settled; what was called is
+        recorded.
         """
         earlier = await self._sealed()
         if earlier is not None:
@@ -104,10 +106,11 @@ class ReplayEngine:
             return self._theatre
         try:
             with self._open_datasets() as datasets:
+                judge = self._judge()
                 if self._theatre.state is TheatreState.COMMITTED:
                     await self._activate(datasets)
                 if self._theatre.state is TheatreState.ACTIVE:
-                    await self._invoke_all(datasets)
+                    await self._invoke_all(datasets, judge)
                     await self._move(self._theatre.settle(at=self._now(), detail={}))
                 settled = await self._seal(datasets)
             if isinstance(settled, SealedRun):
@@ -138,12 +141,17 @@ class ReplayEngine:
         detail["episodes"] = datasets.replay.lines_total
         await self._move(self._theatre.activate(at=self._now(), detail=detail))
 
-    async def _invoke_all(self, datasets: OpenDatasets) -> None:
+    def _judge(self) -> Judge | None:
+        """Return the judge that is to be asked; None where none is, or no call is left."""
+        is_called = self._theatre.state in {TheatreState.COMMITTED, TheatreState.ACTIVE}
+        return needed_judge(self._provider, self._around.judge) if is_called else None
+
+    async def _invoke_all(self, datasets: OpenDatasets, judge: Judge | None) -> None:
         """Call the constructs for every episode that is not recorded, in dataset order."""
         await self._report_kept_back()
-        caller = self._caller(datasets)
         config = self._template.product_theatre_config
         gold = datasets.gold_labels(config.gold_label_dataset_id)
+        caller = self._caller(datasets, judge, gold)
         limit = self._settings.concurrency(self._template.execution_policy.max_concurrency)
         progress = ProgressCount(
             self._around.on_progress,
@@ -185,8 +193,10 @@ class ReplayEngine:
         if events:
             await self._journal.append([], events)
 
-    def _caller(self, datasets: OpenDatasets) -> EpisodeCaller:
-        return EpisodeCaller(
+    def _caller(
+        self, datasets: OpenDatasets, judge: Judge | None, gold: Mapping[str, JsonObject]
+    ) -> EpisodeCaller | JudgedCaller:
+        caller = EpisodeCaller(
             theatre_id=self._theatre.theatre_id,
             template=self._template,
             adapters=shape_checking(
@@ -199,6 +209,9 @@ class ReplayEngine:
             runner=self._around.runners.get(self._template.product_theatre_config.episode_runner),
             commitment_hash=self._receipt.commitment_hash,
         )
+        if judge is None:
+            return caller
+        return JudgedCaller(caller, provider=self._provider, judge=judge, gold=gold)
 
     @property
     def _sanitiser(self) -> InputSanitiser | None:

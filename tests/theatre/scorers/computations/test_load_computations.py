@@ -21,12 +21,14 @@ from theatre.scorers.computations import (
 from theatre.scorers.computations.chain_propagation import COMPUTATION as CHAIN_PROPAGATION
 from theatre.scorers.computations.paired_answers import COMPUTATION as PAIRED_ANSWERS
 from theatre.scorers.computations.provenance_chain import COMPUTATION as PROVENANCE_CHAIN
+from theatre.verification.judge.second_opinion import COMPUTATION as SECOND_OPINION
 
 CHECKOUT = Path(__file__).parents[4]
 SHIPPED = {
     "chain_propagation": CHAIN_PROPAGATION,
     "paired_answers": PAIRED_ANSWERS,
     "provenance_chain": PROVENANCE_CHAIN,
+    "second_opinion": SECOND_OPINION,
 }
 
 
@@ -41,9 +43,9 @@ def test_the_installed_project_offers_its_computations() -> None:
 def test_the_project_registers_every_computation_module_that_it_has() -> None:
     project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
     registered = project["entry-points"][ENTRY_POINT_GROUP]
-    folder = CHECKOUT / "theatre" / "scorers" / "computations"
+    modules = (CHECKOUT / "theatre").rglob("*.py")
     assert sorted(registered) == sorted(
-        path.stem for path in folder.glob("*.py") if "\nCOMPUTATION = " in path.read_text()
+        path.stem for path in modules if "\nCOMPUTATION = Computation(" in path.read_text()
     )
     entries = [entry(name, value) for name, value in registered.items()]
     assert registered_computations(entries) == SHIPPED
@@ -59,6 +61,7 @@ def test_the_documentation_names_each_computation_with_its_parameters() -> None:
         "chain_propagation": "`chain`, `field`, `expected`, `decision`, `effects?`, `listed?`",
         "paired_answers": "`twin`, `decision`, `right`",
         "provenance_chain": "`required?` (paths)",
+        "second_opinion": "`pairs`, `criteria_scorers`, `beyond`",
     }
     for name, params in named.items():
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}@1` |")]
