@@ -5,19 +5,22 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import ScoringCase
+from theatre.engine.oracle_contract import MAX_ANSWER_BYTES as MAX_CONSTRUCT_ANSWER
+from theatre.engine.replay.record_size import ANSWERS_SHARE
+from theatre.verification.judge.anthropic_judge import MAX_ANSWER_BYTES
 from theatre.verification.judge.asking import ANSWER_SCHEMAS
 from theatre.verification.judge.measures import MAX_CLAIMS
 from theatre.verification.judge.prompts import PROMPTS_SHA256, RUBRICS, VERSION
-from theatre.verification.judge.scorer import SCORER, committed_judge, judgement
+from theatre.verification.judge.scorer import MAX_REPEATS, SCORER, committed_judge, judgement
 
 DIFF = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-old = 1\n+new = 1\n"
 RECORD: JsonObject = {"title": "A change", "description": "", "diff_content": DIFF}
@@ -83,6 +86,10 @@ def verdicts(*said: str) -> dict[str, Any]:
     return {"verdicts": rows}
 
 
+def never(data: dict[str, Any]) -> None:
+    raise AssertionError(f"expected no question, got {data}")
+
+
 def surfaced(*said: str) -> dict[str, Any]:
     rows = [{"change": n, "surfaced": verdict == "yes"} for n, verdict in enumerate(said, start=1)]
     return {"verdicts": rows}
@@ -106,13 +113,14 @@ def test_a_claim_holds_where_one_part_bears_it_out_and_none_contradicts_it() -> 
         3: verdicts("not_shown", "not_shown", "not_shown"),
     }
     score, exchanges = judged(given, lambda data: by_part[data["part"]])
-    assert (score, len(exchanges)) == (pytest.approx(1 / 3), 3)
+    assert score == pytest.approx(1 / 3)
+    assert len(exchanges) == 3
 
 
 def test_what_is_no_claim_is_not_supported_and_no_claims_have_no_precision() -> None:
-    assert judged(case("precision", []), verdicts) == (None, [])
-    assert judged(case("precision", "One."), verdicts) == (0, [])
-    assert judged(case("precision", [1, {}]), verdicts) == (0, [])
+    assert judged(case("precision", []), never) == (None, [])
+    assert judged(case("precision", "One."), never) == (0, [])
+    assert judged(case("precision", [1, {}]), never) == (0, [])
     all_supported = verdicts(*["supported"] * MAX_CLAIMS)
     many = case("precision", [*map(str, range(MAX_CLAIMS)), "more", None])
     assert judged(many, lambda _: all_supported)[0] == pytest.approx(MAX_CLAIMS / (MAX_CLAIMS + 2))
@@ -207,10 +215,56 @@ def test_construct_and_repository_stand_behind_the_rubric_as_ascii_data() -> Non
 def test_other_exchanges_than_those_that_are_asked_for_are_refused() -> None:
     given = case("reply_accuracy", "a.py", repeats=2)
     _, exchanges = judged(given, lambda _: {"verdict": "right"})
-    other = {"request": {"model": "another"}, "answer": exchanges[0]["answer"]}
-    for wrong in ([], exchanges[:1], [*exchanges, exchanges[0]], [other, exchanges[1]], [{}, {}]):
+    other: JsonObject = {"request": {"model": "another"}, "answer": exchanges[0]["answer"]}
+    wrongs: list[list[JsonObject]] = [
+        [],
+        exchanges[:1],
+        [*exchanges, exchanges[0]],
+        [other, exchanges[1]],
+        [{}, {}],
+    ]
+    for wrong in wrongs:
         with pytest.raises(UnaskedError):
             again(given, wrong)
+
+
+def test_everything_that_is_recorded_of_an_answer_fits_its_record() -> None:
+    widest = "\U0001f600"
+    names = [f"{number:03}{widest * 1000}" for number in range(200)]
+    diff = "".join(
+        f"diff --git a/{name} b/{name}\n@@ -0,0 +1 @@\n+{widest * 1500}\n" for name in names
+    )
+    record: JsonObject = dict.fromkeys(("title", "description"), widest * 10_000)
+    largest = {"reason": None, "body": "\x01" * MAX_ANSWER_BYTES}
+    answers = {"changes": [widest * 1000] * 20, "verdict": "partly"}
+    size = 0
+    for measure, answer in (
+        ("precision", [f"{number}{widest * 2000}" for number in range(100)]),
+        ("recall", widest * 5000),
+        ("reply_accuracy", widest * 5000),
+    ):
+        given = case(measure, cast("JsonValue", answer))
+        given.input_data["record"] = record | {"diff_content": diff}
+        _, exchanges = judged(given, lambda data: _fitting_answer(data, answers))
+        size += sum(len(canonical_bytes(exchange["request"])) for exchange in exchanges)
+        size += len(exchanges) * len(canonical_bytes(largest))
+    assert size > 10_000_000
+    assert MAX_REPEATS * size < ANSWERS_SHARE - 14 * MAX_CONSTRUCT_ANSWER
+
+
+def test_a_question_that_is_too_long_to_be_asked_is_unmeasurable() -> None:
+    given = case("reply_accuracy", "a.py")
+    given.input_data["follow_up_question"] = "?" * 30_000
+    score, exchanges = judged(given, never)
+    assert (score is not None and math.isnan(score), exchanges) == (True, [])
+
+
+def _fitting_answer(data: dict[str, Any], answers: dict[str, Any]) -> dict[str, Any]:
+    if "claims" in data:
+        return verdicts(*["not_shown"] * len(data["claims"]))
+    if "summary" in data:
+        return surfaced(*["no"] * len(data["changes"]))
+    return {name: answers[name] for name in (("verdict",) if "reply" in data else ("changes",))}
 
 
 def test_the_version_of_the_scorer_follows_from_its_prompts() -> None:

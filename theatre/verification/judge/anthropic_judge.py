@@ -24,7 +24,7 @@ MAX_ATTEMPTS = 5
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 2.0, 120.0
 """Between attempts: doubled each time, or as long as the API asks for, up to the longest."""
 
-MAX_ANSWER_BYTES = 256 * 1024
+MAX_ANSWER_BYTES = 64 * 1024
 
 _TIMEOUTS: Final = httpx2.Timeout(180.0, connect=20.0)
 _REASONS = {408: "timeout", 429: "rate-limited", 529: "overloaded"}

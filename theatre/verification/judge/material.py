@@ -12,9 +12,9 @@ from theatre.engine.scoring.paths import at_path
 from theatre.verification.change_facts import change_facts
 from theatre.verification.judge.chunks import diff_parts
 
-MAX_FILES = 200
-_TEXT_CHARACTERS = 4_000
-"""How much of title and description each, in characters."""
+MAX_FILES = 100
+_TEXT_CHARACTERS, _PATH_CHARACTERS = 4_000, 200
+"""How much of title and description each, and of a path, in characters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,12 @@ def _files(diff: str) -> JsonObject:
     return {
         "files": [
             {
-                "path": file.path,
-                **({"old_path": file.old_path} if file.old_path != file.path else {}),
+                "path": file.path[:_PATH_CHARACTERS],
+                **(
+                    {"old_path": file.old_path[:_PATH_CHARACTERS]}
+                    if file.old_path != file.path
+                    else {}
+                ),
                 "operation": file.operation.value,
                 "added": len(file.added),
                 "removed": len(file.removed),

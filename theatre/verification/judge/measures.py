@@ -10,7 +10,7 @@ from collections.abc import Callable, Generator
 from fractions import Fraction
 from typing import Any, TypeAlias, cast
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.paths import at_path
 from theatre.verification.judge.asking import read_answer, request
@@ -22,6 +22,9 @@ MAX_CLAIMS = 50
 
 CLAIM_CHARACTERS = 1_000
 REPLY_CHARACTERS = 4_000
+QUESTION_CHARACTERS = 20_000
+"""The longest question together with its answer: more is no question that anybody asked."""
+
 MAX_CHANGES = 8
 """How many important changes of one part of a diff count."""
 
@@ -98,6 +101,8 @@ def reply_accuracy(case: ScoringCase) -> Measure:
     change = _change(case)
     question = at_path(case.input_data, cast("str", case.params["question"]))
     if not isinstance(question, str) or not isinstance(case.expected, dict):
+        raise NotMeasurableError
+    if len(question) + len(canonical_json(case.expected)) > QUESTION_CHARACTERS:
         raise NotMeasurableError
     if not isinstance(case.answer, str):
         return Fraction(0)

@@ -15,9 +15,9 @@ from theatre.verification.lexical import UNMEASURABLE
 
 PROVIDER = "anthropic"
 MAX_TOKENS = 8192
-MAX_REPEATS = 10
+MAX_REPEATS = 5
 """So that all exchanges about an answer fit its record, whatever a judge writes
-(docs/adr/0136)."""
+(docs/adr/0137)."""
 
 
 def judgement(case: ScoringCase) -> Judgement:
