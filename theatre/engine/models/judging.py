@@ -6,6 +6,7 @@ function of them (contract/scoring.md, "Criteria and scorers").
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Generator, Sequence
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -61,4 +62,5 @@ def _answer_to(sent: JsonObject, exchanges: Sequence[JsonObject], number: int) -
         raise UnaskedError(f"expected exchange {number} as request and answer, got another shape")
     if canonical_bytes(exchange[REQUEST]) != canonical_bytes(sent):
         raise UnaskedError(f"expected exchange {number} with the request that is asked for")
-    return answer
+    # A copy: a judgement may change what it is sent, and the record is read again.
+    return copy.deepcopy(answer)

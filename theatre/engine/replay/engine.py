@@ -19,7 +19,7 @@ from theatre.engine.errors import (
     InvalidTransitionError,
     RunStoppedError,
 )
-from theatre.engine.models import Judge, read_episodes
+from theatre.engine.models import read_episodes
 from theatre.engine.oracle_contract import InputSanitiser
 from theatre.engine.replay.activation import activation_detail
 from theatre.engine.replay.batching import BatchWriter
@@ -88,6 +88,8 @@ class ReplayEngine:
         self._provider = TheatreScoringProvider(
             self._receipt.template_snapshot, surroundings.scorers
         )
+        is_calling = theatre.state in {TheatreState.COMMITTED, TheatreState.ACTIVE}
+        self._judge = needed_judge(self._provider, surroundings.judge) if is_calling else None
 
     async def run(self) -> Theatre:
         """Run to the end and return the RESOLVED theatre; the outcome is in its last event.
@@ -96,9 +98,8 @@ class ReplayEngine:
         A bundle that an earlier process sealed is taken as it is, whatever became of the data.
         A dataset that is missing or changed before the first call raises DatasetError and
         leaves the state COMMITTED; one that changed in the middle resolves the theatre as failed.
-        ProgrammeError where answers are to be judged and there is no judge. RunStoppedError where
-        the surroundings said that the run is to stop before it was settled; what was called is
-        recorded.
+        RunStoppedError where the surroundings said that the run is to stop before it was
+        settled; what was called is recorded.
         """
         earlier = await self._sealed()
         if earlier is not None:
@@ -106,11 +107,10 @@ class ReplayEngine:
             return self._theatre
         try:
             with self._open_datasets() as datasets:
-                judge = self._judge()
                 if self._theatre.state is TheatreState.COMMITTED:
                     await self._activate(datasets)
                 if self._theatre.state is TheatreState.ACTIVE:
-                    await self._invoke_all(datasets, judge)
+                    await self._invoke_all(datasets)
                     await self._move(self._theatre.settle(at=self._now(), detail={}))
                 settled = await self._seal(datasets)
             if isinstance(settled, SealedRun):
@@ -141,17 +141,12 @@ class ReplayEngine:
         detail["episodes"] = datasets.replay.lines_total
         await self._move(self._theatre.activate(at=self._now(), detail=detail))
 
-    def _judge(self) -> Judge | None:
-        """Return the judge that is to be asked; None where none is, or no call is left."""
-        is_called = self._theatre.state in {TheatreState.COMMITTED, TheatreState.ACTIVE}
-        return needed_judge(self._provider, self._around.judge) if is_called else None
-
-    async def _invoke_all(self, datasets: OpenDatasets, judge: Judge | None) -> None:
+    async def _invoke_all(self, datasets: OpenDatasets) -> None:
         """Call the constructs for every episode that is not recorded, in dataset order."""
         await self._report_kept_back()
         config = self._template.product_theatre_config
         gold = datasets.gold_labels(config.gold_label_dataset_id)
-        caller = self._caller(datasets, judge, gold)
+        caller = self._caller(datasets, gold)
         limit = self._settings.concurrency(self._template.execution_policy.max_concurrency)
         progress = ProgressCount(
             self._around.on_progress,
@@ -194,7 +189,7 @@ class ReplayEngine:
             await self._journal.append([], events)
 
     def _caller(
-        self, datasets: OpenDatasets, judge: Judge | None, gold: Mapping[str, JsonObject]
+        self, datasets: OpenDatasets, gold: Mapping[str, JsonObject]
     ) -> EpisodeCaller | JudgedCaller:
         caller = EpisodeCaller(
             theatre_id=self._theatre.theatre_id,
@@ -209,9 +204,9 @@ class ReplayEngine:
             runner=self._around.runners.get(self._template.product_theatre_config.episode_runner),
             commitment_hash=self._receipt.commitment_hash,
         )
-        if judge is None:
+        if self._judge is None:
             return caller
-        return JudgedCaller(caller, provider=self._provider, judge=judge, gold=gold)
+        return JudgedCaller(caller, provider=self._provider, judge=self._judge, gold=gold)
 
     @property
     def _sanitiser(self) -> InputSanitiser | None:

@@ -66,7 +66,8 @@ class JudgedCaller:
             request = next(judgement)
             while True:
                 answer = await self._judge.ask(request)
-                exchanges.append({REQUEST: request, ANSWER: answer})
+                # Copies: a judgement may change what it asked and what it is sent.
+                exchanges.append(copy.deepcopy({REQUEST: request, ANSWER: answer}))
                 request = judgement.send(answer)
         except StopIteration:
             return exchanges
