@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from theatre.verification.judge.chunks import diff_parts
@@ -62,6 +62,7 @@ def test_an_empty_diff_is_one_empty_part() -> None:
 LINES = st.sampled_from(["diff --git a/f b/f\n", "@@ -1 +1 @@\n", "+x\n", f"+{'y' * 700}\n", "z"])
 
 
+@settings(deadline=None)
 @given(st.lists(LINES, max_size=60).map("".join), st.integers(1, 6))
 def test_no_part_is_too_long_and_every_character_is_shown_or_counted(diff: str, parts: int) -> None:
     whole = diff_parts(diff, characters=500, parts=10_000)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
@@ -290,6 +290,7 @@ JSON_VALUES = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from(["precision", "recall", "reply_accuracy"]),
     JSON_VALUES,
