@@ -23,6 +23,7 @@ from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring, Sc
 KEY_VARIABLE, ORIGIN_VARIABLE = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
 DEFAULT_MODEL = "claude-sonnet-4-6"
 AUTO, ANTHROPIC, LEXICAL_ONLY = "auto", "anthropic", "lexical"
+_CALLS_A_PASS = 4
 _PUBLIC = "https://api.anthropic.com"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -72,8 +73,9 @@ def chosen_scoring(
 ) -> ScoringProvider:
     """Return what scores; a model is asked first whether it answers, and takes temperature 0.
 
-    Without a key a note says so, and the words of the diff score; JudgeUnavailableError where a
-    judge was asked for by name, and where the model does not answer.
+    A note says who was chosen, and why; without a key the words of the diff score.
+    JudgeUnavailableError where a judge was asked for by name and there is no key, and where the
+    model does not answer.
     """
     has_key = bool(workspace.environment.get(KEY_VARIABLE))
     if judge == LEXICAL_ONLY:
@@ -86,6 +88,12 @@ def chosen_scoring(
                 err=True,
             )
         return LEXICAL
+    if judge == AUTO and not quiet:
+        click.echo(
+            f"note: {KEY_VARIABLE} is set, so {model} judges: about {_CALLS_A_PASS * repeats} "
+            "calls a change (--judge lexical does without)",
+            err=True,
+        )
     return asyncio.run(_asked_first(model, repeats, workspace))
 
 

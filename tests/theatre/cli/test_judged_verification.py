@@ -107,6 +107,7 @@ def test_a_key_is_enough_for_a_judge_and_the_bundle_checks_without_it(honest: Ju
         (*JUDGED, *(f"lexical_{name}" for name in JUDGED)), 1
     )
     assert len(honest.service.requests) == 1 + CALLS_A_CHANGE * COMMITS
+    assert "claude-sonnet-4-6 judges: about 4 calls a change" in honest.answer.stderr
     offline = check(honest.bundle)
     assert (offline.valid, failed_ids(offline)) == (True, set())
 
