@@ -49,7 +49,9 @@ def environment(
     kept = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith("ECHELON_") and (measured or not name.startswith("COVERAGE"))
+        # No test spends anybody's credit: a judge has a key only where a test gives one.
+        if not name.startswith(("ECHELON_", "ANTHROPIC_"))
+        and (measured or not name.startswith("COVERAGE"))
     }
     # What a killed run leaves in its temporary folder goes with the test's own.
     temporary = next(folder for folder in home.parents if folder.is_dir()) / "temporary files"

@@ -32,6 +32,7 @@ import socket
 import sys
 
 import aiohttp
+import anthropic
 
 import theatre.cli
 import theatre.cli.checking

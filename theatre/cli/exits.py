@@ -89,6 +89,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (oracle_errors.ConstructUnreachableError, ExitCode.INCOMPLETE),
     (verification_errors.TooFewReplaysError, ExitCode.INCOMPLETE),
     (verification_errors.RateLimitedError, ExitCode.INCOMPLETE),
+    (verification_errors.JudgeUnavailableError, ExitCode.INCOMPLETE),
     (InterruptedRunError, ExitCode.INCOMPLETE),
     # A fault of this program or of its files, or an error of a plugin.
     (errors.TheatreError, ExitCode.FAILURE),

@@ -8,6 +8,7 @@ from typing import Any
 
 from theatre.cli.output import echo
 from theatre.cli.propagation import print_propagation
+from theatre.cli.second_opinions import print_second_opinions
 from theatre.cli.separation import print_separation
 from theatre.cli.tables import interval_text, number_text, print_table
 from theatre.cli.twins import print_twins
@@ -106,6 +107,7 @@ def print_certificate(bundle: Path) -> None:
     print_propagation(bundle)
     print_twins(bundle)
     print_separation(bundle)
+    print_second_opinions(bundle)
 
 
 def print_comparison(bundles: Mapping[str, Path]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from theatre.cli.committing import utc_now
+from theatre.cli.judging import open_judge
 from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
 from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
@@ -63,9 +64,13 @@ async def run_theatre(
     with workspace.store.hold(theatre_id) as held:
         template = product_template(held.theatre.template)
         on_start(held)
-        async with opened_adapters(
-            template, workspace, held.template_folder, headers_env=options.headers_env
-        ) as adapters:
+        is_calling = held.theatre.state in _BEFORE_THE_LAST_CALL
+        async with (
+            opened_adapters(
+                template, workspace, held.template_folder, headers_env=options.headers_env
+            ) as adapters,
+            open_judge(held.theatre.template, workspace, is_needed=is_calling) as judge,
+        ):
             engine = ReplayEngine(
                 held.theatre,
                 ToldJournal(held.journal, options.on_recorded),
@@ -77,6 +82,7 @@ async def run_theatre(
                     scorers=load_scorers(),
                     computations=load_computations(),
                     runners=load_episode_runners(),
+                    judge=judge,
                     sanitiser=TextSanitiser(),
                     registry=SchemaRegistry(),
                     clock=utc_now,
@@ -91,7 +97,7 @@ async def run_theatre(
                 ),
             )
             with _cancelled_by(signal.SIGTERM):
-                if held.theatre.state in _BEFORE_THE_LAST_CALL:
+                if is_calling:
                     await check_all_reachable(adapters)
                 await engine.run()
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 import click
 
 from theatre.cli.header_option import header_option
+from theatre.cli.judging import chosen_scoring, judge_options
 from theatre.cli.output import json_option
 from theatre.cli.verification_ground_truth import (
     GroundTruth,
@@ -56,6 +57,9 @@ class VerifyOptions:
     timeout: int
     retries: int
     min_replays: int
+    judge: str
+    scoring_model: str
+    judge_repeats: int
     dry_run: bool
     new: bool
     quiet: bool
@@ -169,6 +173,7 @@ class VerifyOptions:
     show_default=True,
     help="With fewer scored changes the command ends with exit code 8.",
 )
+@judge_options
 @click.option("--dry-run", is_flag=True, help="Read and keep the ground truth; call nobody.")
 @click.option("--new", is_flag=True, help="Start another theatre even if one is unfinished.")
 @click.option(
@@ -216,6 +221,13 @@ def verify(**options: object) -> None:
 def _write_template(
     given: VerifyOptions, named: NamedOracle, truth: GroundTruth, workspace: Workspace
 ) -> None:
+    scoring = chosen_scoring(
+        given.judge,
+        model=given.scoring_model,
+        repeats=given.judge_repeats,
+        workspace=workspace,
+        quiet=given.quiet,
+    )
     oracle = oracle_under_test(named, workspace, truth.folder)
     terms = Terms(
         weights=given.weights,
@@ -225,7 +237,7 @@ def _write_template(
         repository=truth.repository,
         minimum_replays=given.min_replays,
     )
-    template = oracle_template(oracle, terms, truth.dataset)
+    template = oracle_template(oracle, terms, truth.dataset, scoring=scoring)
     replace_durably(truth.folder / TEMPLATE_FILE, canonical_line(template))
     given.log.tell(
         "template",

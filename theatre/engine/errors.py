@@ -115,6 +115,12 @@ class RehearsalAdapterError(TheatreError):
     code = "mock-adapter"
 
 
+class UnaskedError(TheatreError):
+    """Recorded exchanges with a judge are not those that a scorer asks for."""
+
+    code = "unasked-exchange"
+
+
 class UnknownScorerError(TheatreError):
     """A committed scorer is not installed."""
 

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from theatre.engine.canonical_json import JsonObject, sha256_hex
-from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
+from theatre.verification.scoring_providers import LEXICAL, ScoringProvider
 
 TEMPLATE_ID = "community_oracle_v1"
-METHODOLOGY = "lexical-1"
-"""The version of records, questions, ranking and scorers together."""
-
 CRITERIA = ("precision", "recall", "reply_accuracy")
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(CRITERIA, 1 / len(CRITERIA))
 DATASET, DATASET_FILE = "ground_truth", "dataset.jsonl"
@@ -50,8 +47,17 @@ class Terms:
     max_retries: int = 2
 
 
-def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> JsonObject:
-    """Return the template for one oracle and one dataset; the same for the same arguments."""
+def oracle_template(
+    oracle: OracleUnderTest,
+    terms: Terms,
+    dataset: bytes,
+    *,
+    scoring: ScoringProvider = LEXICAL,
+) -> JsonObject:
+    """Return the template for one oracle and one dataset; the same for the same arguments.
+
+    Criteria of `scoring` that the terms give no weight are published and weigh nothing.
+    """
     return {
         "schema_version": "2.1.0",
         "theatre_id": TEMPLATE_ID,
@@ -61,19 +67,21 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
         "description": "An oracle is shown changes from a repository's history and a question "
         "about each. It writes a summary, single claims and a reply.",
         "criteria": {
-            "criteria_ids": list(CRITERIA),
+            "criteria_ids": list(scoring.criteria_scorers),
             "criteria_human": "Claims are borne out by the diff; the summary names the important "
-            "changes; the reply to the follow-up question is the right one. By words of the diff, "
-            "not by understanding.",
-            "weights": {criterion: terms.weights[criterion] for criterion in CRITERIA},
+            "changes; the reply to the follow-up question is the right one. "
+            f"{scoring.criteria_human}",
+            "weights": {
+                criterion: terms.weights.get(criterion, 0) for criterion in scoring.criteria_scorers
+            },
         },
         "version_pins": {
             "constructs": {oracle.construct_id: oracle.version},
-            "scorer_version": "lexical@1",
-            "methodology_version": METHODOLOGY,
+            "scorer_version": scoring.scorer_version,
+            "methodology_version": scoring.methodology,
             "adapter_version": oracle.adapter_pin or f"{oracle.adapter_type}@1",
         },
-        "scorer_pins": {s.name: s.version for s in (PRECISION, RECALL, REPLY_ACCURACY)},
+        "scorer_pins": {scorer.name: scorer.version for scorer in scoring.scorers},
         "dataset_hashes": {DATASET: sha256_hex(dataset)},
         "resolution_programme": [
             {
@@ -84,6 +92,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
                 "output_spec": OUTPUT_SPEC,
             },
             {"step_id": "aggregate_scores", "type": "aggregation"},
+            *scoring.steps,
         ],
         "fork_definitions": [
             {
@@ -94,7 +103,7 @@ def oracle_template(oracle: OracleUnderTest, terms: Terms, dataset: bytes) -> Js
                 ],
             }
         ],
-        "scoring": {"holdout_split": 0.2, "criteria_scorers": _criteria_scorers()},
+        "scoring": {"holdout_split": 0.2, "criteria_scorers": dict(scoring.criteria_scorers)},
         "execution_policy": {"retry_policy": {"max_retries": terms.max_retries}},
         "product_theatre_config": {
             "ground_truth_source": terms.ground_truth_source,
@@ -122,20 +131,3 @@ OUTPUT_SPEC: JsonObject = {
         "metadata": {"type": "object"},
     },
 }
-
-
-def _criteria_scorers() -> JsonObject:
-    return {
-        "precision": {
-            "scorer": PRECISION.name,
-            "params": {"field": "key_claims", "diff": "record.diff_content"},
-        },
-        "recall": {
-            "scorer": RECALL.name,
-            "params": {"field": "summary", "expected": "important_changes"},
-        },
-        "reply_accuracy": {
-            "scorer": REPLY_ACCURACY.name,
-            "params": {"field": "follow_up_response", "expected": "follow_up"},
-        },
-    }

@@ -21,6 +21,7 @@ FAULTS = {
     "RunStoppedError",
     "TheatreError",
     "TierRecordError",
+    "UnaskedError",
     "VerificationError",
 }
 TABLE = {
@@ -59,6 +60,7 @@ TABLE = {
     ExitCode.INCOMPLETE: {
         "ConstructUnreachableError",
         "InterruptedRunError",
+        "JudgeUnavailableError",
         "RateLimitedError",
         "TooFewReplaysError",
     },

@@ -278,7 +278,7 @@ def test_every_probe_is_rejected_by_the_gate_once_at_least() -> None:
         given: Any = parse_object(line)
         if given["input_data"]["play"] != "probe":
             continue
-        asked = next(RUNNER.play(given["input_data"], "a seed"))
+        asked = cast("JsonObject", next(RUNNER.play(given["input_data"], "a seed")))
         assert (asked["attempt_index"], asked["turn_index"]) == (1, 0)
         (name, truth), *_ = given["expected_output"].items()
         opened = given["input_data"]["opening"]["final_answer"]

@@ -40,6 +40,8 @@ from theatre.scorers.record_completeness import SCORER as RECORD_COMPLETENESS
 from theatre.scorers.sequence_similarity import SCORER as SEQUENCE_SIMILARITY
 from theatre.scorers.set_f1 import SCORER as SET_F1
 from theatre.scorers.timestamp_order import SCORER as TIMESTAMP_ORDER
+from theatre.verification.judge.scorer import SCORER as LLM_JUDGE
+from theatre.verification.judge.scorer import committed_judge
 from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
 
 CHECKOUT = Path(__file__).parents[3]
@@ -57,6 +59,7 @@ SHIPPED = {
     "lexical_precision": PRECISION,
     "lexical_recall": RECALL,
     "lexical_reply_accuracy": REPLY_ACCURACY,
+    "llm_judge": LLM_JUDGE,
     "numeric_tolerance": NUMERIC_TOLERANCE,
     "planted_faults": PLANTED_FAULTS,
     "record_completeness": RECORD_COMPLETENESS,
@@ -72,6 +75,12 @@ OWN_PARAMS: dict[str, JsonObject] = {
     "json_schema": {"field": "result", "schema": {}},
     "lexical_precision": {"field": "result", "diff": "as_of"},
     "planted_faults": {"expected": "gold:label", "measure": "recall"},
+    "llm_judge": {
+        "field": "result",
+        "measure": "precision",
+        "record": "record",
+        "judge": committed_judge("a-model", temperature=0, repeats=1),
+    },
     "record_completeness": {"field": "result", "required": ["id"]},
     "timestamp_order": {"field": "result"},
 }

@@ -41,6 +41,7 @@ from theatre.engine.bundle_check.ground_truth import GroundTruth, check_ground_t
 from theatre.engine.bundle_check.human_scores import rated_files
 from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
+from theatre.engine.bundle_check.judgements import JudgementCheck
 from theatre.engine.bundle_check.people import with_people
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.programme import ProgrammeSources, check_resolution
@@ -187,7 +188,11 @@ class _BundleCheck:
                 sources = EpisodeSources(
                     plan=plan,
                     ground_truth=ground_truth,
-                    checker=self._record_checker(plan, self._theatre_id),
+                    checker=self._record_checker(
+                        plan,
+                        self._theatre_id,
+                        JudgementCheck(provider=provider, gold=ground_truth.gold),
+                    ),
                     provider=provider,
                     batches=batches,
                 )
@@ -199,7 +204,9 @@ class _BundleCheck:
             return evidence, ground_truth
         return with_people(evidence, plan, folder, self._trail, ledger), ground_truth
 
-    def _record_checker(self, plan: CommittedPlan, theatre_id: str) -> RecordChecker:
+    def _record_checker(
+        self, plan: CommittedPlan, theatre_id: str, judging: JudgementCheck
+    ) -> RecordChecker:
         adapters, installed = self._trail.detail("activated", "adapters"), self._installed
         # Of what is wrong with the dataset the pass over its episodes tells.
         read = episodes(self._folder, Ledger())
@@ -207,6 +214,7 @@ class _BundleCheck:
             plan,
             calls=CallChecker(plan, theatre_id, adapters, installed.registry),
             sanitising=SanitisingCheck(plan.sanitising, installed.sanitiser, self._ledger),
+            judging=judging,
             runner=installed.runners.get(plan.episode_runner),
             repeated=repeated_episodes(read, plan.commitment_hash, plan.deterministic_sample),
             ledger=self._ledger,

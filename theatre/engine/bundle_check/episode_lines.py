@@ -9,7 +9,7 @@ from theatre.engine.bundle_check.ground_truth import episodes
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.record_source import stored_records
-from theatre.engine.bundle_check.recorded import FIRST, outputs_of
+from theatre.engine.bundle_check.recorded import FIRST, JUDGEMENTS, outputs_of
 from theatre.engine.bundle_check.report import Ledger
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
@@ -53,5 +53,6 @@ def _line(
             "label": label,
             "outcome": outcome.value,
             "hops": {hop.construct_id: output for hop, output in outputs},
+            **{name: record[name] for name in (JUDGEMENTS,) if name in record},
         }
     )

@@ -16,6 +16,9 @@ FIRST, REPEATED = 0, 1
 EPISODE_RESULT = "episode_result"
 """The member in which the runner of an interactive episode leaves its result."""
 
+JUDGEMENTS = "judgements"
+"""The member with the exchanges about each judged criterion."""
+
 
 def calls_of(record: JsonObject) -> list[JsonValue]:
     """Return the calls of a record, in order; none where it holds no array of them."""
@@ -55,6 +58,16 @@ def outputs_of(record: JsonObject, repeat: int) -> list[JsonObject]:
             break
         outputs.append(output)
     return outputs
+
+
+def judgements_of(record: JsonObject) -> dict[str, list[JsonObject]]:
+    """Return criterion → exchanges, of those that are objects."""
+    judgements = at(record, JUDGEMENTS)
+    found: dict[str, list[JsonObject]] = {}
+    for criterion, exchanges in judgements.items() if isinstance(judgements, dict) else ():
+        told = exchanges if isinstance(exchanges, list) else []
+        found[criterion] = [exchange for exchange in told if isinstance(exchange, dict)]
+    return found
 
 
 def differs(record: JsonObject) -> bool:

@@ -19,6 +19,7 @@ from theatre.engine.bundle_check.json_values import (
     same_json,
     shown,
 )
+from theatre.engine.bundle_check.judgements import JudgementCheck
 from theatre.engine.bundle_check.output_shape import OUTPUT_SPEC
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import (
@@ -27,6 +28,7 @@ from theatre.engine.bundle_check.recorded import (
     REPEATED,
     answering_call,
     calls_of,
+    judgements_of,
     last_attempt,
     outputs_of,
     round_of,
@@ -60,7 +62,7 @@ class RecordChecker:
     """Holds each record against the plan, the dataset and the adapters that the trail names.
 
     `repeated` are the episodes, by `seq`, that are to be called a second time; `runner` is the
-    installed one of interactive episodes, which are played again.
+    installed one of interactive episodes, which are played again; `judging` asks a judge again.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class RecordChecker:
         sanitising: SanitisingCheck,
         repeated: frozenset[int],
         ledger: Ledger,
+        judging: JudgementCheck,
         runner: EpisodeRunner | None = None,
     ) -> None:
         self._plan = plan
@@ -78,6 +81,7 @@ class RecordChecker:
         self._sanitising = sanitising
         self._repeated = repeated
         self._ledger = ledger
+        self._judging = judging
         self._runner = runner
 
     def check(self, record: JsonObject, episode: GroundTruthEpisode, where: str) -> None:
@@ -85,6 +89,9 @@ class RecordChecker:
         sent = self._sanitising.sent(record, episode, where)
         try:
             self._check_record(record, episode, sent)
+            answer = self.answer(record)
+            if answer is not None:
+                self._judging.check(record, episode, answer)
         except DefectError as defect:
             expected = f"{where}: {defect.expected}"
             self._ledger.wrong(CheckId.INVOCATIONS, expected, defect.actual)
@@ -104,7 +111,9 @@ class RecordChecker:
         if len(outputs) != len(constructs):
             return None
         hops = dict(zip(constructs, outputs, strict=True))
-        return EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
+        return EpisodeAnswer(
+            status=InvocationStatus.SUCCESS, hops=hops, judgements=judgements_of(record)
+        )
 
     @property
     def sanitiser(self) -> JsonValue | Nothing:
@@ -118,7 +127,8 @@ class RecordChecker:
     def _check_record(
         self, record: JsonObject, episode: GroundTruthEpisode, sent: SentInput
     ) -> None:
-        require_members(record, _PLAYED_RECORD if self._runner else _RECORD, "a record")
+        members = _PLAYED_RECORD if self._runner else _RECORD
+        require_members(record, members | self._judging.members(record), "a record")
         require_same("seq", episode.seq, record["seq"])
         require_same("episode_id", episode.episode_id, record["episode_id"])
         calls = record["calls"]

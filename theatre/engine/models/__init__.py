@@ -24,6 +24,13 @@ from theatre.engine.models.frozen import (
     freeze_json,
     freeze_object,
 )
+from theatre.engine.models.judging import (
+    ANSWER,
+    REQUEST,
+    Judge,
+    Judgement,
+    judged_again,
+)
 from theatre.engine.models.outcomes import (
     CriterionResult,
     EpisodeOutcome,
@@ -45,7 +52,9 @@ from theatre.engine.models.scorers import (
 )
 
 __all__ = [
+    "ANSWER",
     "MAX_EPISODE_BYTES",
+    "REQUEST",
     "SINGLE_CALL",
     "Computation",
     "CriterionResult",
@@ -59,6 +68,8 @@ __all__ = [
     "GroundTruthEpisode",
     "InvocationRecord",
     "InvocationStatus",
+    "Judge",
+    "Judgement",
     "Scored",
     "Scorer",
     "ScoringCase",
@@ -67,6 +78,7 @@ __all__ = [
     "Verdict",
     "freeze_json",
     "freeze_object",
+    "judged_again",
     "play_seed",
     "read_episodes",
     "read_gold_labels",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models.judging import Judgement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +15,8 @@ class ScoringCase:
 
     `expected` is the value at the criterion's `expected` path, or the whole expectation;
     `answer` the value at its `field` path, or the whole `output_data`; `hops` the output of
-    every construct of a chain by id.
+    every construct of a chain by id; `exchanges` what a judge was asked about this criterion,
+    and what came of it.
     """
 
     input_data: JsonObject
@@ -22,6 +24,7 @@ class ScoringCase:
     answer: JsonValue
     params: JsonObject
     hops: Mapping[str, JsonObject]
+    exchanges: Sequence[JsonObject] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +34,9 @@ class Scorer:
     `score` returns a number in [0, 1], or None where the criterion is undefined for this
     answer (counted as declined). It never raises on an answer, whatever that holds.
     `params_schema` is a JSON Schema for the criterion's `params`. `needs_expectation` says
-    whether the criterion applies only where the dataset holds an expectation.
+    whether the criterion applies only where the dataset holds an expectation. `judgement`, where
+    a judge is needed, says what it is asked, and never raises. Then `score` is a function of
+    the recorded exchanges, too.
     """
 
     name: str
@@ -39,6 +44,7 @@ class Scorer:
     params_schema: JsonObject
     score: Callable[[ScoringCase], float | None]
     needs_expectation: bool = True
+    judgement: Callable[[ScoringCase], Judgement] | None = None
 
     @property
     def pin(self) -> str:

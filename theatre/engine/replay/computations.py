@@ -22,7 +22,7 @@ from theatre.engine.canonical_json import (
 from theatre.engine.errors import CanonicalisationError, DatasetError, ProgrammeError
 from theatre.engine.models import Computation, EpisodeResult, GroundTruthEpisode
 from theatre.engine.replay.journal import OpenDatasets
-from theatre.engine.replay.records import outputs_of
+from theatre.engine.replay.records import JUDGEMENTS, outputs_of
 from theatre.engine.resolution import COMPUTATION, Completed, Failed, StepOutcome
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import ProductTheatreTemplate, ResolutionStep
@@ -128,6 +128,8 @@ class EpisodeLines:
             "outcome": result.outcome.value,
             "hops": cast("JsonObject", outputs_of(result.record.document)),
         }
+        if JUDGEMENTS in result.record.document:
+            line[JUDGEMENTS] = result.record.document[JUDGEMENTS]
         self._spool.write(canonical_line(line))
 
     def lines(self) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ that died is run again with the same journal and does only what is not recorded 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 
 from theatre.engine.audit_chain import AuditEvent
@@ -28,6 +28,7 @@ from theatre.engine.replay.computations import planned_computations
 from theatre.engine.replay.determinism import deterministic_sample
 from theatre.engine.replay.dispatch import Dispatcher
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
+from theatre.engine.replay.judging import JudgedCaller, needed_judge
 from theatre.engine.replay.output_spec import shape_checking
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
 from theatre.engine.replay.programme import ProgrammeEnding
@@ -87,6 +88,8 @@ class ReplayEngine:
         self._provider = TheatreScoringProvider(
             self._receipt.template_snapshot, surroundings.scorers
         )
+        is_calling = theatre.state in {TheatreState.COMMITTED, TheatreState.ACTIVE}
+        self._judge = needed_judge(self._provider, surroundings.judge) if is_calling else None
 
     async def run(self) -> Theatre:
         """Run to the end and return the RESOLVED theatre; the outcome is in its last event.
@@ -94,8 +97,8 @@ class ReplayEngine:
         Where the programme waits for people, the theatre is returned in SETTLING: to be run again.
         A bundle that an earlier process sealed is taken as it is, whatever became of the data.
         A dataset that is missing or changed before the first call raises DatasetError and
-        leaves the state COMMITTED; one that changed in the middle resolves the theatre as
-        failed. RunStoppedError where the surroundings said that the run is to stop before it was
+        leaves the state COMMITTED; one that changed in the middle resolves the theatre as failed.
+        RunStoppedError where the surroundings said that the run is to stop before it was
         settled; what was called is recorded.
         """
         earlier = await self._sealed()
@@ -141,9 +144,9 @@ class ReplayEngine:
     async def _invoke_all(self, datasets: OpenDatasets) -> None:
         """Call the constructs for every episode that is not recorded, in dataset order."""
         await self._report_kept_back()
-        caller = self._caller(datasets)
         config = self._template.product_theatre_config
         gold = datasets.gold_labels(config.gold_label_dataset_id)
+        caller = self._caller(datasets, gold)
         limit = self._settings.concurrency(self._template.execution_policy.max_concurrency)
         progress = ProgressCount(
             self._around.on_progress,
@@ -185,8 +188,10 @@ class ReplayEngine:
         if events:
             await self._journal.append([], events)
 
-    def _caller(self, datasets: OpenDatasets) -> EpisodeCaller:
-        return EpisodeCaller(
+    def _caller(
+        self, datasets: OpenDatasets, gold: Mapping[str, JsonObject]
+    ) -> EpisodeCaller | JudgedCaller:
+        caller = EpisodeCaller(
             theatre_id=self._theatre.theatre_id,
             template=self._template,
             adapters=shape_checking(
@@ -199,6 +204,9 @@ class ReplayEngine:
             runner=self._around.runners.get(self._template.product_theatre_config.episode_runner),
             commitment_hash=self._receipt.commitment_hash,
         )
+        if self._judge is None:
+            return caller
+        return JudgedCaller(caller, provider=self._provider, judge=self._judge, gold=gold)
 
     @property
     def _sanitiser(self) -> InputSanitiser | None:

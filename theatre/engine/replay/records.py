@@ -16,6 +16,9 @@ FIRST, SECOND = 0, 1
 EPISODE_RESULT = "episode_result"
 """What the runner of an interactive episode made of it; null where a call did not succeed."""
 
+JUDGEMENTS = "judgements"
+"""Criterion → exchanges with a judge; there where the template has judged criteria."""
+
 
 def calls_of(record: JsonObject, repeat: int = FIRST) -> list[JsonObject]:
     """Return the calls of one round, in order of their hops."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from theatre.engine.clock import Clock, Sleep
-from theatre.engine.models import Computation, EpisodeRunner, Scorer
+from theatre.engine.models import Computation, EpisodeRunner, Judge, Scorer
 from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
 from theatre.engine.replay.journal import DatasetSource
 from theatre.engine.replay.progress import Progress
@@ -43,7 +43,8 @@ class Surroundings:
     """What a run reaches through its caller: constructs, data, scorers, time.
 
     `adapters` holds one for every construct of an episode, by id, and `authors` who wrote it, where
-    that is known; `sanitiser` may be None for templates that commit `sanitise_input` as false.
+    that is known; `judge` is for templates with judged criteria, and `sanitiser` may be None for
+    those that commit `sanitise_input` as false.
     Once `is_stopping` returns true, no further episode is called.
     """
 
@@ -54,6 +55,7 @@ class Surroundings:
     scorers: Mapping[str, Scorer]
     computations: Mapping[str, Computation] = field(default_factory=dict)
     runners: Mapping[str, EpisodeRunner] = field(default_factory=dict)
+    judge: Judge | None = None
     sanitiser: InputSanitiser | None = None
     registry: SchemaRegistry
     clock: Clock

@@ -5,8 +5,8 @@ Source: contract/scoring.md, "Outcomes of an episode" and "Criteria and scorers"
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import cast
 
@@ -17,6 +17,7 @@ from theatre.engine.models import (
     EpisodeOutcome,
     GroundTruthEpisode,
     InvocationStatus,
+    Judgement,
     Scored,
     Scorer,
     ScoringCase,
@@ -46,10 +47,12 @@ class EpisodeAnswer:
     """A construct's answer to one episode: its status and, on success, the output of each hop.
 
     `hops` is in call order; the last one's output is what `field` points into by default.
+    `judgements` has the recorded exchanges of each criterion that a judge was asked about.
     """
 
     status: InvocationStatus
     hops: Mapping[str, JsonObject]
+    judgements: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,33 @@ class TheatreScoringProvider:
     def scorer_pins(self) -> dict[str, str]:
         """Return scorer → version for every scorer the plan uses."""
         return {plan.scorer.name: plan.scorer.version for plan in self.criteria}
+
+    @property
+    def needs_judge(self) -> bool:
+        """Tell whether a judge has to be asked about answers."""
+        return any(plan.scorer.judgement is not None for plan in self.criteria)
+
+    def case(
+        self,
+        criterion_id: str,
+        episode: GroundTruthEpisode,
+        answer: EpisodeAnswer,
+        gold: JsonObject | None = None,
+    ) -> ScoringCase | CriterionResult:
+        """Return what the scorer of a criterion sees, or the result where it is not asked."""
+        plan = next(plan for plan in self.criteria if plan.criterion_id == criterion_id)
+        return _case(plan, episode, answer, gold)
+
+    def judgements(
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None = None
+    ) -> dict[str, Judgement]:
+        """Return criterion → what a judge is to be asked about `answer`, in committed order."""
+        asked = {}
+        for plan in self.criteria:
+            case = _case(plan, episode, answer, gold)
+            if plan.scorer.judgement is not None and isinstance(case, ScoringCase):
+                asked[plan.criterion_id] = plan.scorer.judgement(case)
+        return asked
 
     def score_episode(
         self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None = None
@@ -137,6 +167,17 @@ def _score_criterion(
     answer: EpisodeAnswer,
     gold: JsonObject | None,
 ) -> CriterionResult:
+    case = _case(plan, episode, answer, gold)
+    return _ask_scorer(plan.scorer, case) if isinstance(case, ScoringCase) else case
+
+
+def _case(
+    plan: CriterionPlan,
+    episode: GroundTruthEpisode,
+    answer: EpisodeAnswer,
+    gold: JsonObject | None,
+) -> ScoringCase | CriterionResult:
+    """Return what the scorer is to see, or the result where it is not to be asked."""
     expected = _expectation(plan, episode, gold)
     if isinstance(expected, Absent):
         return Verdict.NOT_APPLICABLE
@@ -147,14 +188,14 @@ def _score_criterion(
     value = _answer_value(plan, answer.hops)
     if isinstance(value, Absent):
         return Scored(0)
-    case = ScoringCase(
+    return ScoringCase(
         input_data=episode.input_data,
         expected=expected,
         answer=value,
         params=plan.params,
         hops=answer.hops,
+        exchanges=answer.judgements.get(plan.criterion_id, ()),
     )
-    return _ask_scorer(plan.scorer, case)
 
 
 def _ask_scorer(scorer: Scorer, case: ScoringCase) -> CriterionResult:

@@ -76,14 +76,15 @@ def _wilson(share: float, trials: float) -> tuple[float, float]:
     return max(0.0, round(centre - half, _PLACES)), min(1.0, round(centre + half, _PLACES))
 
 
-def mean_difference(units: Mapping[str, Sequence[int]]) -> JsonObject:
-    """Return the mean over units of their mean difference, each in {-1, 0, 1}, with its interval.
+def mean_difference(units: Mapping[str, Sequence[Fraction | int]]) -> JsonObject:
+    """Return the mean over units of their mean difference, each from -1 to 1, with its interval.
 
     The adjusted Wald interval for paired proportions (Bonett and Price 2012): two units more,
-    one for either side, so that it has a width where all differences are equal. `undefined`,
-    with null bounds, below two units.
+    one for either side, so that it has a width where all differences are equal. For differences
+    of scores, which lie between, it is wider than it need be. `undefined`, with null bounds,
+    below two units.
     """
-    means = [Fraction(sum(unit), len(unit)) for unit in units.values() if unit]
+    means = [Fraction(sum(unit, start=Fraction(0)), len(unit)) for unit in units.values() if unit]
     if not means:
         return _undefined(None)
     value = rounded_number(sum(means, start=Fraction(0)) / len(means))

@@ -25,6 +25,7 @@ from theatre.scorers.computations.chain_propagation import COMPUTATION as CHAIN_
 from theatre.scorers.computations.paired_answers import COMPUTATION as PAIRED_ANSWERS
 from theatre.scorers.computations.paired_separation import COMPUTATION as PAIRED_SEPARATION
 from theatre.scorers.computations.provenance_chain import COMPUTATION as PROVENANCE_CHAIN
+from theatre.verification.judge.second_opinion import COMPUTATION as SECOND_OPINION
 
 CHECKOUT = Path(__file__).parents[4]
 SHIPPED = {
@@ -35,6 +36,7 @@ SHIPPED = {
     "paired_answers": PAIRED_ANSWERS,
     "paired_separation": PAIRED_SEPARATION,
     "provenance_chain": PROVENANCE_CHAIN,
+    "second_opinion": SECOND_OPINION,
 }
 
 
@@ -74,6 +76,7 @@ def test_the_documentation_names_each_computation_with_its_parameters() -> None:
         "paired_answers": "`twin`, `decision`, `right`",
         "paired_separation": "`first`, `second`, `verdicts_at`, `verdicts`, `score`",
         "provenance_chain": "`required?` (paths)",
+        "second_opinion": "`pairs`, `criteria_scorers`, `beyond`",
     }
     for name, params in named.items():
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}@1` |")]

@@ -1,0 +1,191 @@
+"""The judge behind the Messages API: every bad day of the API lands where it should."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from datetime import datetime
+from typing import Any
+
+import httpx2
+import pytest
+
+from tests.theatre.oracles.loopback import Received, response, serving
+from tests.theatre.verification.github_service import FakeTime
+from tests.theatre.verification.messages_server import KEY, MessagesService, reading
+from theatre.engine.canonical_json import JsonObject
+from theatre.verification.errors import JudgeUnavailableError
+from theatre.verification.judge.anthropic_judge import (
+    MAX_ATTEMPTS,
+    AnthropicJudge,
+    opened_judge,
+)
+from theatre.verification.judge.asking import answered_by, read_answer, request
+from theatre.verification.judge.scorer import committed_judge
+
+pytestmark = pytest.mark.untraced
+
+MODEL = "claude-sonnet-4-6"
+PATIENT = httpx2.Timeout(60.0)
+JUDGE = committed_judge(MODEL, temperature=0, repeats=1)
+REQUEST = request("reply", JUDGE, {"expected": {"number": 1}, "reply": "1 file"})
+RIGHT: JsonObject = {"verdict": "right"}
+
+
+def asked(
+    service: MessagesService,
+    *,
+    timeouts: httpx2.Timeout = PATIENT,
+    time: FakeTime | None = None,
+) -> JsonObject:
+    """Ask a service once; time passes only while the judge waits."""
+
+    async def ask(judge: AnthropicJudge) -> JsonObject:
+        return await judge.ask(REQUEST)
+
+    result: JsonObject = using(service, ask, timeouts=timeouts, time=time)
+    return result
+
+
+def using(
+    service: MessagesService,
+    work: Callable[[AnthropicJudge], Any],
+    *,
+    timeouts: httpx2.Timeout = PATIENT,
+    time: FakeTime | None = None,
+) -> Any:  # noqa: ANN401  # whatever the work gives
+    passing = time or FakeTime()
+
+    def clock() -> datetime:
+        return passing.now
+
+    async def run(origin: str) -> object:
+        async with opened_judge(
+            KEY, origin, clock=clock, sleep=passing.sleep, timeouts=timeouts
+        ) as judge:
+            return await work(judge)
+
+    with serving(service.respond) as server:
+        return asyncio.run(run(f"http://127.0.0.1:{server.port}"))
+
+
+def test_the_request_is_sent_as_it_is_recorded_and_the_answer_kept_as_it_came() -> None:
+    service = MessagesService(reading)
+    answer = asked(service)
+    assert (service.requests, service.keys) == ([REQUEST], {KEY})
+    assert (REQUEST["temperature"], REQUEST["model"]) == (0, MODEL)
+    assert (answer["status"], answer["reason"]) == (200, None)
+    assert (read_answer("reply", answer), answered_by(answer)) == (RIGHT, MODEL)
+    assert json.loads(str(answer["body"]))["usage"] == {"input_tokens": 10, "output_tokens": 5}
+
+
+def test_a_limit_is_waited_for_as_long_as_the_api_says() -> None:
+    time = FakeTime()
+    answer = asked(MessagesService(reading, bad_days={0: "429", 1: "429"}), time=time)
+    assert (time.slept, read_answer("reply", answer)) == ([3, 3], RIGHT)
+    assert answer["attempts"] == [
+        {"status": 429, "reason": "rate-limited"},
+        {"status": 429, "reason": "rate-limited"},
+        {"status": 200, "reason": None},
+    ]
+    assert answer["latency_ms"] == 6000
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason", "status"),
+    [
+        ("529 Overloaded", "overloaded", 529),
+        ("500 Internal Server Error", "server-error", 500),
+        ("reset", "connection", None),
+        ("cut body", "connection", None),
+    ],
+)
+def test_what_passes_is_tried_again_and_what_does_not_is_given_up(
+    bad: str, reason: str, status: int | None
+) -> None:
+    time = FakeTime()
+    answer = asked(MessagesService(reading, bad_days={0: bad}), time=time)
+    assert (time.slept, read_answer("reply", answer)) == ([2], RIGHT)
+    service, time = MessagesService(reading, always=bad), FakeTime()
+    answer = asked(service, time=time)
+    assert (time.slept, len(service.requests)) == ([2, 4, 8, 16], MAX_ATTEMPTS)
+    assert (answer["reason"], answer["status"], read_answer("reply", answer)) == (
+        reason,
+        status,
+        None,
+    )
+
+
+def test_an_answer_that_does_not_come_is_a_timeout() -> None:
+    impatient = httpx2.Timeout(60.0, read=0.05)
+    answer = asked(MessagesService(reading, always="silent"), timeouts=impatient)
+    assert (answer["reason"], answer["status"], answer["body"]) == ("timeout", None, None)
+    assert answer["attempts"] == [{"status": None, "reason": "timeout"}] * MAX_ATTEMPTS
+
+
+def test_a_limit_of_an_hour_is_not_waited_for() -> None:
+    service, time = MessagesService(reading, always="429 for an hour"), FakeTime()
+    answer = asked(service, time=time)
+    assert (time.slept, len(service.requests), answer["reason"]) == ([], 1, "rate-limited")
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [("413 Request Too Large", "refused-request"), ("huge", "answer-too-large")],
+)
+def test_what_would_be_the_same_again_is_not_tried_again(bad: str, reason: str) -> None:
+    service = MessagesService(reading, always=bad)
+    answer = asked(service)
+    assert (answer["reason"], len(service.requests)) == (reason, 1)
+    assert (len(str(answer["body"])) <= 300, read_answer("reply", answer)) == (True, None)
+
+
+@pytest.mark.parametrize(
+    "bad", ["malformed", "talkative", "another shape", "refusal", "max_tokens", "no message"]
+)
+def test_an_answer_that_cannot_be_read_is_kept_and_never_asked_for_again(bad: str) -> None:
+    service = MessagesService(reading, always=bad)
+    answer = asked(service)
+    assert (answer["reason"], answer["status"], len(service.requests)) == (None, 200, 1)
+    assert (bool(answer["body"]), read_answer("reply", answer)) == (True, None)
+
+
+@pytest.mark.parametrize("status", ["401 Unauthorized", "403 Forbidden", "404 Not Found"])
+def test_a_key_or_model_that_is_refused_ends_the_asking(status: str) -> None:
+    service = MessagesService(reading, always=status)
+    with pytest.raises(JudgeUnavailableError, match=status[:3]) as refused:
+        asked(service)
+    assert (len(service.requests), KEY in str(refused.value)) == (1, False)
+
+
+def test_a_key_that_is_sent_back_is_not_kept() -> None:
+    answer = asked(MessagesService(reading, always="echo"))
+    assert ("your key is [key]" in str(answer["body"]), KEY in str(answer)) == (True, False)
+
+
+def test_the_key_follows_no_redirect() -> None:
+    async def elsewhere(_: Received, writer: asyncio.StreamWriter) -> None:
+        writer.write(response(b"{}"))
+
+    with serving(elsewhere) as other:
+        service = MessagesService(reading, always="elsewhere", elsewhere=other.url)
+        answer = asked(service)
+        assert (answer["reason"], answer["status"]) == ("refused-request", 307)
+        assert other.received == []
+
+
+@pytest.mark.parametrize(("takes", "committed"), [(True, 0), (False, None)])
+def test_a_model_is_asked_whether_it_takes_temperature_0(
+    *, takes: bool, committed: int | None
+) -> None:
+    service = MessagesService(reading, takes_temperature=takes)
+    assert using(service, lambda judge: judge.temperature_taken(MODEL)) == committed
+    assert [body.get("temperature") for body in service.requests] == [0, None][: 2 - takes]
+
+
+@pytest.mark.parametrize("bad", ["400 Bad Request", "529 Overloaded", "reset"])
+def test_a_model_that_does_not_answer_at_all_is_named(bad: str) -> None:
+    service = MessagesService(reading, always=bad)
+    with pytest.raises(JudgeUnavailableError, match=f"expected {MODEL} at http"):
+        using(service, lambda judge: judge.temperature_taken(MODEL))

@@ -1,0 +1,139 @@
+"""The judge as the command line reaches it: which model, with which key, and at which address."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
+
+import click
+
+from theatre.cli.committing import utc_now
+from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import Judge
+from theatre.engine.scoring import TheatreScoringProvider
+from theatre.scorers import load_scorers
+from theatre.verification.errors import JudgeUnavailableError
+from theatre.verification.judge.scorer import MAX_REPEATS
+from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring, ScoringProvider
+
+KEY_VARIABLE, ORIGIN_VARIABLE = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
+DEFAULT_MODEL = "claude-sonnet-4-6"
+AUTO, ANTHROPIC, LEXICAL_ONLY = "auto", "anthropic", "lexical"
+_CALLS_A_PASS = 4
+_PUBLIC = "https://api.anthropic.com"
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+
+
+class AskableModel(Judge, Protocol):
+    """A judge that can be asked, before a commitment, how it may be asked."""
+
+    async def temperature_taken(self, model: str) -> int | None:
+        """Return 0, or None where the model takes no temperature."""
+
+
+CommandT = TypeVar("CommandT", bound=Callable[..., Any])
+
+
+def judge_options(command: CommandT) -> CommandT:
+    """Add the options that `chosen_scoring` takes."""
+    options = (
+        click.option(
+            "--judge",
+            type=click.Choice([AUTO, ANTHROPIC, LEXICAL_ONLY]),
+            default=AUTO,
+            show_default=True,
+            help=f"Who scores; auto: a model if {KEY_VARIABLE} is set, else the words of the diff.",
+        ),
+        click.option(
+            "--scoring-model",
+            "--judge-model",
+            default=DEFAULT_MODEL,
+            show_default=True,
+            help="The model that judges.",
+        ),
+        click.option(
+            "--judge-repeats",
+            type=click.IntRange(1, MAX_REPEATS),
+            default=1,
+            show_default=True,
+            help="How often each answer is judged; scores are means.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def chosen_scoring(
+    judge: str, *, model: str, repeats: int, workspace: Workspace, quiet: bool
+) -> ScoringProvider:
+    """Return what scores; a model is asked first whether it answers, and takes temperature 0.
+
+    A note says who was chosen, and why; without a key the words of the diff score.
+    JudgeUnavailableError where a judge was asked for by name and there is no key, and where the
+    model does not answer.
+    """
+    has_key = bool(workspace.environment.get(KEY_VARIABLE))
+    if judge == LEXICAL_ONLY:
+        return LEXICAL
+    if judge == AUTO and not has_key:
+        if not quiet:
+            click.echo(
+                f"note: {KEY_VARIABLE} is not set, so no model judges: answers are scored by the "
+                "words of the diff (--judge lexical)",
+                err=True,
+            )
+        return LEXICAL
+    if judge == AUTO and not quiet:
+        click.echo(
+            f"note: {KEY_VARIABLE} is set, so {model} judges: about {_CALLS_A_PASS * repeats} "
+            "calls a change (--judge lexical does without)",
+            err=True,
+        )
+    return asyncio.run(_asked_first(model, repeats, workspace))
+
+
+@contextlib.asynccontextmanager
+async def open_judge(
+    template: JsonObject, workspace: Workspace, *, is_needed: bool
+) -> AsyncIterator[Judge | None]:
+    """Open the judge of a template while there are calls to make; None where it needs none.
+
+    Raises JudgeUnavailableError without a key, and for an address that may not be sent one.
+    """
+    if not is_needed or not TheatreScoringProvider(template, load_scorers()).needs_judge:
+        yield None
+        return
+    async with _opened(workspace) as judge:
+        yield judge
+
+
+async def _asked_first(model: str, repeats: int, workspace: Workspace) -> ScoringProvider:
+    async with _opened(workspace) as judge:
+        temperature = await judge.temperature_taken(model)
+    return AnthropicScoring(model, temperature=temperature, repeats=repeats)
+
+
+@contextlib.asynccontextmanager
+async def _opened(workspace: Workspace) -> AsyncIterator[AskableModel]:
+    # Imported here: the SDK costs a second that nobody pays who does not ask a judge.
+    from theatre.verification.judge.anthropic_judge import opened_judge  # noqa: PLC0415  # see above
+
+    key = workspace.environment.get(KEY_VARIABLE)
+    if not key:
+        raise JudgeUnavailableError(
+            f"expected an API key in {KEY_VARIABLE} for the judge, got none; set it, or give "
+            "--judge lexical"
+        )
+    origin = (workspace.environment.get(ORIGIN_VARIABLE) or _PUBLIC).rstrip("/")
+    parts = urlsplit(origin)
+    if parts.username is not None or (parts.scheme != "https" and parts.hostname not in _LOOPBACK):
+        raise JudgeUnavailableError(
+            f"expected an https address without a name in {ORIGIN_VARIABLE}, got {parts.scheme}"
+        )
+    async with opened_judge(key, origin, clock=utc_now, sleep=asyncio.sleep) as judge:
+        yield judge

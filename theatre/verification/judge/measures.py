@@ -1,0 +1,157 @@
+"""Precision, recall and reply accuracy as a judge is asked for them: one pass each.
+
+Each is a generator that yields requests and is sent what came of them. The number of requests
+follows from the change alone, and no answer of a judge can make a measure raise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from fractions import Fraction
+from typing import Any, TypeAlias, cast
+
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
+from theatre.engine.models import ScoringCase
+from theatre.engine.scoring.paths import at_path
+from theatre.verification.judge.asking import read_answer, request
+from theatre.verification.judge.material import Change, shown_change
+from theatre.verification.lexical import SUMMARY_CHARACTERS
+
+MAX_CLAIMS = 50
+"""How many distinct claims a judge is asked about; more are not supported."""
+
+CLAIM_CHARACTERS = 1_000
+REPLY_CHARACTERS = 4_000
+QUESTION_CHARACTERS = 20_000
+"""The longest question together with its answer: more is no question that anybody asked."""
+
+MAX_CHANGES = 8
+"""How many important changes of one part of a diff count."""
+
+_CHANGE_CHARACTERS = 500
+_REPLY_SCORES = {"right": Fraction(1), "partly": Fraction(1, 2), "wrong": Fraction(0)}
+
+
+class NotMeasurableError(Exception):
+    """A judge gave no usable answer, or the dataset holds nothing to ask about."""
+
+
+Measure: TypeAlias = Generator[JsonObject, JsonObject, Fraction | None]
+
+
+def precision(case: ScoringCase) -> Measure:
+    """Return supported / distinct claims; None where nothing is claimed.
+
+    Supported is what some part of the diff bears out and none contradicts. 0 where the answer is
+    no array. A claim beyond MAX_CLAIMS, and one that is no text, is not supported.
+    """
+    change = _change(case)
+    if not isinstance(case.answer, list):
+        return Fraction(0)
+    if not case.answer:
+        return None
+    texts = {
+        " ".join(claim.split()).casefold(): claim[:CLAIM_CHARACTERS]
+        for claim in case.answer
+        if isinstance(claim, str)
+    }
+    claims = list(texts.values())[:MAX_CLAIMS]
+    total = len(texts) + sum(not isinstance(claim, str) for claim in case.answer)
+    if not claims:
+        return Fraction(0)
+    supported: set[int] = set()
+    contradicted: set[int] = set()
+    for part in change.in_parts():
+        data: JsonObject = {**change.author_said, **part, "claims": _numbered("claim", claims)}
+        verdicts = yield from _verdicts(case, "claims", data, "claim", len(claims))
+        supported |= {number for number, verdict in verdicts if verdict == "supported"}
+        contradicted |= {number for number, verdict in verdicts if verdict == "contradicted"}
+    return Fraction(len(supported - contradicted), total)
+
+
+def recall(case: ScoringCase) -> Measure:
+    """Return surfaced / important changes, as the judge finds them; None where it finds none.
+
+    It finds them in the diff alone, before it is shown a summary, of which the first
+    SUMMARY_CHARACTERS characters count. 0 where the answer is no text.
+    """
+    change = _change(case)
+    if not isinstance(case.answer, str):
+        return Fraction(0)
+    found: list[str] = []
+    for part in change.in_parts():
+        said = yield from _asked(case, "changes", part)
+        changes = cast("list[str]", said["changes"])[:MAX_CHANGES]
+        found += [text[:_CHANGE_CHARACTERS] for text in changes if text.strip()]
+    if not found:
+        return None
+    data: JsonObject = {
+        "changes": _numbered("change", found),
+        "summary": case.answer[:SUMMARY_CHARACTERS],
+    }
+    verdicts = yield from _verdicts(case, "coverage", data, "change", len(found))
+    return Fraction(sum(verdict is True for _, verdict in verdicts), len(found))
+
+
+def reply_accuracy(case: ScoringCase) -> Measure:
+    """Return 1, 1/2 or 0 for a reply that is right, partly right, or wrong.
+
+    It is held against the committed answer and the list of files. 0 where it is no text.
+    """
+    change = _change(case)
+    question = at_path(case.input_data, cast("str", case.params["question"]))
+    if not isinstance(question, str) or not isinstance(case.expected, dict):
+        raise NotMeasurableError
+    if len(question) + len(canonical_json(case.expected)) > QUESTION_CHARACTERS:
+        raise NotMeasurableError
+    if not isinstance(case.answer, str):
+        return Fraction(0)
+    data: JsonObject = {
+        **change.files,
+        "question": question,
+        "expected": case.expected,
+        "reply": case.answer[:REPLY_CHARACTERS],
+    }
+    said = yield from _asked(case, "reply", data)
+    return _REPLY_SCORES[cast("str", said["verdict"])]
+
+
+MEASURES: dict[str, Callable[[ScoringCase], Measure]] = {
+    "precision": precision,
+    "recall": recall,
+    "reply_accuracy": reply_accuracy,
+}
+
+
+def _change(case: ScoringCase) -> Change:
+    change = shown_change(case)
+    if change is None:
+        raise NotMeasurableError
+    return change
+
+
+def _asked(
+    case: ScoringCase, prompt: str, data: JsonObject
+) -> Generator[JsonObject, JsonObject, JsonObject]:
+    """Ask once; NotMeasurableError where the answer is not usable."""
+    answer = yield request(prompt, cast("JsonObject", case.params["judge"]), data)
+    said = read_answer(prompt, answer)
+    if said is None:
+        raise NotMeasurableError
+    return said
+
+
+def _verdicts(
+    case: ScoringCase, prompt: str, data: JsonObject, item: str, count: int
+) -> Generator[JsonObject, JsonObject, list[tuple[int, Any]]]:
+    """Ask for one verdict an item; NotMeasurableError unless each of them has exactly one."""
+    said = yield from _asked(case, prompt, data)
+    rows = cast("list[dict[str, Any]]", said["verdicts"])
+    verdicts = [(int(row.pop(item)), *row.values()) for row in map(dict, rows)]
+    if sorted(number for number, _ in verdicts) != list(range(1, count + 1)):
+        raise NotMeasurableError
+    return verdicts
+
+
+def _numbered(item: str, texts: list[str]) -> JsonValue:
+    return [{item: number, "text": text} for number, text in enumerate(texts, start=1)]

@@ -1,0 +1,116 @@
+"""`llm_judge`: a criterion as a language model judges it, a function of recorded exchanges."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from fractions import Fraction
+from typing import cast
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import Judgement, Scorer, ScoringCase, judged_again
+from theatre.verification.judge.chunks import MAX_CHARACTERS, MAX_PARTS
+from theatre.verification.judge.measures import MEASURES, NotMeasurableError
+from theatre.verification.judge.prompts import PARSER, PROMPTS_SHA256, VERSION
+from theatre.verification.lexical import UNMEASURABLE
+
+PROVIDER = "anthropic"
+MAX_TOKENS = 8192
+MAX_REPEATS = 5
+"""So that all exchanges about an answer fit its record, whatever a judge writes
+(docs/adr/0137)."""
+
+
+def judgement(case: ScoringCase) -> Judgement:
+    """Ask for the committed measure as often as was committed; return the mean.
+
+    None where every pass finds it undefined. UNMEASURABLE from the first pass on that has no
+    usable answer: what is left would be a choice among answers.
+    """
+    try:
+        passes = yield from _passes(case)
+    except NotMeasurableError:
+        return UNMEASURABLE
+    scores = [score for score in passes if score is not None]
+    return float(sum(scores, Fraction(0)) / len(scores)) if scores else None
+
+
+def score(case: ScoringCase) -> float | None:
+    """Return what the recorded exchanges come to; raises UnaskedError for others."""
+    return judged_again(judgement(case), case.exchanges)
+
+
+def pass_scores(case: ScoringCase) -> list[Fraction]:
+    """Return what each pass of a scored episode came to, where it was defined.
+
+    Raises as `score`, and NotMeasurableError where a pass has no usable answer.
+    """
+    passes = judged_again(_passes(case), case.exchanges)
+    return [score for score in passes if score is not None]
+
+
+def _passes(case: ScoringCase) -> Generator[JsonObject, JsonObject, list[Fraction | None]]:
+    judge = cast("JsonObject", case.params["judge"])
+    measure = MEASURES[cast("str", case.params["measure"])]
+    made = []
+    for _ in range(int(cast("float", judge["repeats"]))):
+        score = yield from measure(case)
+        made.append(score)
+    return made
+
+
+def committed_judge(model: str, *, temperature: int | None, repeats: int) -> JsonObject:
+    """Return everything that decides how a judge is asked and read, as one object."""
+    return {
+        "provider": PROVIDER,
+        "model": model,
+        "temperature": temperature,
+        "max_tokens": MAX_TOKENS,
+        "prompts": PROMPTS_SHA256,
+        "parser": PARSER,
+        "repeats": repeats,
+        "part_characters": MAX_CHARACTERS,
+        "parts": MAX_PARTS,
+    }
+
+
+_PATH: JsonObject = {"type": "string", "minLength": 1}
+_JUDGE_SCHEMA: JsonObject = {
+    "type": "object",
+    "additionalProperties": False,
+    "required": [*committed_judge("", temperature=None, repeats=1)],
+    "properties": {
+        "provider": {"const": PROVIDER},
+        "model": {"type": "string", "minLength": 1, "maxLength": 200},
+        "temperature": {"enum": [0, None]},
+        "max_tokens": {"type": "integer", "minimum": 1, "maximum": MAX_TOKENS},
+        "prompts": {"const": PROMPTS_SHA256},
+        "parser": {"const": PARSER},
+        "repeats": {"type": "integer", "minimum": 1, "maximum": MAX_REPEATS},
+        "part_characters": {"type": "integer", "minimum": 1_000, "maximum": MAX_CHARACTERS},
+        "parts": {"type": "integer", "minimum": 1, "maximum": MAX_PARTS},
+    },
+}
+
+SCORER = Scorer(
+    name="llm_judge",
+    version=VERSION,
+    params_schema={
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["measure", "field", "record", "judge"],
+        "properties": {
+            "measure": {"enum": [*MEASURES]},
+            "field": _PATH,
+            "expected": _PATH,
+            "record": _PATH,
+            "question": _PATH,
+            "judge": _JUDGE_SCHEMA,
+        },
+        "if": {"properties": {"measure": {"const": "reply_accuracy"}}},
+        "then": {"required": ["expected", "question"]},
+    },
+    score=score,
+    needs_expectation=False,
+    judgement=judgement,
+)

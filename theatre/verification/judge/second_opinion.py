@@ -1,0 +1,157 @@
+"""`second_opinion`: a judge's scores beside those of a scorer that cannot be talked to.
+
+Over `episodes`. Where the two differ beyond a committed bound, somebody has to look: the judge
+was talked into it, or the words of the diff do not say what the change does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, cast
+
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.models import (
+    Computation,
+    GroundTruthEpisode,
+    InvocationStatus,
+    Scored,
+    ScoringCase,
+)
+from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
+from theatre.engine.scoring.arithmetic import NANO, rounded_number
+from theatre.scorers.computations.paired_intervals import mean_difference
+from theatre.verification.judge.asking import answered_by
+from theatre.verification.judge.scorer import SCORER, pass_scores
+from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
+
+BEYOND = 0.25
+"""The bound that a verification commits to."""
+
+_SCORERS = {scorer.name: scorer for scorer in (SCORER, PRECISION, RECALL, REPLY_ACCURACY)}
+_ANSWERED = frozenset({"scored", "unscored"})
+
+
+@dataclass(slots=True)
+class _Pair:
+    """What the episodes come to that both have scored, and how far passes lie apart."""
+
+    judge: list[Fraction] = field(default_factory=list)
+    second: list[Fraction] = field(default_factory=list)
+    differences: dict[str, list[Fraction]] = field(default_factory=dict)
+    spreads: list[Fraction] = field(default_factory=list)
+
+    def add(self, episode_id: str, judge: Scored, second: Scored) -> None:
+        """Take an episode that both have scored."""
+        self.judge.append(Fraction(judge.nano, NANO))
+        self.second.append(Fraction(second.nano, NANO))
+        self.differences[episode_id] = [self.judge[-1] - self.second[-1]]
+
+    def add_passes(self, scores: Sequence[Fraction]) -> None:
+        """Take the passes of an episode, if there was more than one."""
+        if len(scores) > 1:
+            self.spreads.append(max(scores) - min(scores))
+
+    def as_document(self, beyond: Fraction) -> JsonObject:
+        difference = mean_difference(self.differences)
+        low, high = difference["low"], difference["high"]
+        known = isinstance(low, float) and isinstance(high, float)
+        return {
+            "episodes": len(self.judge),
+            "judge": _mean(self.judge),
+            "second": _mean(self.second),
+            "difference": difference,
+            "flagged": known
+            and (Fraction(cast("float", low)) > beyond or Fraction(cast("float", high)) < -beyond),
+            "spread": {
+                "episodes": len(self.spreads),
+                "mean": _mean(self.spreads),
+                "largest": rounded_number(max(self.spreads)) if self.spreads else None,
+            },
+        }
+
+
+def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
+    """Return, for each pair of criteria, both means over the episodes that both have scored.
+
+    `pairs` maps criteria of a judge to those beside them, `criteria_scorers` is how each is
+    scored. `difference` is judge minus second; a pair is `flagged` where its whole interval lies
+    beyond ± `beyond`. `spread` is over the episodes that were judged in several passes: highest
+    minus lowest score of an episode's passes. `models` counts answers by the model they name.
+    """
+    pairs = cast("dict[str, str]", params["pairs"])
+    chosen = cast("dict[str, JsonObject]", params["criteria_scorers"])
+    provider = TheatreScoringProvider(
+        {
+            "criteria": {"criteria_ids": list(chosen)},
+            "scoring": {"criteria_scorers": cast("JsonObject", chosen)},
+        },
+        _SCORERS,
+    )
+    found = {criterion: _Pair() for criterion in pairs}
+    models: dict[str, int] = {}
+    for episode, answer in _answers(lines):
+        scores = provider.score_episode(episode, answer).by_criterion
+        for criterion, second in pairs.items():
+            ours, theirs = scores[criterion], scores[second]
+            if isinstance(ours, Scored) and isinstance(theirs, Scored):
+                found[criterion].add(episode.episode_id, ours, theirs)
+            case = provider.case(criterion, episode, answer)
+            if isinstance(case, ScoringCase) and isinstance(ours, Scored):
+                found[criterion].add_passes(pass_scores(case))
+        for exchange in (one for told in answer.judgements.values() for one in told):
+            model = answered_by(cast("JsonObject", exchange.get("answer", {})))
+            if model is not None:
+                models[model] = models.get(model, 0) + 1
+    told = {name: pair.as_document(Fraction(str(params["beyond"]))) for name, pair in found.items()}
+    return {
+        "criteria": cast("JsonObject", told),
+        "flagged": [name for name, one in told.items() if one["flagged"]],
+        "models": dict(sorted(models.items())),
+    }
+
+
+def _answers(lines: Iterable[bytes]) -> Iterator[tuple[GroundTruthEpisode, EpisodeAnswer]]:
+    """Yield the episodes that were answered, with their answers."""
+    for number, line in enumerate(lines, start=1):
+        told: dict[str, Any] = parse_object(line)
+        if told["outcome"] in _ANSWERED:
+            episode = GroundTruthEpisode(
+                seq=number,
+                episode_id=told["episode_id"],
+                input_data=told["input_data"],
+                expected_output=told["expected_output"],
+            )
+            yield (
+                episode,
+                EpisodeAnswer(
+                    status=InvocationStatus.SUCCESS,
+                    hops=told["hops"],
+                    judgements=told.get("judgements", {}),
+                ),
+            )
+
+
+def _mean(scores: Sequence[Fraction]) -> float | None:
+    return rounded_number(sum(scores, Fraction(0)) / len(scores)) if scores else None
+
+
+_TEXT: JsonObject = {"type": "string", "minLength": 1}
+
+COMPUTATION = Computation(
+    name="second_opinion",
+    version="1",
+    params_schema={
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["pairs", "criteria_scorers", "beyond"],
+        "properties": {
+            "pairs": {"type": "object", "minProperties": 1, "additionalProperties": _TEXT},
+            "criteria_scorers": {"type": "object", "minProperties": 1},
+            "beyond": {"type": "number", "minimum": 0, "maximum": 1},
+        },
+    },
+    compute=compute,
+)

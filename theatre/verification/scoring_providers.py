@@ -1,0 +1,136 @@
+"""What a verification is scored by: the words of the diff, or a judge with these beside it.
+
+A provider is the part of the template that says how answers are scored. It calls nobody: what a
+judge is asked, and what is recorded of it, follows from the scorers that it commits to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import Scorer
+from theatre.verification.judge.prompts import METHODOLOGY
+from theatre.verification.judge.scorer import SCORER, committed_judge
+from theatre.verification.judge.second_opinion import BEYOND, COMPUTATION
+from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
+
+SECOND_OPINION = "second_opinion"
+"""The step that holds a judge against the words of the diff."""
+
+
+class ScoringProvider(Protocol):
+    """How the criteria of a verification are scored, as its template commits to it."""
+
+    @property
+    def scorer_version(self) -> str:
+        """Return the label that goes on the certificate: who scored."""
+
+    @property
+    def methodology(self) -> str:
+        """Return the version of records, questions, ranking, prompts and scorers together."""
+
+    @property
+    def criteria_human(self) -> str:
+        """Return the sentence that says by what."""
+
+    @property
+    def scorers(self) -> Sequence[Scorer]:
+        """Return the scorers in use."""
+
+    @property
+    def criteria_scorers(self) -> Mapping[str, JsonObject]:
+        """Return criterion → scorer with parameters."""
+
+    @property
+    def steps(self) -> Sequence[JsonObject]:
+        """Return the steps of the programme that compute over what was scored."""
+
+
+class LexicalScoring:
+    """By the words of the diff: deterministic, offline, a heuristic."""
+
+    scorer_version = "lexical@1"
+    methodology = "lexical-1"
+    criteria_human = "By words of the diff, not by understanding."
+    scorers: Sequence[Scorer] = (PRECISION, RECALL, REPLY_ACCURACY)
+    criteria_scorers: Mapping[str, JsonObject] = {
+        "precision": {
+            "scorer": PRECISION.name,
+            "params": {"field": "key_claims", "diff": "record.diff_content"},
+        },
+        "recall": {
+            "scorer": RECALL.name,
+            "params": {"field": "summary", "expected": "important_changes"},
+        },
+        "reply_accuracy": {
+            "scorer": REPLY_ACCURACY.name,
+            "params": {"field": "follow_up_response", "expected": "follow_up"},
+        },
+    }
+    steps: Sequence[JsonObject] = ()
+
+
+LEXICAL = LexicalScoring()
+
+
+class AnthropicScoring:
+    """By a model behind the Anthropic API, with the lexical scores beside, which weigh nothing."""
+
+    methodology = METHODOLOGY
+    criteria_human = (
+        "By a language model; the criteria that begin with lexical_ are its second opinion, by "
+        "words of the diff, and weigh nothing."
+    )
+    scorers: Sequence[Scorer] = (SCORER, *LEXICAL.scorers)
+
+    def __init__(self, model: str, *, temperature: int | None, repeats: int) -> None:
+        """Commit to a model; `temperature` is None where it takes none."""
+        self._judge = committed_judge(model, temperature=temperature, repeats=repeats)
+        self.scorer_version = model
+
+    @property
+    def criteria_scorers(self) -> Mapping[str, JsonObject]:
+        """Return the judged criteria, and `lexical_…` for each."""
+        judged = {
+            "precision": self._judged("precision", field="key_claims"),
+            "recall": self._judged("recall", field="summary", expected="important_changes"),
+            "reply_accuracy": self._judged(
+                "reply_accuracy",
+                field="follow_up_response",
+                expected="follow_up",
+                question="follow_up_question",
+            ),
+        }
+        second = LEXICAL.criteria_scorers.items()
+        return judged | {_second(criterion): entry for criterion, entry in second}
+
+    @property
+    def steps(self) -> Sequence[JsonObject]:
+        """Return the one that compares both."""
+        return (
+            {
+                "step_id": SECOND_OPINION,
+                "type": "deterministic_computation",
+                "input_spec": {
+                    "computation": COMPUTATION.name,
+                    "over": "episodes",
+                    "params": {
+                        "pairs": {name: _second(name) for name in LEXICAL.criteria_scorers},
+                        "criteria_scorers": dict(self.criteria_scorers),
+                        "beyond": BEYOND,
+                    },
+                },
+            },
+        )
+
+    def _judged(self, measure: str, **paths: str) -> JsonObject:
+        return {
+            "scorer": SCORER.name,
+            "params": {"measure": measure, "record": "record", "judge": self._judge, **paths},
+        }
+
+
+def _second(criterion: str) -> str:
+    return f"lexical_{criterion}"
