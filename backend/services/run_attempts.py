@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import timedelta
 
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -16,7 +17,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backend.errors import BackendError
 from backend.jobs.announcements import Announcements, News
 from backend.jobs.queue import queue_run
-from backend.repositories.theatre_runs import StoredTheatre, claim_run, hold_queued
+from backend.repositories.theatre_runs import (
+    StoredTheatre,
+    claim_run,
+    hold_queued,
+    lost_workers_of,
+)
+from backend.services.isolation import Isolation, Stay
 from backend.services.resources import TheatreResources
 from backend.services.run_endings import CANCELLED, RunEndings, failure, is_to_be_mended
 from backend.services.run_watch import RunWatch
@@ -26,6 +33,8 @@ from theatre.engine.errors import RunStoppedError, StateConflictError, TheatreEr
 
 MAX_LOST_WORKERS = 5
 """A run that lost so many workers in a row and came no further is ended as failed."""
+SUSPECT_LOST_WORKERS = 2
+"""One that lost so many has a process to itself until it comes further (docs/adr/0130)."""
 
 _HAND_OVER_PAUSES = (0.2, 0.5, 1.0, 2.0)
 _AWAY = (DBAPIError, PoolTimeoutError, OSError)
@@ -49,6 +58,7 @@ class RunAttempts:
         self._announcements = announcements
         self._settings = settings
         self._is_draining = False
+        self._isolation = Isolation()
         self.endings = RunEndings(engine, resources)
 
     def drain(self) -> None:
@@ -60,20 +70,29 @@ class RunAttempts:
 
         Raises what the database raises where it stays away; the rescue goes on from there.
         """
-        if self._is_draining:
-            await self._pass_on(theatre_id, job_id)
-            return
+        async with self._engine.connect() as connection:
+            lost = await lost_workers_of(connection, theatre_id)
+        is_suspect = SUSPECT_LOST_WORKERS <= lost < MAX_LOST_WORKERS
+        async with self._isolation.stay(alone=is_suspect) as stay:
+            if self._is_draining:
+                await self._pass_on(theatre_id, job_id)
+            elif stay is None:
+                await self._pass_on(theatre_id, job_id, seconds=self._settings.lease_seconds / 4)
+            else:
+                await self._taken_up(theatre_id, job_id, stay)
+
+    async def _taken_up(self, theatre_id: str, job_id: int, stay: Stay) -> None:
         stored = await self._claim(theatre_id, job_id)
         if stored is None:
             return
         try:
-            await self._attempt(stored)
+            await self._attempt(stored, stay)
         except StateConflictError as error:
             _log.info("run is another's", extra={"fields": {"detail": str(error)}})
 
-    async def _attempt(self, stored: StoredTheatre) -> None:
+    async def _attempt(self, stored: StoredTheatre, stay: Stay) -> None:
         try:
-            await self._carry(stored)
+            await self._carry(stored, stay)
         except StateConflictError:
             raise
         except (TheatreError, BackendError) as error:
@@ -111,7 +130,7 @@ class RunAttempts:
                 connection, theatre_id, job_id=job_id, at=self._resources.clock()
             )
 
-    async def _carry(self, stored: StoredTheatre) -> None:
+    async def _carry(self, stored: StoredTheatre, stay: Stay) -> None:
         if stored.lost_workers >= MAX_LOST_WORKERS:
             detail = (
                 f"expected a worker to outlive the run, got {stored.lost_workers} lost in a row "
@@ -123,7 +142,8 @@ class RunAttempts:
             self._engine,
             stored,
             lease_seconds=self._settings.lease_seconds,
-            is_draining=lambda: self._is_draining,
+            is_draining=lambda: self._is_draining or self._isolation.is_to_leave(stay),
+            on_progress=lambda: self._isolation.let_others_in(stay),
         )
         if stored.cancel_requested_at is not None:
             await self.endings.fail(stored, CANCELLED)
@@ -160,11 +180,12 @@ class RunAttempts:
         except RunStoppedError:
             return None
 
-    async def _pass_on(self, theatre_id: str, job_id: int) -> None:
-        """Queue anew what was taken up by a worker that stops."""
+    async def _pass_on(self, theatre_id: str, job_id: int, *, seconds: float = 0) -> None:
+        """Queue anew what was taken up by a worker that stops, or has no room for `seconds`."""
+        at = self._resources.clock() + timedelta(seconds=seconds) if seconds else None
         async with self._engine.begin() as connection:
             if await hold_queued(connection, theatre_id, job_id=job_id):
-                await queue_run(connection, theatre_id)
+                await queue_run(connection, theatre_id, at=at)
 
     async def _hand_over_when_back(self, stored: StoredTheatre) -> None:
         for pause in _HAND_OVER_PAUSES:

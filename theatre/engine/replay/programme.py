@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_json, canonical_line
+from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.computations import EpisodeLines, PlannedComputation, outcome_of
 from theatre.engine.replay.human_scores import scores_that_count
 from theatre.engine.replay.journal import OpenDatasets
@@ -124,7 +125,7 @@ class ProgrammeRun:
             return ProgrammeEnding(machine=machine)
         return ProgrammeEnding(
             machine=machine,
-            aggregate=self._aggregated(),
+            aggregate=await self._aggregated(),
             rating_files={
                 f"hitl/{step_id}.jsonl": [canonical_line(line) for line in rubric.scores]
                 for step_id, rubric in self._trail.rubrics.items()
@@ -139,16 +140,17 @@ class ProgrammeRun:
                 {"episodes_recorded": facts.recorded, "episodes_discarded": facts.discarded}
             )
         if step.type == AGGREGATION:
-            return Completed({"results_hash": self._aggregated()["results_hash"]})
+            return Completed({"results_hash": (await self._aggregated())["results_hash"]})
         told = self._told(step.step_id)
         if step.type == COMPUTATION:
             return told or await self._computed(step.step_id)
         return await self._rated(self._ratings[step.step_id], told)
 
-    def _aggregated(self) -> JsonObject:
+    async def _aggregated(self) -> JsonObject:
         """Return the aggregate: made at the first aggregation, or at the end without one."""
         if self._aggregate is None:
-            self._aggregate = self._sources.aggregator.finish(self._panels)
+            finish = self._sources.aggregator.finish
+            self._aggregate = await beside_the_loop(finish, self._panels)
         return self._aggregate
 
     def _told(self, step_id: str) -> StepOutcome | None:
