@@ -26,9 +26,9 @@ async def beside_the_loop(work: Callable[_P, _T], *arguments: _P.args, **named: 
             await asyncio.wait([thread])
         except asyncio.CancelledError as error:
             cancelled = error
-    if cancelled is not None:
-        if not thread.cancelled():
-            # Looked at, or asyncio would complain of an error that nobody saw.
-            thread.exception()
-        raise cancelled
-    return thread.result()
+    try:
+        return thread.result()
+    finally:
+        # Also in place of what the work raised: whoever cancelled is the one who waits.
+        if cancelled is not None:
+            raise cancelled
