@@ -166,8 +166,8 @@ def test_killed_and_paused_workers_lose_nothing_and_do_nothing_twice(company: Co
     paths = company.ask_for_runs(THEATRES)
     faults = ["pause" if number % 3 == 2 else "kill" for number in range(KILLS + PAUSES)]
     for number, fault in enumerate(faults):
-        # Faults are spread over the work: half a theatre between two of them.
-        company.await_recorded((number + 2) * EPISODES // 2)
+        # Faults are spread over the work, behind the undisturbed run.
+        company.await_recorded(EPISODES + number * THEATRES * EPISODES // len(faults))
         victim = workers.pop(0)
         if fault == "pause":
             company.pool.pause_beyond_the_lease(victim, others=WORKERS - 1)

@@ -101,12 +101,12 @@ def stand_still(standing: Path) -> None:
     """Have the disk of this process stand still once, until somebody takes the file away."""
     written = os.fsync
 
-    def stands(handle: Any) -> None:  # noqa: ANN401 - whatever a file is to the disk
+    def stands(fd: Any) -> None:  # noqa: ANN401 - whatever a file is to the disk
         os.fsync = written
         standing.touch()
         while standing.exists():
             time.sleep(0.01)
-        written(handle)
+        written(fd)
 
     os.fsync = stands
 
