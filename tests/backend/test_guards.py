@@ -17,7 +17,7 @@ from backend.database.roles import OWNER
 from backend.jobs.queue import queue_run
 from backend.jobs.rescue import rescue_lost_runs
 from backend.repositories.run_journal import PostgresRunJournal
-from backend.repositories.theatre_runs import claim_run
+from backend.repositories.theatre_runs import StoredTheatre, claim_run
 from backend.runtime import now
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database
 from tests.theatre.files.journal_conformance import THEATRE_ID, content, remark, result
@@ -37,6 +37,11 @@ LEASE_SECONDS = 20.0
 
 @pytest.fixture
 def theatre(database: Database) -> Database:
+    return with_a_theatre(database)
+
+
+def with_a_theatre(database: Database) -> Database:
+    """Add a theatre whose commitment is stored."""
     database.add("users", A_USER)
     database.add("theatre_templates", A_TEMPLATE)
     database.add_theatre(THEATRE_ID, **COMMITMENT)
@@ -54,13 +59,18 @@ def play(database: Database, scene: Callable[[AsyncEngine], Awaitable[None]]) ->
     asyncio.run(with_engine())
 
 
-async def taken_up(engine: AsyncEngine) -> PostgresRunJournal:
-    """Take the run up as a worker does, and return what that one writes to."""
+async def claimed(engine: AsyncEngine) -> StoredTheatre:
+    """Take the run up as a worker does."""
     async with engine.begin() as connection:
         job_id = await queue_run(connection, THEATRE_ID)
         stored = await claim_run(connection, THEATRE_ID, job_id=job_id, at=now())
     assert stored is not None
-    return PostgresRunJournal(engine, THEATRE_ID, epoch=stored.run_epoch)
+    return stored
+
+
+async def taken_up(engine: AsyncEngine) -> PostgresRunJournal:
+    """Take the run up, and return what its worker writes to."""
+    return PostgresRunJournal(engine, THEATRE_ID, epoch=(await claimed(engine)).run_epoch)
 
 
 async def one_after_another(engine: AsyncEngine) -> tuple[PostgresRunJournal, PostgresRunJournal]:

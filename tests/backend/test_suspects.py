@@ -5,14 +5,21 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.repositories.run_journal import PostgresRunJournal
+from backend.repositories.theatre_runs import change_run
 from backend.services.isolation import Isolation
 from backend.services.run_attempts import MAX_LOST_WORKERS, SUSPECT_LOST_WORKERS
+from backend.services.run_watch import RunWatch
 from tests.backend.databases import Database
 from tests.backend.sums_stage import sums, sums_stage
+from tests.backend.test_guards import claimed, play, with_a_theatre
 from tests.backend.test_lost_workers import Company, a_company
 from tests.backend.worker_pool import is_dead
 from tests.theatre.conftest import episode
 from tests.theatre.echelon_process import PATIENCE_SECONDS, until
+from tests.theatre.files.journal_conformance import THEATRE_ID, remark, result
 
 DOOM = "second gate"
 
@@ -112,6 +119,31 @@ def test_a_run_that_kills_its_workers_ends_as_failed_and_takes_nobody_along(
         # The innocent lost the workers that it shared, and none after that.
         assert pair.calls(pair.doomed) == MAX_LOST_WORKERS
         assert pair.calls(pair.innocent) == SUSPECT_LOST_WORKERS + 1
+
+
+def test_a_suspect_is_cleared_by_what_it_records(database: Database) -> None:
+    cleared: list[str] = []
+
+    async def scene(engine: AsyncEngine) -> None:
+        async with engine.begin() as connection:
+            await change_run(connection, THEATRE_ID, lost_workers=SUSPECT_LOST_WORKERS)
+        stored = await claimed(engine)
+        watch = RunWatch(
+            engine,
+            stored,
+            # So short that the row is asked each time.
+            lease_seconds=0,
+            is_draining=lambda: False,
+            on_progress=lambda: cleared.append(stored.id),
+        )
+        await watch.confirm_if_long_ago()
+        assert cleared == []
+        journal = PostgresRunJournal(engine, THEATRE_ID, epoch=stored.run_epoch)
+        await journal.append([result(1)], [remark(1)])
+        await watch.confirm_if_long_ago()
+        assert cleared == [THEATRE_ID]
+
+    play(with_a_theatre(database), scene)
 
 
 def test_who_is_to_be_alone_waits_for_the_others_and_nobody_waits_for_it() -> None:
