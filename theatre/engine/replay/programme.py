@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_json, canonical_line
+from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.computations import EpisodeLines, PlannedComputation, outcome_of
 from theatre.engine.replay.human_scores import scores_that_count
@@ -75,6 +76,13 @@ class ProgrammeEnding:
     def resolution(self) -> JsonObject:
         """Return `resolution.json`."""
         return resolution_document(self.machine.results)
+
+    def write(self, builder: EvidenceBundleBuilder) -> None:
+        """Write what a programme that came to its end leaves in the bundle."""
+        builder.write_document("scores/aggregate.json", self.aggregate)
+        builder.write_document("resolution.json", self.resolution)
+        for path, lines in self.rating_files.items():
+            builder.write_lines(path, lines)
 
     def failure_outcome(self) -> JsonObject:
         """Return the detail of the `resolved` event of a programme that failed."""

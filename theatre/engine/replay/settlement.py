@@ -123,7 +123,7 @@ class Settlement:
             ending = await ProgrammeRun(self._programme, trail, sources, resolved_at).carry_out()
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
-            await beside_the_loop(_write_programme, builder, ending)
+            await beside_the_loop(ending.write, builder)
             return await self._finish(builder, journal, ending.aggregate, facts, resolved_at)
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
@@ -141,8 +141,8 @@ class Settlement:
         facts: CallFacts,
         resolved_at: datetime,
     ) -> SealedRun:
-        tier = self._write_tier
-        assessment = await beside_the_loop(tier, builder, aggregate, facts, resolved_at)
+        write_tier = self._write_tier
+        assessment = await beside_the_loop(write_tier, builder, aggregate, facts, resolved_at)
         event = self._sealed_event(resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
         return await beside_the_loop(
@@ -161,7 +161,7 @@ class Settlement:
         missing = builder.validate_minimum_files()
         if missing:
             raise BundleError(f"expected a complete bundle, got one without {', '.join(missing)}")
-        bundle_hash = builder.write_sums()
+        bundle_hash, expiry = builder.write_sums(), assessment.expires_at
         certificate = issue_certificate(
             self._template,
             self._receipt,
@@ -169,7 +169,7 @@ class Settlement:
                 aggregate=aggregate,
                 tier=assessment.tier,
                 caps=assessment.caps,
-                expires_at=_moment_or_none(assessment.expires_at),
+                expires_at=None if expiry is None else format_rfc3339(expiry),
                 bundle_hash=bundle_hash,
                 audit_head=audit_head,
                 version_source=facts.version_source,
@@ -240,17 +240,6 @@ class Settlement:
             scorer_version=pins.scorer_version,
             methodology_version=pins.methodology_version,
         )
-
-
-def _moment_or_none(moment: datetime | None) -> str | None:
-    return None if moment is None else format_rfc3339(moment)
-
-
-def _write_programme(builder: EvidenceBundleBuilder, ending: ProgrammeEnding) -> None:
-    builder.write_document("scores/aggregate.json", ending.aggregate)
-    builder.write_document("resolution.json", ending.resolution)
-    for path, lines in ending.rating_files.items():
-        builder.write_lines(path, lines)
 
 
 def _no_certificate_reason(aggregator: Aggregator, *, certificate_run: bool) -> str | None:
