@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 
 class Stay:
@@ -12,12 +12,14 @@ class Stay:
 
 
 class Isolation:
-    """Lets runs in. One that asks to be alone is waited for by nobody: others come back later."""
+    """Lets runs in. Nobody waits for long for one that is alone: others are turned away."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, seconds: float) -> None:
+        """Turn away who comes to a process that somebody has alone, after so many seconds."""
+        self._seconds = seconds
         self._inside: set[Stay] = set()
         self._alone: Stay | None = None
-        self._somebody_left = asyncio.Event()
+        self._changed = asyncio.Event()
 
     @contextlib.asynccontextmanager
     async def stay(self, *, alone: bool) -> AsyncIterator[Stay | None]:
@@ -25,6 +27,9 @@ class Isolation:
 
         Who wants to be `alone` waits here until the others have left, as `is_to_leave` tells them.
         """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._seconds):
+                await self._until(lambda: self._alone is None)
         if self._alone is not None:
             yield None
             return
@@ -33,23 +38,24 @@ class Isolation:
         try:
             if alone:
                 self._alone = stay
-                await self._until_others_left()
+                await self._until(lambda: len(self._inside) == 1)
             yield stay
         finally:
             self._inside.discard(stay)
-            self._somebody_left.set()
             self.let_others_in(stay)
+            self._changed.set()
 
     def let_others_in(self, stay: Stay) -> None:
         """Have a run that was alone be one among others from now on."""
         if self._alone is stay:
             self._alone = None
+            self._changed.set()
 
     def is_to_leave(self, stay: Stay) -> bool:
         """Tell whether somebody else waits for this run to stop."""
         return self._alone is not None and self._alone is not stay
 
-    async def _until_others_left(self) -> None:
-        while len(self._inside) > 1:
-            self._somebody_left.clear()
-            await self._somebody_left.wait()
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        while not condition():
+            self._changed.clear()
+            await self._changed.wait()

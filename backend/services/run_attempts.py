@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import timedelta
 
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
@@ -35,6 +34,7 @@ MAX_LOST_WORKERS = 5
 """A run that lost so many workers in a row and came no further is ended as failed."""
 SUSPECT_LOST_WORKERS = 2
 """One that lost so many has a process to itself until it comes further (docs/adr/0130)."""
+_TURNED_AWAY_IN_A_LEASE = 4
 
 _HAND_OVER_PAUSES = (0.2, 0.5, 1.0, 2.0)
 _AWAY = (DBAPIError, PoolTimeoutError, OSError)
@@ -58,7 +58,7 @@ class RunAttempts:
         self._announcements = announcements
         self._settings = settings
         self._is_draining = False
-        self._isolation = Isolation()
+        self._isolation = Isolation(seconds=settings.lease_seconds / _TURNED_AWAY_IN_A_LEASE)
         self.endings = RunEndings(engine, resources)
 
     def drain(self) -> None:
@@ -74,10 +74,8 @@ class RunAttempts:
             lost = await lost_workers_of(connection, theatre_id)
         is_suspect = SUSPECT_LOST_WORKERS <= lost < MAX_LOST_WORKERS
         async with self._isolation.stay(alone=is_suspect) as stay:
-            if self._is_draining:
+            if self._is_draining or stay is None:
                 await self._pass_on(theatre_id, job_id)
-            elif stay is None:
-                await self._pass_on(theatre_id, job_id, seconds=self._settings.lease_seconds / 4)
             else:
                 await self._taken_up(theatre_id, job_id, stay)
 
@@ -180,12 +178,11 @@ class RunAttempts:
         except RunStoppedError:
             return None
 
-    async def _pass_on(self, theatre_id: str, job_id: int, *, seconds: float = 0) -> None:
-        """Queue anew what was taken up by a worker that stops, or has no room for `seconds`."""
-        at = self._resources.clock() + timedelta(seconds=seconds) if seconds else None
+    async def _pass_on(self, theatre_id: str, job_id: int) -> None:
+        """Queue anew what was taken up by a worker that stops, or has no room for it."""
         async with self._engine.begin() as connection:
             if await hold_queued(connection, theatre_id, job_id=job_id):
-                await queue_run(connection, theatre_id, at=at)
+                await queue_run(connection, theatre_id)
 
     async def _hand_over_when_back(self, stored: StoredTheatre) -> None:
         for pause in _HAND_OVER_PAUSES:

@@ -148,7 +148,7 @@ def test_a_suspect_is_cleared_by_what_it_records(database: Database) -> None:
 
 def test_who_is_to_be_alone_waits_for_the_others_and_nobody_waits_for_it() -> None:
     async def scene() -> None:
-        isolation = Isolation()
+        isolation = Isolation(seconds=0.01)
         may_leave, told = asyncio.Event(), []
 
         async def other() -> None:
@@ -184,7 +184,7 @@ def test_who_is_to_be_alone_waits_for_the_others_and_nobody_waits_for_it() -> No
 
 def test_who_gives_up_waiting_to_be_alone_leaves_the_door_open() -> None:
     async def scene() -> None:
-        isolation = Isolation()
+        isolation = Isolation(seconds=0.01)
 
         async def suspect() -> None:
             async with isolation.stay(alone=True):
