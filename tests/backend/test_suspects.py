@@ -106,8 +106,8 @@ def test_a_run_that_kills_its_workers_ends_as_failed_and_takes_nobody_along(
                 _id(pair.doomed),
                 losses,
             )
-        pair.go_on_until("SELECT FROM theatres WHERE outcome = 'failed'")
-        pair.go_on_until("SELECT FROM theatres WHERE state = 'ARCHIVED'")
+        pair.go_on_until("SELECT FROM theatres WHERE run_status = 'failed'")
+        pair.go_on_until("SELECT FROM theatres WHERE run_status = 'succeeded'")
         doomed = company.ada.get(pair.doomed).document
         assert (doomed["state"], doomed["outcome"], doomed["outcome_reason"]) == (
             "RESOLVED",
