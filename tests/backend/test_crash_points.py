@@ -77,6 +77,7 @@ def test_a_crash_at_any_point_is_gone_on_from(database: Database, tmp_path: Path
                 forget_losses(database)
                 there = count(company)
                 company.await_death_of(company.pool.fork(f"{moment}:{point}"))
+                company.pool.miss()
                 assert (point, moment, count(company) - there) == (point, moment, left)
         company.pool.start()
         company.await_ended(1 + len(paths))

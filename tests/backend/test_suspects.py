@@ -50,7 +50,7 @@ class Pair:
             return is_dead(self._workers[-1])
 
         until(has_killed, "the death of a worker")
-        self._workers.append(self._company.pool.fork())
+        self._replace()
 
     def was_one_turned_away(self) -> bool:
         """Tell whether a worker that lives has put a queued run back into the queue.
@@ -72,10 +72,14 @@ class Pair:
             self._company.stage.let_through()
             self._company.stage.let_through(DOOM)
             if is_dead(self._workers[-1]):
-                self._workers.append(self._company.pool.fork())
+                self._replace()
             return bool(self._company.database.rows(condition, *values))
 
         until(are_there, condition)
+
+    def _replace(self) -> None:
+        self._company.pool.miss()
+        self._workers.append(self._company.pool.fork())
 
 
 def _id(path: str) -> str:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import event
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import Pool
 
 from backend.logs import log_as_json
@@ -80,17 +80,19 @@ def die_around(owner: type[Any], name: str, *, is_before: bool) -> None:
 def die_around_statement(name: str, *, is_before: bool) -> None:
     """Before the statement is sent, or after its transaction was committed."""
     begins = STATEMENTS.get(name, "INSERT INTO theatre_audit_events")
-    is_reached = False
+    reached: list[object] = []
 
-    def executing(_c: object, _k: object, statement: str, values: object, *_: object) -> None:
-        nonlocal is_reached
+    def executing(
+        connection: Connection, _k: object, statement: str, values: object, *_: object
+    ) -> None:
         if statement.startswith(begins) and (name in STATEMENTS or f"'{name}'" in repr(values)):
-            is_reached = True
             if is_before:
                 die()
+            reached.append(connection.connection.dbapi_connection)
 
-    def given_back(*_: object) -> None:
-        if is_reached:
+    def given_back(connection: object, _: object) -> None:
+        # That one, whose transaction has ended: not any other.
+        if connection in reached:
             die()
 
     event.listen(Engine, "before_cursor_execute", executing)
