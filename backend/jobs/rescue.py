@@ -69,7 +69,7 @@ async def rescue_lost_runs(connection: AsyncConnection, *, lease_seconds: float)
 
     Their epoch rises: a worker that was only paused can write nothing more. Each has a new job;
     whoever did the old one cannot end this one. From the second loss in a row on it waits, for a
-    while that is drawn: so a run that kills its workers parts from those that were with it.
+    while that is drawn: what kills workers from outside has time to pass.
     """
     found = await connection.execute(_LOST, {"lease_seconds": lease_seconds})
     lost = [str(theatre_id) for theatre_id in found.scalars()]

@@ -52,9 +52,10 @@ class StoredTheatre(NamedTuple):
 
 
 class ClaimNow(NamedTuple):
-    """The epoch of a run, and since when its owner wants it cancelled."""
+    """The epoch of a run, its losses since it last came further, its cancellation."""
 
     run_epoch: int
+    lost_workers: int
     cancel_requested_at: datetime | None
 
 
@@ -103,9 +104,15 @@ async def claim_run(
 
 async def claim_now(connection: AsyncConnection, theatre_id: str) -> ClaimNow:
     """Return what a running worker has to know of its run now."""
-    query = select(Theatre.run_epoch, Theatre.cancel_requested_at)
+    query = select(Theatre.run_epoch, Theatre.lost_workers, Theatre.cancel_requested_at)
     row = (await connection.execute(query.where(Theatre.id == theatre_id))).one()
     return ClaimNow._make(row)
+
+
+async def lost_workers_of(connection: AsyncConnection, theatre_id: str) -> int:
+    """Return how many workers a run has lost since it last came further."""
+    query = select(Theatre.lost_workers).where(Theatre.id == theatre_id)
+    return int((await connection.execute(query)).scalar_one())
 
 
 async def hold_claim(connection: AsyncConnection, theatre_id: str, *, epoch: int) -> bool:

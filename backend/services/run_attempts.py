@@ -16,7 +16,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backend.errors import BackendError
 from backend.jobs.announcements import Announcements, News
 from backend.jobs.queue import queue_run
-from backend.repositories.theatre_runs import StoredTheatre, claim_run, hold_queued
+from backend.repositories.theatre_runs import (
+    StoredTheatre,
+    claim_run,
+    hold_queued,
+    lost_workers_of,
+)
+from backend.services.isolation import Isolation, Stay
 from backend.services.resources import TheatreResources
 from backend.services.run_endings import CANCELLED, RunEndings, failure, is_to_be_mended
 from backend.services.run_watch import RunWatch
@@ -26,6 +32,9 @@ from theatre.engine.errors import RunStoppedError, StateConflictError, TheatreEr
 
 MAX_LOST_WORKERS = 5
 """A run that lost so many workers in a row and came no further is ended as failed."""
+SUSPECT_LOST_WORKERS = 2
+"""One that lost so many has a process to itself until it comes further (docs/adr/0130)."""
+_TURNED_AWAY_IN_A_LEASE = 4
 
 _HAND_OVER_PAUSES = (0.2, 0.5, 1.0, 2.0)
 _AWAY = (DBAPIError, PoolTimeoutError, OSError)
@@ -49,6 +58,7 @@ class RunAttempts:
         self._announcements = announcements
         self._settings = settings
         self._is_draining = False
+        self._isolation = Isolation(seconds=settings.lease_seconds / _TURNED_AWAY_IN_A_LEASE)
         self.endings = RunEndings(engine, resources)
 
     def drain(self) -> None:
@@ -60,20 +70,27 @@ class RunAttempts:
 
         Raises what the database raises where it stays away; the rescue goes on from there.
         """
-        if self._is_draining:
-            await self._pass_on(theatre_id, job_id)
-            return
+        async with self._engine.connect() as connection:
+            lost = await lost_workers_of(connection, theatre_id)
+        is_suspect = SUSPECT_LOST_WORKERS <= lost < MAX_LOST_WORKERS
+        async with self._isolation.stay(alone=is_suspect) as stay:
+            if self._is_draining or stay is None:
+                await self._pass_on(theatre_id, job_id)
+            else:
+                await self._taken_up(theatre_id, job_id, stay)
+
+    async def _taken_up(self, theatre_id: str, job_id: int, stay: Stay) -> None:
         stored = await self._claim(theatre_id, job_id)
         if stored is None:
             return
         try:
-            await self._attempt(stored)
+            await self._attempt(stored, stay)
         except StateConflictError as error:
             _log.info("run is another's", extra={"fields": {"detail": str(error)}})
 
-    async def _attempt(self, stored: StoredTheatre) -> None:
+    async def _attempt(self, stored: StoredTheatre, stay: Stay) -> None:
         try:
-            await self._carry(stored)
+            await self._carry(stored, stay)
         except StateConflictError:
             raise
         except (TheatreError, BackendError) as error:
@@ -111,7 +128,7 @@ class RunAttempts:
                 connection, theatre_id, job_id=job_id, at=self._resources.clock()
             )
 
-    async def _carry(self, stored: StoredTheatre) -> None:
+    async def _carry(self, stored: StoredTheatre, stay: Stay) -> None:
         if stored.lost_workers >= MAX_LOST_WORKERS:
             detail = (
                 f"expected a worker to outlive the run, got {stored.lost_workers} lost in a row "
@@ -123,7 +140,8 @@ class RunAttempts:
             self._engine,
             stored,
             lease_seconds=self._settings.lease_seconds,
-            is_draining=lambda: self._is_draining,
+            is_draining=lambda: self._is_draining or self._isolation.is_to_leave(stay),
+            on_progress=lambda: self._isolation.let_others_in(stay),
         )
         if stored.cancel_requested_at is not None:
             await self.endings.fail(stored, CANCELLED)
@@ -161,7 +179,7 @@ class RunAttempts:
             return None
 
     async def _pass_on(self, theatre_id: str, job_id: int) -> None:
-        """Queue anew what was taken up by a worker that stops."""
+        """Queue anew what was taken up by a worker that stops, or has no room for it."""
         async with self._engine.begin() as connection:
             if await hold_queued(connection, theatre_id, job_id=job_id):
                 await queue_run(connection, theatre_id)

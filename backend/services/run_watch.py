@@ -11,12 +11,13 @@ import contextlib
 from collections.abc import Callable
 
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.jobs.announcements import News
 from backend.repositories.theatre_runs import StoredTheatre, claim_now
+from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.clock import Sleep
-from theatre.engine.errors import StateConflictError
+from theatre.engine.errors import RunStoppedError, StateConflictError
 from theatre.engine.oracle_contract import (
     Attempt,
     Invoker,
@@ -37,11 +38,17 @@ class RunWatch:
         *,
         lease_seconds: float,
         is_draining: Callable[[], bool],
+        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
+        """Watch; `on_progress` is called where the run has come further than the workers it lost.
+
+        It may be called again and again.
+        """
         self._engine = engine
         self._stored = stored
         self._lease = lease_seconds
         self._is_draining = is_draining
+        self._on_progress = on_progress
         self._confirmed = asyncio.get_running_loop().time()
         self.is_cancelled = stored.cancel_requested_at is not None
 
@@ -65,6 +72,17 @@ class RunWatch:
         """
         if asyncio.get_running_loop().time() - self._confirmed > self._lease / 2:
             await self._confirm()
+
+    async def refuse_if_cancelled(self, connection: AsyncConnection, _event: AuditEvent) -> None:
+        """Raise RunStoppedError where the owner has cancelled: in the transaction that settles.
+
+        It holds the row, and behind it nothing can be cancelled: no cancellation that was accepted
+        is overtaken by a certificate, however late its news come.
+        """
+        now = await claim_now(connection, self._stored.id)
+        if now.cancel_requested_at is not None:
+            self.is_cancelled = True
+            raise RunStoppedError("expected to settle what was called, got it cancelled before")
 
     def guarded(self, invoke: Invoker) -> Invoker:
         """Return an invoker that begins no call for a run that is another's."""
@@ -97,3 +115,5 @@ class RunWatch:
             )
         self._confirmed = asked
         self.is_cancelled = now.cancel_requested_at is not None
+        if now.lost_workers == 0:
+            self._on_progress()

@@ -8,12 +8,14 @@ goes on from it.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.repositories.run_journal import PostgresRunJournal
+from backend.repositories.run_journal import Effect, PostgresRunJournal
 from backend.repositories.theatre_runs import StoredTheatre
 from backend.services.construct_access import check_all_reachable
 from backend.services.ground_truth import RehearsalData
@@ -39,6 +41,8 @@ from theatre.oracles.retry import retrying
 
 EXPORT = "rlmf_export.jsonl"
 WAITING = "waiting_hitl"
+_SUSPECT_SECONDS = 0.1
+"""A run that lost its worker records what it has after so long: so it shows that it lives."""
 _BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
 _STATUS_OF_OUTCOME = {"failed": "failed", "void": "cancelled"}
 
@@ -64,7 +68,7 @@ async def run_theatre(
     if theatre.state is not TheatreState.ARCHIVED:
         evidence = RunEvidence(stored.id, resources)
         await evidence.bring(engine, datasets_of(theatre, stored.rehearsal_sha256))
-    journal = journal_of(engine, stored, resources)
+    journal = journal_of(engine, stored, resources, before={"settling": watch.refuse_if_cancelled})
     if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
         theatre = await _replayed(theatre, journal, stored, resources, watch)
     if theatre.state is TheatreState.SETTLING:
@@ -103,15 +107,22 @@ async def end_as(
 
 
 def journal_of(
-    engine: AsyncEngine, stored: StoredTheatre, resources: TheatreResources
+    engine: AsyncEngine,
+    stored: StoredTheatre,
+    resources: TheatreResources,
+    *,
+    before: Mapping[str, Effect] | None = None,
 ) -> PostgresRunJournal:
-    """Return the journal of a theatre; what it notes of evidence was made durable before."""
+    """Return the journal of a theatre; what it notes of evidence was made durable before.
+
+    `before` has what may still refuse an event, by its type.
+    """
     evidence = RunEvidence(stored.id, resources)
     return PostgresRunJournal(
         engine,
         stored.id,
         epoch=stored.run_epoch,
-        effects={"sealed": evidence.note, "resolved": evidence.certify},
+        effects={"sealed": evidence.note, "resolved": evidence.certify, **(before or {})},
         preparations={"sealed": evidence.keep},
     )
 
@@ -142,16 +153,21 @@ async def _replayed(
                 sleep=asyncio.sleep,
                 is_stopping=watch.is_stopping,
             ),
-            RunSettings(
-                output_dir=resources.folder_of(stored.id),
-                issuer=resources.issuer,
-                certificate_run=stored.is_certificate_run is not False,
-                attempt=stored.run_epoch,
-            ),
+            _settings_of(stored, resources),
         )
         if theatre.state in _BEFORE_THE_LAST_CALL:
             await check_all_reachable(adapters)
         return await replay.run()
+
+
+def _settings_of(stored: StoredTheatre, resources: TheatreResources) -> RunSettings:
+    settings = RunSettings(
+        output_dir=resources.folder_of(stored.id),
+        issuer=resources.issuer,
+        certificate_run=stored.is_certificate_run is not False,
+        attempt=stored.run_epoch,
+    )
+    return replace(settings, batch_seconds=_SUSPECT_SECONDS) if stored.lost_workers else settings
 
 
 def ground_truth_of(

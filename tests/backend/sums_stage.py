@@ -1,7 +1,9 @@
 """A construct of the operator that adds numbers, and a theatre about it: for runs over HTTP.
 
 An episode with `do: "gate"` is answered once somebody has written into that named pipe of the
-stage, and so on for the second gate; one with `do: "kill"` kills whoever runs the construct.
+stage, and so on for the second gate; one with `do: "kill"` kills whoever runs the construct. One
+with `do: "kill the doomed"` waits at the second gate and then kills whoever runs a theatre that the
+file `doomed` names; in all others it is answered behind the first gate.
 """
 
 from __future__ import annotations
@@ -26,7 +28,11 @@ GATED = CONSTRUCT.replace("import json", "import json\nimport time", 1).replace(
     time.sleep({seconds})
     if do in ("gate", "second gate"):
         open("{folder}/" + do).read()
-    if do == "kill":
+    is_doomed = False
+    if do == "kill the doomed":
+        is_doomed = request["theatre_id"] in open("{folder}/doomed").read()
+        open("{folder}/" + ("second gate" if is_doomed else "gate")).read()
+    if do == "kill" or is_doomed:
         os.kill(os.getppid(), signal.SIGKILL)
     if do == "garbage":""",
 )
@@ -70,6 +76,10 @@ class SumsStage:
             "ECHELON_CONSTRUCTS": str(self.folder / "constructs.toml"),
             "ECHELON_DATASET_ROOTS": str(self.folder),
         }
+
+    def doom(self, theatre_id: str) -> None:
+        """Have a theatre kill whoever runs it."""
+        (self.folder / "doomed").write_text(theatre_id)
 
     def let_through(self, name: str = "gate") -> None:
         """Let an episode through if one stands before the gate."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,8 @@ from tests.backend.sums_stage import sums, sums_stage
 from tests.backend.test_lost_workers import a_company, assert_whole
 from tests.theatre.echelon_process import until
 
-AWAY_SECONDS = 20.0 if os.environ.get("ECHELON_SOAK") == "1" else 0.0
+AWAY_SECONDS = 20.0 if os.environ.get("ECHELON_SOAK") == "1" else 1.0
+Ending = Callable[[EmbeddedHome], None]
 
 
 @pytest.fixture
@@ -29,8 +31,20 @@ def home(tmp_path: Path) -> Iterator[EmbeddedHome]:
     made.end()
 
 
-def test_a_run_outlives_a_database_that_is_killed_with_all_its_processes(
-    home: EmbeddedHome, tmp_path: Path
+def stop(home: EmbeddedHome) -> None:
+    """As an operator does: connections are closed, and the server ends."""
+    os.kill(home.postmaster, signal.SIGINT)
+    until(lambda: not home.processes(), "the end of the database")
+
+
+def kill(home: EmbeddedHome) -> None:
+    """As a machine does: the server, its children and its keeper, at once."""
+    home.kill(*home.processes())
+
+
+@pytest.mark.parametrize("end", [stop, kill])
+def test_a_run_outlives_a_database_that_is_away(
+    home: EmbeddedHome, tmp_path: Path, end: Ending
 ) -> None:
     stage = sums_stage(tmp_path / "stage", sums(5, gate_at=3))
     with EmbeddedServer(home.home) as server:
@@ -44,7 +58,7 @@ def test_a_run_outlives_a_database_that_is_killed_with_all_its_processes(
             company.pool.start()
             (path,) = company.ask_for_runs(1)
             company.await_recorded(2)
-            home.kill(*home.processes())
+            end(home)
             gone = time.monotonic()
             company.await_told("the workers have ended")
             until(lambda: time.monotonic() >= gone + AWAY_SECONDS, "a while without a database")

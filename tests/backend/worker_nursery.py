@@ -1,23 +1,32 @@
 """Makes worker processes quickly: it has imported everything, and forks for each line on stdin.
 
 Each child does what `echelon worker` does, with the settings of the environment. A line names the
-crash point at which the child kills itself, or `-`; the answer is the child's process id.
+crash point at which the child kills itself, `disk` for one whose disk stands still, or `-`; the
+answer is the child's process id.
 """
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import os
 import signal
 import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 from sqlalchemy import event
-from sqlalchemy.engine import Engine
+from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.pool import Pool
 
 from backend.logs import log_as_json
 from backend.runtime import work
+from backend.services.run_evidence import RunEvidence
 from backend.settings import Settings
+from theatre.engine.evidence_bundle import EvidenceBundleBuilder
+from theatre.engine.replay.calls import EpisodeCaller
 
 STATEMENTS = {
     "claim": "UPDATE theatres SET run_status",
@@ -25,30 +34,83 @@ STATEMENTS = {
     "certificate": "INSERT INTO theatre_certificates",
 }
 """What the statement of a crash point begins with; else a type of audit event."""
+STEPS: dict[str, tuple[type[Any], str]] = {
+    "invoke": (EpisodeCaller, "call"),
+    "seal": (EvidenceBundleBuilder, "seal"),
+    "keep": (RunEvidence, "keep"),
+    "publish": (RunEvidence, "keep_export"),
+}
+"""Crash points beside the database: what does each."""
+STANDING = "the disk stands still"
+"""As long as this file is in the home folder, once it is there."""
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def die_at(point: str) -> None:
-    """Have this process kill itself before the statement of a point, or after its commit.
+    """Have this process kill itself before a point, or after it.
 
     `before:` is failed and not persisted, `after:` is persisted and nobody was told.
     """
     moment, _, name = point.partition(":")
+    if name in STEPS:
+        die_around(*STEPS[name], is_before=moment == "before")
+    else:
+        die_around_statement(name, is_before=moment == "before")
+
+
+def die_around(owner: type[Any], name: str, *, is_before: bool) -> None:
+    done: Callable[..., Any] = getattr(owner, name)
+
+    async def dies(*arguments: object) -> None:
+        if not is_before:
+            await done(*arguments)
+        die()
+
+    def dies_at_once(*arguments: object) -> None:
+        if not is_before:
+            done(*arguments)
+        die()
+
+    setattr(owner, name, dies if inspect.iscoroutinefunction(done) else dies_at_once)
+
+
+def die_around_statement(name: str, *, is_before: bool) -> None:
+    """Before the statement is sent, or after its transaction was committed."""
     begins = STATEMENTS.get(name, "INSERT INTO theatre_audit_events")
-    is_reached = False
+    reached: list[object] = []
 
-    def executing(_c: object, _k: object, statement: str, values: object, *_: object) -> None:
-        nonlocal is_reached
+    def executing(
+        connection: Connection, _k: object, statement: str, values: object, *_: object
+    ) -> None:
         if statement.startswith(begins) and (name in STATEMENTS or f"'{name}'" in repr(values)):
-            is_reached = True
-            if moment == "before":
-                os.kill(os.getpid(), signal.SIGKILL)
+            if is_before:
+                die()
+            reached.append(connection.connection.dbapi_connection)
 
-    def given_back(*_: object) -> None:
-        if is_reached:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def given_back(connection: object, _: object) -> None:
+        # That one, whose transaction has ended: not any other.
+        if connection in reached:
+            die()
 
     event.listen(Engine, "before_cursor_execute", executing)
     event.listen(Pool, "checkin", given_back)
+
+
+def stand_still(standing: Path) -> None:
+    """Have the disk of this process stand still once, until somebody takes the file away."""
+    written = os.fsync
+
+    def stands(fd: Any) -> None:  # noqa: ANN401 - whatever a file is to the disk
+        os.fsync = written
+        standing.touch()
+        while standing.exists():
+            time.sleep(0.01)
+        written(fd)
+
+    os.fsync = stands
 
 
 async def worker() -> None:
@@ -64,7 +126,9 @@ def main() -> None:
         if child == 0:
             sys.stdin.close()
             log_as_json("info")
-            if (point := line.strip()) != "-":
+            if (point := line.strip()) == "disk":
+                stand_still(Path(os.environ["ECHELON_HOME"]) / STANDING)
+            elif point != "-":
                 die_at(point)
             asyncio.run(worker())
             os._exit(0)

@@ -10,12 +10,13 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from backend.database.roles import OWNER
 from tests.backend.databases import Database
 from tests.theatre.echelon_process import REPOSITORY, environment, until
 
 NURSERY = Path(__file__).with_name("worker_nursery.py")
-LEASE_SECONDS = 20.0 if os.environ.get("ECHELON_SOAK") == "1" else 1.0
-"""That of the service in `make soak`."""
+LEASE_SECONDS = 20.0 if os.environ.get("ECHELON_SOAK") == "1" else 3.0
+"""That of the service in `make soak`; else long enough for a machine that is busy."""
 _WORKERS_OF_A_PROCESS = 3
 
 
@@ -66,6 +67,11 @@ class WorkerPool:
         left = others * _WORKERS_OF_A_PROCESS
         until(lambda: len(self._registered()) == left, "a paused worker to be given up")
         os.kill(pid, signal.SIGCONT)
+
+    def miss(self) -> None:
+        """Have no worker be heard of any more, as after their lease: where all of them are dead."""
+        with self._database.connected(OWNER) as connection:
+            connection.execute("UPDATE procrastinate_workers SET last_heartbeat = 'epoch'")
 
     def _registered(self) -> frozenset[int]:
         rows = self._database.rows("SELECT id FROM procrastinate_workers")

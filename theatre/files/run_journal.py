@@ -6,10 +6,9 @@ again under the same invocation id (contract/evidence.md §4).
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 from theatre.engine.audit_chain import (
     AuditEvent,
@@ -21,13 +20,12 @@ from theatre.engine.audit_chain import (
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, parse_object
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult
+from theatre.engine.replay.beside import beside_the_loop
 from theatre.files.durable import append_durably, truncate_durably
 from theatre.files.episode_index import EpisodeIndex
 
 EPISODES = "journal.jsonl"
 TRAIL = "audit_trail.jsonl"
-
-_T = TypeVar("_T")
 
 
 class FileRunJournal:
@@ -72,7 +70,7 @@ class FileRunJournal:
 
     async def append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
         """Make `results` durable, then `events`; JournalError for an episode recorded before."""
-        await _to_the_end(lambda: self._append(results, events))
+        await beside_the_loop(self._append, results, events)
 
     async def results(self) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
@@ -86,7 +84,7 @@ class FileRunJournal:
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one event durably; a transition only from the state that it names."""
-        return await _to_the_end(lambda: self._note(event))
+        return await beside_the_loop(self._note, event)
 
     async def trail(self) -> AsyncIterator[JsonObject]:
         """Yield the audit entries in order."""
@@ -151,23 +149,6 @@ def count_episodes(folder: Path) -> int:
         return 0
     with path.open("rb") as handle:
         return sum(line.endswith(b"\n") for line in handle)
-
-
-async def _to_the_end(work: Callable[[], _T]) -> _T:
-    """Do blocking work in a thread; when cancelled, wait for its end and then be cancelled.
-
-    So no write outlasts the lock that its caller is about to let go of.
-    """
-    task = asyncio.ensure_future(asyncio.to_thread(work))
-    cancellation: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.shield(task)
-        except asyncio.CancelledError as error:
-            cancellation = error
-    if cancellation is not None:
-        raise cancellation
-    return task.result()
 
 
 def _recorded_episodes(path: Path) -> Iterator[tuple[int, JsonValue]]:

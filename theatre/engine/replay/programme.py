@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_json, canonical_line
+from theatre.engine.evidence_bundle import EvidenceBundleBuilder
+from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.computations import EpisodeLines, PlannedComputation, outcome_of
 from theatre.engine.replay.human_scores import scores_that_count
 from theatre.engine.replay.journal import OpenDatasets
@@ -75,6 +77,13 @@ class ProgrammeEnding:
         """Return `resolution.json`."""
         return resolution_document(self.machine.results)
 
+    def write(self, builder: EvidenceBundleBuilder) -> None:
+        """Write what a programme that came to its end leaves in the bundle."""
+        builder.write_document("scores/aggregate.json", self.aggregate)
+        builder.write_document("resolution.json", self.resolution)
+        for path, lines in self.rating_files.items():
+            builder.write_lines(path, lines)
+
     def failure_outcome(self) -> JsonObject:
         """Return the detail of the `resolved` event of a programme that failed."""
         failed, last = cast("Failed", self.machine.failure), self.machine.results[-1]
@@ -124,7 +133,7 @@ class ProgrammeRun:
             return ProgrammeEnding(machine=machine)
         return ProgrammeEnding(
             machine=machine,
-            aggregate=self._aggregated(),
+            aggregate=await self._aggregated(),
             rating_files={
                 f"hitl/{step_id}.jsonl": [canonical_line(line) for line in rubric.scores]
                 for step_id, rubric in self._trail.rubrics.items()
@@ -139,16 +148,17 @@ class ProgrammeRun:
                 {"episodes_recorded": facts.recorded, "episodes_discarded": facts.discarded}
             )
         if step.type == AGGREGATION:
-            return Completed({"results_hash": self._aggregated()["results_hash"]})
+            return Completed({"results_hash": (await self._aggregated())["results_hash"]})
         told = self._told(step.step_id)
         if step.type == COMPUTATION:
             return told or await self._computed(step.step_id)
         return await self._rated(self._ratings[step.step_id], told)
 
-    def _aggregated(self) -> JsonObject:
+    async def _aggregated(self) -> JsonObject:
         """Return the aggregate: made at the first aggregation, or at the end without one."""
         if self._aggregate is None:
-            self._aggregate = self._sources.aggregator.finish(self._panels)
+            finish = self._sources.aggregator.finish
+            self._aggregate = await beside_the_loop(finish, self._panels)
         return self._aggregate
 
     def _told(self, step_id: str) -> StepOutcome | None:

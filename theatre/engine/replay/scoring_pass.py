@@ -5,6 +5,7 @@ Memory does not grow with the number of episodes.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
 from theatre.engine.errors import JournalError
@@ -16,6 +17,7 @@ from theatre.engine.models import (
     Verdict,
     read_episodes,
 )
+from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.journal import DatasetReader, RunJournal
 from theatre.engine.replay.tier_evidence import CallFacts
 from theatre.engine.scoring import (
@@ -27,6 +29,9 @@ from theatre.engine.scoring import (
     stated_probability,
 )
 from theatre.engine.templates import ProductTheatreTemplate
+
+_PAIRS_AT_A_TIME = 100
+"""So many episodes are written in one go beside the loop."""
 
 _Pair = tuple[GroundTruthEpisode, EpisodeResult | None]
 EpisodeListener = Callable[[GroundTruthEpisode, EpisodeResult], None]
@@ -59,24 +64,30 @@ class ScoringPass:
         aggregator = Aggregator(self._provider, self._commitment_hash)
         facts = CallFacts(self._template.product_theatre_config.construct_under_test)
         total = dataset.lines_total
-        with (
-            builder.open_file("scores/per_episode.jsonl") as lines,
-            builder.invocation_writer(total) as records,
-        ):
-            paired = pair_in_order(read_episodes(dataset.lines()), journal.results())
+        with contextlib.ExitStack() as stack:
+            lines = stack.enter_context(builder.open_file("scores/per_episode.jsonl"))
+            records = stack.enter_context(builder.invocation_writer(total))
             stop = failure_stop(self._template, total)
-            async for episode, result in paired:
-                if result is not None:
-                    records.write(result.seq, result.record.line)
-                counted = None if stop.stopped else _present(episode, result)
-                lines.write(aggregator.add(self._scored(episode, counted)))
-                if counted is None:
-                    facts.discarded += result is not None
-                    continue
-                facts.note(counted.facts)
-                for listen in self._listeners:
-                    listen(episode, counted)
-                stop.count(counted.outcome)
+
+            def write(pairs: Sequence[_Pair]) -> None:
+                for episode, result in pairs:
+                    if result is not None:
+                        records.write(result.seq, result.record.line)
+                    counted = None if stop.stopped else _present(episode, result)
+                    lines.write(aggregator.add(self._scored(episode, counted)))
+                    if counted is None:
+                        facts.discarded += result is not None
+                        continue
+                    facts.note(counted.facts)
+                    for listen in self._listeners:
+                        listen(episode, counted)
+                    stop.count(counted.outcome)
+
+            paired = pair_in_order(read_episodes(dataset.lines()), journal.results())
+            async for pairs in _in_groups(paired):
+                await beside_the_loop(write, pairs)
+            # Both become durable: that waits for the disk, too.
+            await beside_the_loop(stack.close)
         return aggregator, facts
 
     def _scored(self, episode: GroundTruthEpisode, result: EpisodeResult | None) -> ScoredEpisode:
@@ -97,6 +108,16 @@ def _present(episode: GroundTruthEpisode, result: EpisodeResult | None) -> Episo
             f"expected episode {episode.seq} in the journal before settling, got none"
         )
     return result
+
+
+async def _in_groups(paired: AsyncIterator[_Pair]) -> AsyncIterator[list[_Pair]]:
+    group: list[_Pair] = []
+    async for pair in paired:
+        group.append(pair)
+        if len(group) == _PAIRS_AT_A_TIME:
+            yield group
+            group = []
+    yield group
 
 
 def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:

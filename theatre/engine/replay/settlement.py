@@ -5,6 +5,7 @@ Source: contract/evidence.md §4-§5; design §3: seal the bundle, then move the
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from theatre.engine.clock import format_rfc3339
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import BundleError, CertificateError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder, ManifestFacts
+from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.computations import (
     EPISODES,
     EpisodeLines,
@@ -101,7 +103,7 @@ class Settlement:
             ) as builder,
             EpisodeLines(gold) as episodes,
         ):
-            self._write_commitment(builder, datasets)
+            await beside_the_loop(self._write_commitment, builder, datasets)
             scoring = ScoringPass(
                 self._template,
                 self._provider,
@@ -111,7 +113,7 @@ class Settlement:
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
             reason = _no_certificate_reason(aggregator, certificate_run=certificate_run)
             if reason is not None:
-                return SealedRun(aggregate=aggregator.finish(), reason=reason)
+                return SealedRun(aggregate=await beside_the_loop(aggregator.finish), reason=reason)
             if facts.rehearsed:
                 raise CertificateError("expected answers of a real construct, got a mock's")
             sources = StepSources(
@@ -121,7 +123,7 @@ class Settlement:
             ending = await ProgrammeRun(self._programme, trail, sources, resolved_at).carry_out()
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
-            _write_programme(builder, ending)
+            await beside_the_loop(ending.write, builder)
             return await self._finish(builder, journal, ending.aggregate, facts, resolved_at)
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
@@ -139,13 +141,27 @@ class Settlement:
         facts: CallFacts,
         resolved_at: datetime,
     ) -> SealedRun:
-        assessment = self._write_tier(builder, aggregate, facts, resolved_at)
+        write_tier = self._write_tier
+        assessment = await beside_the_loop(write_tier, builder, aggregate, facts, resolved_at)
         event = self._sealed_event(resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
+        return await beside_the_loop(
+            self._certified, builder, aggregate, facts, assessment, event, audit_head
+        )
+
+    def _certified(
+        self,
+        builder: EvidenceBundleBuilder,
+        aggregate: JsonObject,
+        facts: CallFacts,
+        assessment: TierAssessment,
+        event: AuditEvent,
+        audit_head: str,
+    ) -> SealedRun:
         missing = builder.validate_minimum_files()
         if missing:
             raise BundleError(f"expected a complete bundle, got one without {', '.join(missing)}")
-        bundle_hash = builder.write_sums()
+        bundle_hash, expiry = builder.write_sums(), assessment.expires_at
         certificate = issue_certificate(
             self._template,
             self._receipt,
@@ -153,7 +169,7 @@ class Settlement:
                 aggregate=aggregate,
                 tier=assessment.tier,
                 caps=assessment.caps,
-                expires_at=_moment_or_none(assessment.expires_at),
+                expires_at=None if expiry is None else format_rfc3339(expiry),
                 bundle_hash=bundle_hash,
                 audit_head=audit_head,
                 version_source=facts.version_source,
@@ -203,12 +219,14 @@ class Settlement:
     ) -> str:
         """Write the chain so far and the sealing entry behind it; return the new head."""
         head = ChainHead()
-        with builder.open_file("audit_trail.jsonl") as lines:
+        with contextlib.ExitStack() as stack:
+            lines = stack.enter_context(builder.open_file("audit_trail.jsonl"))
             async for entry in journal.trail():
                 lines.write(canonical_line(entry))
                 head = head_after(entry)
             sealed = next_entry(head, self._receipt.theatre_id, event)
             lines.write(canonical_line(sealed))
+            await beside_the_loop(stack.close)
         return head_after(sealed).entry_hash
 
     def _manifest_facts(self, bundle_hash: str, created_at: str) -> ManifestFacts:
@@ -222,17 +240,6 @@ class Settlement:
             scorer_version=pins.scorer_version,
             methodology_version=pins.methodology_version,
         )
-
-
-def _moment_or_none(moment: datetime | None) -> str | None:
-    return None if moment is None else format_rfc3339(moment)
-
-
-def _write_programme(builder: EvidenceBundleBuilder, ending: ProgrammeEnding) -> None:
-    builder.write_document("scores/aggregate.json", ending.aggregate)
-    builder.write_document("resolution.json", ending.resolution)
-    for path, lines in ending.rating_files.items():
-        builder.write_lines(path, lines)
 
 
 def _no_certificate_reason(aggregator: Aggregator, *, certificate_run: bool) -> str | None:

@@ -1,0 +1,84 @@
+"""A worker that dies at a named point, before or after it: another one goes on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from backend.database.roles import OWNER
+from tests.backend.databases import Database
+from tests.backend.sums_stage import sums, sums_stage
+from tests.backend.test_lost_workers import Company, a_company, assert_whole
+
+EPISODES = 3
+# In the order in which a run comes by.
+POINTS = (
+    "claim",
+    "activated",
+    "invoke",
+    "batch",
+    "seal",
+    "keep",
+    "sealed",
+    "certificate",
+    "resolved",
+    "publish",
+    "archived",
+)
+Count = Callable[[Company], int]
+
+
+def rows(query: str, *values: str) -> Count:
+    return lambda company: int(company.database.rows(query, *values)[0]["count"])
+
+
+def files(pattern: str) -> Count:
+    return lambda company: len(list((company.home / "evidence").glob(pattern)))
+
+
+def events(event_type: str) -> Count:
+    return rows("SELECT count(*) FROM theatre_audit_events WHERE event_type = %s", event_type)
+
+
+LEFT: dict[str, tuple[Count, int]] = {
+    "claim": (rows("SELECT count(*) FROM theatres WHERE run_status = 'running'"), 1),
+    "activated": (events("activated"), 1),
+    "invoke": (lambda company: len(company.stage.calls), 1),
+    "batch": (rows("SELECT count(*) FROM theatre_episode_scores"), EPISODES),
+    "seal": (files("theatres/*/evidence_bundle_*"), 1),
+    "keep": (files("bundles/*"), 1),
+    "sealed": (events("sealed"), 1),
+    "certificate": (rows("SELECT count(*) FROM theatre_certificates"), 1),
+    "resolved": (events("resolved"), 1),
+    "publish": (files("exports/*"), 1),
+    "archived": (events("archived"), 1),
+}
+"""What each point leaves behind, and how much of it one theatre makes."""
+
+
+def forget_losses(database: Database) -> None:
+    """Each crash by itself: how many a run survives in a row is another test's."""
+    with database.connected(OWNER) as connection:
+        connection.execute("UPDATE theatres SET lost_workers = 0")
+
+
+def test_a_crash_at_any_point_is_gone_on_from(database: Database, tmp_path: Path) -> None:
+    stage = sums_stage(tmp_path / "stage", sums(EPISODES))
+    with a_company(database, tmp_path, stage, ECHELON_RUNS_AT_A_TIME="1") as company:
+        worker = company.pool.start()
+        (undisturbed,) = company.ask_for_runs(1)
+        company.await_ended(1)
+        company.pool.stop(worker)
+        company.await_death_of(worker)
+        paths = company.ask_for_runs(3)
+        for point in POINTS:
+            count, of_one = LEFT[point]
+            for moment, left in (("before", 0), ("after", of_one)):
+                forget_losses(database)
+                there = count(company)
+                company.await_death_of(company.pool.fork(f"{moment}:{point}"))
+                company.pool.miss()
+                assert (point, moment, count(company) - there) == (point, moment, left)
+        company.pool.start()
+        company.await_ended(1 + len(paths))
+        assert_whole(company, [undisturbed, *paths], episodes=EPISODES)

@@ -1,0 +1,34 @@
+"""Work that takes its time, done in a thread: the event loop keeps turning meanwhile.
+
+Whoever runs theatres says there that it lives; a run whose settlement stood in the way would be
+taken from it again and again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+async def beside_the_loop(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
+    """Return what `work` returns; when cancelled, wait for its end and then be cancelled.
+
+    A thread cannot be stopped: what it writes into is not to be cleared away under it.
+    """
+    thread = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
+    cancelled: asyncio.CancelledError | None = None
+    while not thread.done():
+        try:
+            await asyncio.wait([thread])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    try:
+        return thread.result()
+    finally:
+        # Also in place of what the work raised: whoever cancelled is the one who waits.
+        if cancelled is not None:
+            raise cancelled
