@@ -1,7 +1,7 @@
 """Jobs, put into the queue by the transaction that needs them done.
 
-A theatre's row names the one job that its run waits for, or is held by: a job that the row does
-not name has nothing to do.
+A theatre's row names the one job that its run waits for, or is held by, and so does the row of a
+shard: a job that neither names has nothing to do.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ from typing import Any
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from theatre.engine.canonical_json import canonical_json
+from theatre.engine.canonical_json import JsonObject, canonical_json
 
 RUNS = "runs"
 UPKEEP = "upkeep"
 RUN_THEATRE = "run_theatre"
+RUN_SHARD = "run_shard"
 END_WAITING = "end_waiting"
 
 _DEFER = text("""
@@ -27,6 +28,10 @@ _DEFER = text("""
 _QUEUE_RUN = text("""
     UPDATE theatres SET run_status = 'queued', run_job_id = :job_id WHERE id = :theatre_id
 """)
+_QUEUE_SHARD = text("""
+    UPDATE run_shards SET state = 'queued', job_id = :job_id, share = coalesce(:share, share)
+    WHERE theatre_id = :theatre_id AND number = :number
+""")
 
 
 async def queue_run(
@@ -36,28 +41,45 @@ async def queue_run(
 
     It is not taken up before `at`.
     """
-    job_id = await _defer(connection, RUNS, RUN_THEATRE, theatre_id, at=at)
+    job_id = await _defer(connection, RUNS, RUN_THEATRE, {"theatre_id": theatre_id}, at=at)
     await connection.execute(_QUEUE_RUN, {"job_id": job_id, "theatre_id": theatre_id})
     return job_id
 
 
+async def queue_shard(
+    connection: AsyncConnection,
+    theatre_id: str,
+    number: int,
+    *,
+    share: int | None = None,
+    at: datetime | None = None,
+) -> None:
+    """Queue a shard, whose row, or whose theatre's, the caller has locked.
+
+    It gets that `share` of the calls, or keeps its own; `at` as for a run.
+    """
+    arguments: JsonObject = {"theatre_id": theatre_id, "number": number}
+    job_id = await _defer(connection, RUNS, RUN_SHARD, arguments, at=at)
+    await connection.execute(_QUEUE_SHARD, {"job_id": job_id, "share": share, **arguments})
+
+
 async def end_waiting_at(connection: AsyncConnection, theatre_id: str, moment: datetime) -> None:
     """Have a theatre that waits for people looked at again at `moment`."""
-    await _defer(connection, UPKEEP, END_WAITING, theatre_id, at=moment)
+    await _defer(connection, UPKEEP, END_WAITING, {"theatre_id": theatre_id}, at=moment)
 
 
 async def _defer(
     connection: AsyncConnection,
     queue: str,
     task: str,
-    theatre_id: str,
+    arguments: JsonObject,
     *,
     at: datetime | None = None,
 ) -> int:
     values: dict[str, Any] = {
         "queue": queue,
         "task": task,
-        "arguments": canonical_json({"theatre_id": theatre_id}),
+        "arguments": canonical_json(arguments),
         "at": at,
     }
     return int((await connection.execute(_DEFER, values)).scalar_one())

@@ -14,9 +14,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.jobs.announcements import News
-from backend.repositories.theatre_runs import StoredTheatre, claim_now
+from backend.services.held import Held
 from theatre.engine.clock import Sleep
-from theatre.engine.errors import StateConflictError
 from theatre.engine.oracle_contract import (
     Attempt,
     Invoker,
@@ -28,26 +27,36 @@ _LOOKS_IN_A_LEASE = 4
 
 
 class RunWatch:
-    """Watches one claimed run."""
+    """Watches one claimed run, or one shard of a run."""
 
     def __init__(
         self,
         engine: AsyncEngine,
-        stored: StoredTheatre,
+        held: Held,
         *,
         lease_seconds: float,
         is_draining: Callable[[], bool],
     ) -> None:
         self._engine = engine
-        self._stored = stored
+        self._held = held
         self._lease = lease_seconds
         self._is_draining = is_draining
         self._confirmed = asyncio.get_running_loop().time()
-        self.is_cancelled = stored.cancel_requested_at is not None
+        self._standing = held.standing
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Tell whether the owner wants the run ended."""
+        return self._standing.is_cancelled
 
     def is_stopping(self) -> bool:
         """Tell whether no further episode is to be called."""
         return self.is_cancelled or self._is_draining()
+
+    def is_needed(self, seq: int) -> bool:
+        """Tell whether episode `seq` can still count, as far as the last look shows."""
+        last = self._standing.last_counting
+        return last is None or seq <= last
 
     async def until_stopping(self, news: News) -> None:
         """Return once the run is to stop; StateConflictError once it is another's."""
@@ -89,11 +98,5 @@ class RunWatch:
     async def _confirm(self) -> None:
         asked = asyncio.get_running_loop().time()
         async with self._engine.connect() as connection:
-            now = await claim_now(connection, self._stored.id)
-        if now.run_epoch != self._stored.run_epoch:
-            raise StateConflictError(
-                f"expected to hold the run of theatre {self._stored.id} in epoch "
-                f"{self._stored.run_epoch}, got epoch {now.run_epoch}: another worker has it"
-            )
+            self._standing = await self._held.look(connection)
         self._confirmed = asked
-        self.is_cancelled = now.cancel_requested_at is not None

@@ -9,10 +9,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.errors import NotReadyError
 from backend.jobs.announcements import Announcements
-from backend.jobs.rescue import drop_leftovers, rescue_lost_runs
+from backend.jobs.rescue import drop_leftovers, rescue_lost_runs, rescue_lost_shards
 from backend.jobs.workers import Duties, Terms, Workers
 from backend.services.resources import TheatreResources
-from backend.services.run_attempts import RunAttempts
+from backend.services.run_jobs import RunJobs
 from backend.settings import Settings
 
 _HEARD_OF = text("""
@@ -36,9 +36,13 @@ class Upkeep:
         """Queue anew what lost its worker."""
         async with self._engine.begin() as connection:
             lost = await rescue_lost_runs(connection, lease_seconds=self._lease_seconds)
+            shards = await rescue_lost_shards(connection, lease_seconds=self._lease_seconds)
             await drop_leftovers(connection, lease_seconds=self._lease_seconds)
         for theatre_id in lost:
             _log.warning("run lost its worker", extra={"fields": {"theatre_id": theatre_id}})
+        for theatre_id, number in shards:
+            fields = {"theatre_id": theatre_id, "shard": number}
+            _log.warning("shard lost its worker", extra={"fields": fields})
 
 
 def workers_of(
@@ -49,13 +53,14 @@ def workers_of(
     settings: Settings,
 ) -> Workers:
     """Return the workers of this process, which work in their context."""
-    attempts = RunAttempts(engine, resources, announcements, settings)
+    jobs = RunJobs(engine, resources, announcements, settings)
     upkeep = Upkeep(engine, settings)
     duties = Duties(
-        run_theatre=attempts.attempt,
-        end_waiting=attempts.endings.end_waiting,
+        run_theatre=jobs.run,
+        run_shard=jobs.run_shard,
+        end_waiting=jobs.endings.end_waiting,
         rescue=upkeep.rescue,
-        drain=attempts.drain,
+        drain=jobs.drain,
     )
     terms = Terms(
         runs_at_a_time=settings.runs_at_a_time,
