@@ -14,10 +14,6 @@ from theatre.engine.errors import StateConflictError
 from theatre.engine.models import EpisodeOutcome
 
 _HAS_A_PLACE = RunShard.state.in_(("queued", "running"))
-_SPANS = text("""
-    SELECT number, 1 + (number - 1) * :size AS first_seq, least(number * :size, :total) AS last_seq
-    FROM generate_series(1, (:total + :size - 1) / :size) AS number
-""")
 
 
 class ShardClaim(NamedTuple):
@@ -71,8 +67,16 @@ async def add_shards(
     connection: AsyncConnection, theatre_id: str, *, total: int, size: int
 ) -> None:
     """Divide a run of `total` episodes into shards of `size`, all of them waiting."""
-    spans = await connection.execute(_SPANS, {"total": total, "size": size})
-    rows = [{"theatre_id": theatre_id, **span} for span in spans.mappings()]
+    firsts = range(1, total + 1, size)
+    rows = [
+        {
+            "theatre_id": theatre_id,
+            "number": number,
+            "first_seq": first,
+            "last_seq": min(first + size - 1, total),
+        }
+        for number, first in enumerate(firsts, start=1)
+    ]
     await connection.execute(insert(RunShard), rows)
 
 
