@@ -24,6 +24,8 @@ from theatre.engine.oracle_contract import (
 )
 
 _LOOKS_IN_A_LEASE = 4
+_PAUSE_SECONDS = 0.1
+"""Between two looks, at least: each batch of any shard is news to all shards of the run."""
 
 
 class RunWatch:
@@ -65,6 +67,8 @@ class RunWatch:
             # A database that is away says nothing of whose the run is.
             with contextlib.suppress(SQLAlchemyError, OSError):
                 await self._confirm()
+            if not self.is_stopping():
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def confirm_if_long_ago(self) -> None:
         """Return while the run is this worker's; StateConflictError once it is another's.
