@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,13 @@ from tests.theatre.echelon_process import until
 from theatre.engine.canonical_json import JsonObject
 
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
-EPISODES = 2_400 if SOAK else 160
+EPISODES = 24_000 if SOAK else 160
 SIZE = EPISODES // 8
 KILLED = 4_800 if SOAK else 48
 COMMITTED_CALLS = 4
 IN_ONE_PIECE = 1_000_000
+LAST = 17
+"""Where the seventh of thirty episodes fails, if they fail from the eleventh on: more than 6."""
 POLICY: Mapping[str, Any] = {
     "on_threshold": "continue",
     "timeout_seconds": 60,
@@ -89,6 +91,21 @@ def sharded(
         yield company
 
 
+def eventually(look: Callable[[], object], what: str) -> None:
+    """Wait for what takes its time: a look at the database costs more than a call."""
+    until(look, what, every=0.05)
+
+
+def await_ended(company: Company, theatres: int) -> None:
+    query = "SELECT FROM theatres WHERE run_status IN ('succeeded', 'failed')"
+    eventually(lambda: len(company.database.rows(query)) == theatres, f"the end of {theatres} runs")
+
+
+def await_recorded(company: Company, results: int) -> None:
+    query = "SELECT count(*) FROM theatre_episode_scores HAVING count(*) >= %s"
+    eventually(lambda: company.database.rows(query, results), f"{results} results")
+
+
 def done_shards(company: Company) -> int:
     rows = company.database.rows("SELECT FROM run_shards WHERE state = 'done'")
     return len(rows)
@@ -99,22 +116,25 @@ def spans(company: Company) -> list[tuple[int, int]]:
     return [(row["first_seq"], row["last_seq"]) for row in rows]
 
 
-def run_in_one_piece(company: Company) -> str:
+def run_in_one_piece(company: Company, *, total: int) -> str:
     """Run the theatre on a worker for which no run is large; return its path."""
     variables = {**company.stage.variables, "ECHELON_SHARD_EPISODES": str(IN_ONE_PIECE)}
     with worker_pool(company.database, company.home, **variables) as pool:
         pool.start()
-        path = run_to_its_end(company, ended=1)
+        path = run_to_its_end(company, total=total)
     assert company.database.rows(SHARDS) == []
     return path
 
 
-def run_to_its_end(company: Company, *, ended: int) -> str:
-    """Commit a theatre, run it, and return its path once it is the last of so many that ended."""
-    path = committed(company.ada, company.stage.template)
-    # The service tells when: to look over and over would cost more than the run.
-    company.ada.post(f"{path}/run", b"", headers={"Prefer": "wait=50"})
-    company.await_ended(ended)
+def run_to_its_end(company: Company, *, total: int, before: int = 0) -> str:
+    """Run a theatre that records `total` episodes, with `before` in earlier ones; return its path.
+
+    With patience for each of ten parts.
+    """
+    (path,) = company.ask_for_runs(1)
+    for part in range(1, 11):
+        await_recorded(company, before + total * part // 10)
+    await_ended(company, 1 + (before > 0))
     return path
 
 
@@ -136,10 +156,10 @@ def test_a_run_in_shards_comes_to_what_it_comes_to_in_one_piece(
 ) -> None:
     stage = staged(tmp_path / "stage", troubled(EPISODES), deterministic_sample=9)
     with sharded(database, tmp_path, stage, size=SIZE) as company:
-        whole = run_in_one_piece(company)
+        whole = run_in_one_piece(company, total=EPISODES)
         company.pool.start()
         company.pool.start()
-        path = run_to_its_end(company, ended=2)
+        path = run_to_its_end(company, total=EPISODES, before=EPISODES)
         assert spans(company) == [(n * SIZE + 1, (n + 1) * SIZE) for n in range(8)]
         assert database.rows(SHARDS) == [
             {"number": number, "state": "done"} for number in range(1, 9)
@@ -157,14 +177,15 @@ def test_killed_workers_lose_a_shard_to_others_that_call_for_nothing_recorded(
     ) as company:
         with database.connected(OWNER) as connection:
             connection.execute(NOTE_RECORDED.encode())
-        undisturbed = run_in_one_piece(company)
-        workers = [company.pool.start(), company.pool.start()]
+        workers = [company.pool.start()]
+        undisturbed = run_to_its_end(company, total=KILLED)
+        workers.append(company.pool.start())
         (path,) = company.ask_for_runs(1)
         for number in (1, 2):
-            company.await_recorded(KILLED + number * KILLED // 4)
+            await_recorded(company, KILLED + number * KILLED // 4)
             company.pool.kill(workers.pop(0))
             workers.append(company.pool.start())
-        company.await_ended(2)
+        await_ended(company, 2)
         assert_whole(company, [undisturbed, path], episodes=KILLED)
         assert_nothing_called_again(company)
         assert {row["state"] for row in database.rows(SHARDS)} == {"done"}
@@ -181,17 +202,17 @@ def test_a_worker_that_was_only_paused_records_nothing_in_its_shard(
             connection.execute(NOTE_RECORDED.encode())
         paused = company.pool.start()
         (path,) = company.ask_for_runs(1)
-        until(lambda: company.calls_of(3) == 1, "the call of the second shard")
-        until(lambda: done_shards(company) == 1, "the end of the first shard")
+        eventually(lambda: company.calls_of(3) == 1, "the call of the second shard")
+        eventually(lambda: done_shards(company) == 1, "the end of the first shard")
         os.kill(paused, signal.SIGSTOP)
         company.pool.start()
-        until(lambda: company.calls_of(3) > 1, "another worker to take over")
+        eventually(lambda: company.calls_of(3) > 1, "another worker to take over")
         company.let_through_until_recorded(3)
         os.kill(paused, signal.SIGCONT)
         company.await_told("run is another's")
-        until(lambda: company.calls_of(4), "the last call")
+        eventually(lambda: company.calls_of(4), "the last call")
         company.let_through_until_recorded(4, gate="second gate")
-        company.await_ended(1)
+        await_ended(company, 1)
         assert_whole(company, [path], episodes=4)
         assert_nothing_called_again(company)
 
@@ -202,12 +223,12 @@ def test_a_cancelled_run_begins_no_further_shard(database: Database, tmp_path: P
     with sharded(database, tmp_path, stage, size=2) as company:
         company.pool.start()
         (path,) = company.ask_for_runs(1)
-        until(lambda: company.calls_of(1) and company.calls_of(3), "two shards to be called")
+        eventually(lambda: company.calls_of(1) and company.calls_of(3), "two shards to be called")
         assert company.ada.post(f"{path}/cancel", b"").status == 202
-        until(lambda: company.pool.log().count("run is to stop") == 2, "both to hear of it")
+        eventually(lambda: company.pool.log().count("run is to stop") == 2, "both to hear of it")
         company.let_through_until_recorded(1)
         company.let_through_until_recorded(2, gate="second gate")
-        until(lambda: company.ada.get(path).document["state"] == "RESOLVED", "the end")
+        eventually(lambda: company.ada.get(path).document["state"] == "RESOLVED", "the end")
         theatre = company.ada.get(path).document
         assert (theatre["outcome"], theatre["outcome_reason"], theatre["progress"]) == (
             "void",
@@ -234,10 +255,10 @@ def test_the_committed_failures_end_a_run_at_the_same_episode_and_spare_later_sh
     with sharded(database, tmp_path, stage, size=10) as company:
         company.pool.start()
         (path,) = company.ask_for_runs(1)
-        until(lambda: done_shards(company) == 5, "every shard but the second to end")
+        eventually(lambda: done_shards(company) == 5, "every shard but the second to end")
         progress = database.rows("SELECT progress FROM theatres")[0]["progress"]
         company.let_through_until_recorded(progress + 1)
-        company.await_ended(1)
+        await_ended(company, 1)
         theatre = company.ada.get(path).document
         # With nothing scored there is no certificate; what was called says where it ended.
         assert (theatre["state"], theatre["outcome"]) == ("RESOLVED", "no_certificate")
@@ -247,18 +268,16 @@ def test_the_committed_failures_end_a_run_at_the_same_episode_and_spare_later_sh
 def test_failures_in_any_shard_discard_what_came_behind_them(
     database: Database, tmp_path: Path
 ) -> None:
-    failing = range(21, 41)
-    episodes = [episode(n, [n, 1], "err" if n in failing else None) for n in range(1, 61)]
+    failing = range(11, 21)
+    episodes = [episode(n, [n, 1], "err" if n in failing else None) for n in range(1, 31)]
     stage = staged(
         tmp_path / "stage", episodes, on_threshold="settle", failure_threshold=0.2, seconds=0.002
     )
-    with sharded(database, tmp_path, stage, size=10) as company:
-        whole = run_in_one_piece(company)
+    with sharded(database, tmp_path, stage, size=5) as company:
+        whole = run_in_one_piece(company, total=LAST)
         company.pool.start()
-        company.pool.start()
-        path = run_to_its_end(company, ended=2)
-        # More than 12 of 60: the thirteenth failure is episode 33.
-        assert counts(company, path)["not_run"] == 27
+        path = run_to_its_end(company, total=LAST, before=LAST)
+        assert counts(company, path)["not_run"] == 30 - LAST
         assert counts(company, path) == counts(company, whole)
         hashes = database.rows("SELECT DISTINCT results_hash FROM theatre_certificates")
         assert len(hashes) == 1
@@ -269,8 +288,8 @@ def test_a_worker_that_is_stopped_hands_its_shards_over(database: Database, tmp_
     with sharded(database, tmp_path, stage, size=3) as company:
         stopped = company.pool.start()
         (path,) = company.ask_for_runs(1)
-        until(lambda: company.calls_of(1) == 1, "the first call")
-        until(lambda: done_shards(company) == 1, "the end of the second shard")
+        eventually(lambda: company.calls_of(1) == 1, "the first call")
+        eventually(lambda: done_shards(company) == 1, "the end of the second shard")
         company.pool.stop(stopped)
         company.await_told("run is to stop")
         company.let_through_until_recorded(4)
@@ -281,7 +300,7 @@ def test_a_worker_that_is_stopped_hands_its_shards_over(database: Database, tmp_
             {"lost_workers": 0}
         ]
         company.pool.start()
-        company.await_ended(1)
+        await_ended(company, 1)
         assert_whole(company, [path], episodes=6)
         assert [company.calls_of(number) for number in range(1, 7)] == [1] * 6
 
@@ -299,7 +318,7 @@ def test_a_shard_that_kills_its_workers_ends_its_run_as_failed(
             def is_over(pid: int = victim) -> bool:
                 return is_dead(pid) or bool(database.rows(ended))
 
-            until(is_over, "a worker to die, or the run to end")
+            eventually(is_over, "a worker to die, or the run to end")
         theatre = company.ada.get(path).document
         assert (theatre["state"], theatre["outcome"], theatre["outcome_reason"]) == (
             "RESOLVED",

@@ -109,15 +109,19 @@ def ended(process: subprocess.Popen[str]) -> Answer:
     return Answer(code=process.returncode, stdout=stdout, stderr=stderr)
 
 
-def until(look: Callable[[], T | None], what: str) -> T:
-    """Return what `look` sees once it sees something; fails after PATIENCE_SECONDS."""
+def until(look: Callable[[], T | None], what: str, *, every: float = 0.002) -> T:
+    """Return what `look` sees once it sees something; fails after PATIENCE_SECONDS.
+
+    It looks each so many seconds.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         seen = look()
         if seen:
             return seen
-        # Short against a batch of ten episodes, long enough to leave the processor to the run.
-        time.sleep(0.002)
+        # By itself short against a batch of ten episodes, and long enough to leave the processor
+        # to the run.
+        time.sleep(every)
     raise TimeoutError(f"expected {what} within {PATIENCE_SECONDS:g} s, got nothing")
 
 
