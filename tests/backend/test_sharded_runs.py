@@ -56,7 +56,8 @@ GUARD_SHARES = f"""
     BEGIN
         IF EXISTS (SELECT FROM run_shards GROUP BY theatre_id
                    HAVING sum(share) > {COMMITTED_CALLS}) THEN
-            RAISE EXCEPTION 'expected shares within max_concurrency';
+            RAISE EXCEPTION 'expected shares within max_concurrency'
+                USING ERRCODE = 'integrity_constraint_violation';
         END IF;
         RETURN NULL;
     END $$;
