@@ -33,11 +33,11 @@ from tests.theatre.echelon_process import ECHELON, environment, until
 from tests.theatre.runs import TEMPLATE
 from theatre.engine.canonical_json import JsonObject, canonical_line
 
-EPISODES, WAITING = 100_000, 2_000
+EPISODES, WAITING = 100_000, 240
 CONCURRENCY = 16
 SHARDS_AT_LEAST = 8
 LARGEST_SHARD = 1_000
-WAIT_SECONDS = 0.05
+WAIT_SECONDS = 0.5
 LOOK_SECONDS = 0.25
 ALONE_AT_MOST = 20_000
 MODE = Mode(name="16 at a time", concurrency=CONCURRENCY, sanitises=False)
