@@ -1,7 +1,8 @@
 """Jobs, put into the queue by the transaction that needs them done.
 
-A theatre's row names the one job that its run waits for, or is held by: a job that the row does
-not name has nothing to do. So does a verification's, of the reading of its ground truth.
+A theatre's row names the one job that its run waits for, or is held by, and so do the rows of a
+shard and of a verification, of the reading of its ground truth: a job that none of them names has
+nothing to do.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ INGESTIONS = "ingestions"
 UPKEEP = "upkeep"
 RUN_THEATRE = "run_theatre"
 INGEST = "ingest"
+RUN_SHARD = "run_shard"
 END_WAITING = "end_waiting"
 
 _DEFER = text("""
@@ -28,6 +30,10 @@ _DEFER = text("""
 """)
 _QUEUE_RUN = text("""
     UPDATE theatres SET run_status = 'queued', run_job_id = :job_id WHERE id = :theatre_id
+""")
+_QUEUE_SHARD = text("""
+    UPDATE run_shards SET state = 'queued', job_id = :job_id, share = coalesce(:share, share)
+    WHERE theatre_id = :theatre_id AND number = :number
 """)
 
 _QUEUE_INGESTION = text("""
@@ -45,6 +51,23 @@ async def queue_run(
     job_id = await _defer(connection, RUNS, RUN_THEATRE, {"theatre_id": theatre_id}, at=at)
     await connection.execute(_QUEUE_RUN, {"job_id": job_id, "theatre_id": theatre_id})
     return job_id
+
+
+async def queue_shard(
+    connection: AsyncConnection,
+    theatre_id: str,
+    number: int,
+    *,
+    share: int | None = None,
+    at: datetime | None = None,
+) -> None:
+    """Queue a shard, whose row, or whose theatre's, the caller has locked.
+
+    It gets that `share` of the calls, or keeps its own; `at` as for a run.
+    """
+    arguments: JsonObject = {"theatre_id": theatre_id, "number": number}
+    job_id = await _defer(connection, RUNS, RUN_SHARD, arguments, at=at)
+    await connection.execute(_QUEUE_SHARD, {"job_id": job_id, "share": share, **arguments})
 
 
 async def queue_ingestion(

@@ -1,4 +1,4 @@
-"""Runs whose worker is gone, and jobs that nobody needs any more."""
+"""Runs and shards whose worker is gone, and jobs that nobody needs any more."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.jobs.queue import END_WAITING, queue_ingestion, queue_run
+from backend.jobs.queue import END_WAITING, queue_ingestion, queue_run, queue_shard
 
 # A run is held by a job that is being done by a worker whose heart beats; it waits for one that is
-# to be done, or has just been taken up by such a worker. Anything else is lost.
+# to be done, or has just been taken up by such a worker. Or it has none, and its shards have.
+# Anything else is lost.
 _LOST = text("""
     SELECT theatres.id FROM theatres
     LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = theatres.run_job_id
@@ -19,7 +20,23 @@ _LOST = text("""
     WHERE theatres.run_status IN ('queued', 'running')
         AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)
         AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND theatres.run_status = 'queued')
+        AND NOT (theatres.run_job_id IS NULL AND EXISTS (
+            SELECT FROM run_shards WHERE theatre_id = theatres.id AND state IN ('queued', 'running')
+        ))
     FOR NO KEY UPDATE OF theatres SKIP LOCKED
+""")
+# The same of the shards of a run that they carry.
+_LOST_SHARDS = text("""
+    SELECT shards.theatre_id, shards.number FROM run_shards AS shards
+    JOIN theatres ON theatres.id = shards.theatre_id
+        AND theatres.run_status = 'running' AND theatres.run_job_id IS NULL
+    LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = shards.job_id
+    LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id
+        AND workers.last_heartbeat > now() - make_interval(secs => :lease_seconds)
+    WHERE shards.state IN ('queued', 'running')
+        AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)
+        AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND shards.state = 'queued')
+    FOR NO KEY UPDATE OF shards SKIP LOCKED
 """)
 _TAKE_OFF = text("""
     UPDATE theatres SET run_epoch = run_epoch + 1,
@@ -43,6 +60,14 @@ _COUNT_LOST = text("""
     UPDATE verifications SET lost_workers = lost_workers + (phase = 'ingesting')::int
     WHERE id = :verification_id
 """)
+_TAKE_SHARD_OFF = text("""
+    UPDATE run_shards SET epoch = epoch + 1,
+        lost_workers = lost_workers + (state = 'running')::int
+    WHERE theatre_id = :theatre_id AND number = :number
+    RETURNING CASE WHEN lost_workers > 1
+        THEN now() + random() * (lost_workers - 1) * make_interval(secs => :lease_seconds / 2)
+    END
+""")
 _DROP_WORKERS = text("""
     DELETE FROM procrastinate_workers
     WHERE last_heartbeat < now() - make_interval(secs => :lease_seconds)
@@ -61,6 +86,9 @@ _DROP_JOBS = text("""
             SELECT FROM verifications
             WHERE job_id = jobs.id AND phase IN ('queued', 'ingesting')
         )
+        AND NOT EXISTS (
+            SELECT FROM run_shards WHERE job_id = jobs.id AND state IN ('queued', 'running')
+        )
 """)
 
 
@@ -77,6 +105,19 @@ async def rescue_lost_runs(connection: AsyncConnection, *, lease_seconds: float)
         values = {"theatre_id": theatre_id, "lease_seconds": lease_seconds}
         at = (await connection.execute(_TAKE_OFF, values)).scalar_one()
         await queue_run(connection, theatre_id, at=at)
+    return lost
+
+
+async def rescue_lost_shards(
+    connection: AsyncConnection, *, lease_seconds: float
+) -> Sequence[tuple[str, int]]:
+    """Do the same for shards; return theatre and number of each."""
+    found = await connection.execute(_LOST_SHARDS, {"lease_seconds": lease_seconds})
+    lost = [(str(row.theatre_id), int(row.number)) for row in found]
+    for theatre_id, number in lost:
+        values = {"theatre_id": theatre_id, "number": number, "lease_seconds": lease_seconds}
+        at = (await connection.execute(_TAKE_SHARD_OFF, values)).scalar_one()
+        await queue_shard(connection, theatre_id, number, at=at)
     return lost
 
 

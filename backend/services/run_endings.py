@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -19,15 +19,16 @@ from backend.repositories.theatre_runs import (
     hold_waiting,
     stored_theatre,
 )
+from backend.services.held import RunEnd
 from backend.services.resources import TheatreResources
-from backend.services.theatre_bridge import RunEnd, end_as
+from backend.services.theatre_bridge import end_as
 from theatre.engine.errors import BundleError, RlmfExportError, TheatreError
 from theatre.engine.state_machine import TheatreState
 
 CANCELLED = {"outcome": "void", "outcome_reason": "cancelled"}
 _LATE_SECONDS = 1.0
 """How long after its end the time limit of a rubric is looked at: clocks differ a little."""
-_MENDED_SECONDS = 5.0
+MENDED_SECONDS = 5.0
 """After so long a run that waits for store or disk is tried again."""
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 _PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/:,;'\"]+/)*[^\s/:,;'\"]+")
@@ -42,7 +43,11 @@ class RunEndings:
         self._engine = engine
         self._resources = resources
 
-    async def note(self, stored: StoredTheatre, end: RunEnd) -> None:
+    def now(self) -> datetime:
+        """Return the time."""
+        return self._resources.clock()
+
+    async def note(self, stored: StoredTheatre, end: RunEnd, *, status: str) -> None:
         """Say how a run ended, or at which step it waits for people and until when."""
         async with self._engine.begin() as connection:
             await end_claim(
@@ -50,7 +55,7 @@ class RunEndings:
                 stored.id,
                 epoch=stored.run_epoch,
                 updated_at=self._resources.clock(),
-                run_status=end.status,
+                run_status=status,
                 pending_step=end.pending_step,
             )
             if end.seconds_left is not None:
@@ -66,12 +71,10 @@ class RunEndings:
 
     async def postpone(self, stored: StoredTheatre, error: Exception) -> None:
         """Queue a claimed run for whoever is free in a while, and say what it waits for."""
-        code = error.code if isinstance(error, EvidenceStoreError) else "evidence-disk"
-        told = f"{code}: {without_paths(str(error))}"
         async with self._engine.begin() as connection:
             if await hold_claim(connection, stored.id, epoch=stored.run_epoch):
-                await change_run(connection, stored.id, error=told)
-                moment = self._resources.clock() + timedelta(seconds=_MENDED_SECONDS)
+                await change_run(connection, stored.id, error=waits_for(error))
+                moment = self._resources.clock() + timedelta(seconds=MENDED_SECONDS)
                 await queue_run(connection, stored.id, at=moment)
 
     async def end_waiting(self, theatre_id: str) -> None:
@@ -85,9 +88,9 @@ class RunEndings:
         _log.warning("run refused", extra={"fields": {"theatre_id": stored.id, "code": error.code}})
         if isinstance(error, RlmfExportError):
             # It has its certificate; only the export is missing.
-            await self._end(stored, run_status="succeeded", error=_told(error))
+            await self._end(stored, run_status="succeeded", error=told(error))
         else:
-            await self.fail(stored, failure(error.code, str(error)), error=_told(error))
+            await self.fail(stored, failure(error.code, str(error)), error=told(error))
 
     async def fail(
         self, stored: StoredTheatre, outcome: dict[str, str], *, error: str | None = None
@@ -100,8 +103,8 @@ class RunEndings:
         if now.state in _UNDER_WAY:
             await end_as(self._engine, now, self._resources, outcome={**outcome})
         status = "cancelled" if outcome["outcome"] == "void" else "failed"
-        told = error or outcome.get("error_detail")
-        await self._end(stored, run_status=status, error=told, pending_step=None)
+        detail = error or outcome.get("error_detail")
+        await self._end(stored, run_status=status, error=detail, pending_step=None)
 
     async def _end(self, stored: StoredTheatre, **changes: str | None) -> None:
         async with self._engine.begin() as connection:
@@ -129,8 +132,15 @@ def failure(reason: str, detail: str) -> dict[str, str]:
     return {"outcome": "failed", "outcome_reason": reason, "error_detail": told}
 
 
-def _told(error: TheatreError | BackendError) -> str:
-    return f"{error.code}: {without_paths(str(error))}"
+def waits_for(error: Exception) -> str:
+    """Return what the row says of a run that waits: for the store, or for the disk."""
+    code = error.code if isinstance(error, EvidenceStoreError) else "evidence-disk"
+    return f"{code}: {without_paths(str(error))}"
+
+
+def told(error: Exception) -> str:
+    """Return what a theatre's row says of an error: its code, without which it is the disk's."""
+    return f"{getattr(error, 'code', 'evidence-disk')}: {without_paths(str(error))}"
 
 
 def without_paths(text: str) -> str:

@@ -14,10 +14,10 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.jobs.announcements import News
-from backend.repositories.theatre_runs import StoredTheatre, claim_now
+from backend.services.held import Held
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.clock import Sleep
-from theatre.engine.errors import RunStoppedError, StateConflictError
+from theatre.engine.errors import RunStoppedError
 from theatre.engine.oracle_contract import (
     Attempt,
     Invoker,
@@ -26,15 +26,17 @@ from theatre.engine.oracle_contract import (
 )
 
 _LOOKS_IN_A_LEASE = 4
+_PAUSE_SECONDS = 0.1
+"""Between two looks, at least: each batch of any shard is news to all shards of the run."""
 
 
 class RunWatch:
-    """Watches one claimed run."""
+    """Watches one claimed run, or one shard of a run."""
 
     def __init__(
         self,
         engine: AsyncEngine,
-        stored: StoredTheatre,
+        held: Held,
         *,
         lease_seconds: float,
         is_draining: Callable[[], bool],
@@ -45,16 +47,26 @@ class RunWatch:
         It may be called again and again.
         """
         self._engine = engine
-        self._stored = stored
+        self._held = held
         self._lease = lease_seconds
         self._is_draining = is_draining
         self._on_progress = on_progress
         self._confirmed = asyncio.get_running_loop().time()
-        self.is_cancelled = stored.cancel_requested_at is not None
+        self._standing = held.standing
+
+    @property
+    def is_cancelled(self) -> bool:
+        """Tell whether the owner wants the run ended."""
+        return self._standing.is_cancelled
 
     def is_stopping(self) -> bool:
         """Tell whether no further episode is to be called."""
         return self.is_cancelled or self._is_draining()
+
+    def is_needed(self, seq: int) -> bool:
+        """Tell whether episode `seq` can still count, as far as the last look shows."""
+        last = self._standing.last_counting
+        return last is None or seq <= last
 
     async def until_stopping(self, news: News) -> None:
         """Return once the run is to stop; StateConflictError once it is another's."""
@@ -63,6 +75,8 @@ class RunWatch:
             # A database that is away says nothing of whose the run is.
             with contextlib.suppress(SQLAlchemyError, OSError):
                 await self._confirm()
+            if not self.is_stopping():
+                await asyncio.sleep(_PAUSE_SECONDS)
 
     async def confirm_if_long_ago(self) -> None:
         """Return while the run is this worker's; StateConflictError once it is another's.
@@ -79,9 +93,8 @@ class RunWatch:
         It holds the row, and behind it nothing can be cancelled: no cancellation that was accepted
         is overtaken by a certificate, however late its news come.
         """
-        now = await claim_now(connection, self._stored.id)
-        if now.cancel_requested_at is not None:
-            self.is_cancelled = True
+        self._standing = await self._held.look(connection)
+        if self.is_cancelled:
             raise RunStoppedError("expected to settle what was called, got it cancelled before")
 
     def guarded(self, invoke: Invoker) -> Invoker:
@@ -107,13 +120,7 @@ class RunWatch:
     async def _confirm(self) -> None:
         asked = asyncio.get_running_loop().time()
         async with self._engine.connect() as connection:
-            now = await claim_now(connection, self._stored.id)
-        if now.run_epoch != self._stored.run_epoch:
-            raise StateConflictError(
-                f"expected to hold the run of theatre {self._stored.id} in epoch "
-                f"{self._stored.run_epoch}, got epoch {now.run_epoch}: another worker has it"
-            )
+            self._standing = await self._held.look(connection)
         self._confirmed = asked
-        self.is_cancelled = now.cancel_requested_at is not None
-        if now.lost_workers == 0:
+        if self._standing.lost_workers == 0:
             self._on_progress()

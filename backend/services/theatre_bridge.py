@@ -8,7 +8,8 @@ goes on from it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
@@ -16,12 +17,15 @@ from typing import NamedTuple
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.repositories.run_journal import Effect, PostgresRunJournal
+from backend.repositories.run_shards import ShardClaim
 from backend.repositories.theatre_runs import StoredTheatre
 from backend.services.construct_access import check_all_reachable
 from backend.services.ground_truth import RehearsalData
+from backend.services.held import RunEnd
 from backend.services.resources import TheatreResources
 from backend.services.run_evidence import CERTIFIED, RunEvidence
 from backend.services.run_watch import RunWatch
+from backend.services.shard_places import ShardPlaces
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import InvalidTransitionError
@@ -47,19 +51,14 @@ _BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
 _STATUS_OF_OUTCOME = {"failed": "failed", "void": "cancelled"}
 
 
-class RunEnd(NamedTuple):
-    """Where a run came to: a status of the row, and the step that waits for people, if one does."""
-
-    status: str
-    pending_step: str | None = None
-    seconds_left: float | None = None
-    """Until the committed time limit of that step, if it has one."""
-
-
 async def run_theatre(
-    engine: AsyncEngine, stored: StoredTheatre, resources: TheatreResources, watch: RunWatch
+    engine: AsyncEngine,
+    stored: StoredTheatre,
+    resources: TheatreResources,
+    places: ShardPlaces,
+    watch: RunWatch,
 ) -> RunEnd:
-    """Run a claimed theatre as far as it goes, and archive it.
+    """Run a claimed theatre as far as it goes, and archive it; leave a large one to its shards.
 
     Raises what `ReplayEngine`, `ConstructAccess` and the watch raise; the state says how far it
     came.
@@ -70,7 +69,12 @@ async def run_theatre(
         await evidence.bring(engine, datasets_of(theatre, stored.rehearsal_sha256))
     journal = journal_of(engine, stored, resources, before={"settling": watch.refuse_if_cancelled})
     if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
-        theatre = await _replayed(theatre, journal, stored, resources, watch)
+        async with opened_replay(theatre, journal, stored, resources, watch) as replay:
+            if theatre.state is TheatreState.COMMITTED:
+                theatre = await replay.activate()
+            if theatre.state is TheatreState.ACTIVE and await _divided(engine, stored, places):
+                return RunEnd(None)
+            theatre = await replay.run()
     if theatre.state is TheatreState.SETTLING:
         desk = await RatingDesk.of(theatre, journal, resources.clock)
         return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
@@ -127,13 +131,21 @@ def journal_of(
     )
 
 
-async def _replayed(
+@asynccontextmanager
+async def opened_replay(
     theatre: Theatre,
     journal: PostgresRunJournal,
     stored: StoredTheatre,
     resources: TheatreResources,
     watch: RunWatch,
-) -> Theatre:
+    *,
+    claim: ShardClaim | None = None,
+) -> AsyncIterator[ReplayEngine]:
+    """Open the constructs of a theatre and yield the engine that calls them.
+
+    For a shard with its share of the calls that the template commits to at a time. Raises what
+    `ReplayEngine` and `ConstructAccess` raise.
+    """
     template = product_template(theatre.template)
     async with resources.constructs.opened(template) as adapters:
         replay = ReplayEngine(
@@ -153,21 +165,30 @@ async def _replayed(
                 sleep=asyncio.sleep,
                 is_stopping=watch.is_stopping,
             ),
-            _settings_of(stored, resources),
+            _settings_of(stored, resources, claim),
         )
         if theatre.state in _BEFORE_THE_LAST_CALL:
             await check_all_reachable(adapters)
-        return await replay.run()
+        yield replay
 
 
-def _settings_of(stored: StoredTheatre, resources: TheatreResources) -> RunSettings:
+async def _divided(engine: AsyncEngine, stored: StoredTheatre, places: ShardPlaces) -> bool:
+    async with engine.begin() as connection:
+        return await places.divide(connection, stored)
+
+
+def _settings_of(
+    stored: StoredTheatre, resources: TheatreResources, claim: ShardClaim | None
+) -> RunSettings:
     settings = RunSettings(
         output_dir=resources.folder_of(stored.id),
         issuer=resources.issuer,
         certificate_run=stored.is_certificate_run is not False,
         attempt=stored.run_epoch,
+        concurrency_limit=None if claim is None else claim.share,
     )
-    return replace(settings, batch_seconds=_SUSPECT_SECONDS) if stored.lost_workers else settings
+    is_suspect = (stored if claim is None else claim).lost_workers > 0
+    return replace(settings, batch_seconds=_SUSPECT_SECONDS) if is_suspect else settings
 
 
 def ground_truth_of(

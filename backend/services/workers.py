@@ -9,11 +9,16 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.errors import NotReadyError
 from backend.jobs.announcements import Announcements
-from backend.jobs.rescue import drop_leftovers, rescue_lost_ingestions, rescue_lost_runs
+from backend.jobs.rescue import (
+    drop_leftovers,
+    rescue_lost_ingestions,
+    rescue_lost_runs,
+    rescue_lost_shards,
+)
 from backend.jobs.workers import Duties, Terms, Workers
 from backend.services.ingestion_attempts import IngestionAttempts
 from backend.services.resources import TheatreResources
-from backend.services.run_attempts import RunAttempts
+from backend.services.run_jobs import RunJobs
 from backend.settings import Settings
 
 _HEARD_OF = text("""
@@ -37,15 +42,19 @@ class Upkeep:
         """Queue anew what lost its worker."""
         async with self._engine.begin() as connection:
             lost = await rescue_lost_runs(connection, lease_seconds=self._lease_seconds)
-            lost_readings = await rescue_lost_ingestions(
-                connection, lease_seconds=self._lease_seconds
-            )
+            shards = await rescue_lost_shards(connection, lease_seconds=self._lease_seconds)
+            readings = await rescue_lost_ingestions(connection, lease_seconds=self._lease_seconds)
             await drop_leftovers(connection, lease_seconds=self._lease_seconds)
         for theatre_id in lost:
-            _log.warning("run lost its worker", extra={"fields": {"theatre_id": theatre_id}})
-        for verification_id in lost_readings:
-            fields = {"verification_id": verification_id}
-            _log.warning("ingestion lost its worker", extra={"fields": fields})
+            _warn("run", theatre_id=theatre_id)
+        for theatre_id, number in shards:
+            _warn("shard", theatre_id=theatre_id, shard=number)
+        for verification_id in readings:
+            _warn("ingestion", verification_id=verification_id)
+
+
+def _warn(what: str, **fields: str | int) -> None:
+    _log.warning("%s lost its worker", what, extra={"fields": fields})
 
 
 def workers_of(
@@ -56,18 +65,19 @@ def workers_of(
     settings: Settings,
 ) -> Workers:
     """Return the workers of this process, which work in their context."""
-    attempts = RunAttempts(engine, resources, announcements, settings)
+    jobs = RunJobs(engine, resources, announcements, settings)
     ingestions = IngestionAttempts(engine, resources, settings)
     upkeep = Upkeep(engine, settings)
 
     def drain() -> None:
-        attempts.drain()
+        jobs.drain()
         ingestions.drain()
 
     duties = Duties(
-        run_theatre=attempts.attempt,
+        run_theatre=jobs.run,
+        run_shard=jobs.run_shard,
         ingest=ingestions.attempt,
-        end_waiting=attempts.endings.end_waiting,
+        end_waiting=jobs.endings.end_waiting,
         rescue=upkeep.rescue,
         drain=drain,
     )

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import change_run
+from backend.services.held_runs import HeldRun
 from backend.services.isolation import Isolation
-from backend.services.run_attempts import MAX_LOST_WORKERS, SUSPECT_LOST_WORKERS
+from backend.services.run_attempts import MAX_LOST_WORKERS
+from backend.services.run_jobs import SUSPECT_LOST_WORKERS
 from backend.services.run_watch import RunWatch
 from tests.backend.databases import Database
 from tests.backend.sums_stage import sums, sums_stage
@@ -20,6 +23,9 @@ from tests.backend.worker_pool import is_dead
 from tests.theatre.conftest import episode
 from tests.theatre.echelon_process import PATIENCE_SECONDS, until
 from tests.theatre.files.journal_conformance import THEATRE_ID, remark, result
+
+if TYPE_CHECKING:
+    from backend.services.run_endings import RunEndings
 
 DOOM = "second gate"
 
@@ -134,7 +140,8 @@ def test_a_suspect_is_cleared_by_what_it_records(database: Database) -> None:
         stored = await claimed(engine)
         watch = RunWatch(
             engine,
-            stored,
+            # Nothing comes to its end here.
+            HeldRun(stored=stored, endings=cast("RunEndings", None)),
             # So short that the row is asked each time.
             lease_seconds=0,
             is_draining=lambda: False,

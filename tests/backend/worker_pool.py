@@ -51,7 +51,8 @@ class WorkerPool:
         """Start a worker and return its process id once one more is registered."""
         before = self._registered()
         pid = self.fork()
-        until(lambda: self._registered() - before, "a worker to register")
+        # It takes a second or so; each look takes the processor a few milliseconds.
+        until(lambda: self._registered() - before, "a worker to register", pause=0.05)
         return pid
 
     def kill(self, pid: int) -> None:

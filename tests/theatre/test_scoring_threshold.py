@@ -76,3 +76,12 @@ def test_a_threshold_of_1_never_stops_a_run() -> None:
 def test_only_failures_count_against_the_threshold(outcome: EpisodeOutcome) -> None:
     assert stopped_at([outcome] * 50, total=50, threshold=Fraction(0)) is None
     assert stopped_at([outcome] * 49 + [MISSING], total=50, threshold=Fraction(0)) == 50
+
+
+@given(st.integers(min_value=1, max_value=400), THRESHOLDS)
+def test_the_fatal_number_of_failures_is_the_first_that_stops(total: int, threshold: float) -> None:
+    fatal = FailureStop(total=total, threshold=exact(threshold)).fatal
+    assert fatal is not None
+    failures = [MISSING] * (total + 1)
+    assert stopped_at(failures, total=total, threshold=exact(threshold)) == fatal
+    assert FailureStop(total=total, threshold=None).fatal is None

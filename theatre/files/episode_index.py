@@ -49,6 +49,9 @@ class EpisodeIndex:
         self._offsets[seq - 1] = offset
         self._count += 1
 
-    def offsets(self) -> array[int]:
-        """Return the offsets in dataset order, as they are now."""
-        return array("q", (offset for offset in self._offsets if offset != _ABSENT))
+    def offsets(self, within: range | None = None) -> array[int]:
+        """Return the offsets in dataset order, as they are now; only of episodes `within`."""
+        offsets = self._offsets
+        if within is not None:
+            offsets = offsets[max(0, within.start - 1) : max(0, within.stop - 1)]
+        return array("q", (offset for offset in offsets if offset != _ABSENT))

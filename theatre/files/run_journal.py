@@ -72,9 +72,9 @@ class FileRunJournal:
         """Make `results` durable, then `events`; JournalError for an episode recorded before."""
         await beside_the_loop(self._append, results, events)
 
-    async def results(self) -> AsyncIterator[EpisodeResult]:
+    async def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
-        offsets = self._index.offsets()
+        offsets = self._index.offsets(within)
         if not offsets:
             return
         with self._episodes.open("rb") as handle:

@@ -13,6 +13,7 @@ from backend.database.models.evidence import (
     TheatreEpisodeScore,
 )
 from backend.database.models.people import ApiKey, IdempotencyKey, RegisteredConstruct, User
+from backend.database.models.shards import RunShard
 from backend.database.models.theatres import Dataset, Theatre, TheatreTemplate
 from backend.database.models.verifications import Verification
 
@@ -26,6 +27,7 @@ __all__ = [
     "HumanScore",
     "IdempotencyKey",
     "RegisteredConstruct",
+    "RunShard",
     "SealedBundle",
     "Theatre",
     "TheatreAuditEvent",

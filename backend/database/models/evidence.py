@@ -13,6 +13,7 @@ from sqlalchemy import (
     String,
     UniqueConstraint,
     func,
+    text,
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -109,6 +110,12 @@ class TheatreEpisodeScore(Base):
         is_one_of("invocation_status", InvocationStatus),
         is_one_of("outcome", EpisodeOutcome),
         CheckConstraint("latency_ms >= 0", name="latency_ms"),
+        Index(
+            "ix_theatre_episode_scores_failed",
+            "theatre_id",
+            "seq",
+            postgresql_where=text("outcome = 'missing'"),
+        ),
     )
 
     theatre_id: Mapped[Identifier] = mapped_column(ForeignKey("theatres.id"), primary_key=True)

@@ -7,7 +7,7 @@ that died is run again with the same journal and does only what is not recorded 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 from theatre.engine.audit_chain import AuditEvent
@@ -17,25 +17,15 @@ from theatre.engine.errors import (
     AlreadySealedError,
     DatasetMismatchError,
     InvalidTransitionError,
-    RunStoppedError,
 )
-from theatre.engine.models import read_episodes
-from theatre.engine.oracle_contract import InputSanitiser
 from theatre.engine.replay.activation import activation_detail
-from theatre.engine.replay.batching import BatchWriter
-from theatre.engine.replay.calls import CalledEpisode, EpisodeCaller
+from theatre.engine.replay.calling import CallingPass
 from theatre.engine.replay.computations import planned_computations
-from theatre.engine.replay.determinism import deterministic_sample
-from theatre.engine.replay.dispatch import Dispatcher
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
-from theatre.engine.replay.judging import JudgedCaller, needed_judge
-from theatre.engine.replay.output_spec import shape_checking
+from theatre.engine.replay.judging import needed_judge
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
 from theatre.engine.replay.programme import ProgrammeEnding
-from theatre.engine.replay.progress import ProgressCount
-from theatre.engine.replay.recording import Recorder
 from theatre.engine.replay.recovery import events_kept_back, sealed_run
-from theatre.engine.replay.scoring_pass import failure_stop, pair_in_order
 from theatre.engine.replay.sealed_run import SealedRun
 from theatre.engine.replay.settlement import Settlement
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
@@ -89,7 +79,15 @@ class ReplayEngine:
             self._receipt.template_snapshot, surroundings.scorers
         )
         is_calling = theatre.state in {TheatreState.COMMITTED, TheatreState.ACTIVE}
-        self._judge = needed_judge(self._provider, surroundings.judge) if is_calling else None
+        self._calls = CallingPass(
+            receipt=self._receipt,
+            template=self._template,
+            provider=self._provider,
+            journal=journal,
+            surroundings=surroundings,
+            settings=settings,
+            judge=needed_judge(self._provider, surroundings.judge) if is_calling else None,
+        )
 
     async def run(self) -> Theatre:
         """Run to the end and return the RESOLVED theatre; the outcome is in its last event.
@@ -97,8 +95,8 @@ class ReplayEngine:
         Where the programme waits for people, the theatre is returned in SETTLING: to be run again.
         A bundle that an earlier process sealed is taken as it is, whatever became of the data.
         A dataset that is missing or changed before the first call raises DatasetError and
-        leaves the state COMMITTED; one that changed in the middle resolves the theatre as failed.
-        RunStoppedError where the surroundings said that the run is to stop before it was
+        leaves the state COMMITTED; one that changed in the middle resolves the theatre as
+        failed. RunStoppedError where the surroundings said that the run is to stop before it was
         settled; what was called is recorded.
         """
         earlier = await self._sealed()
@@ -123,6 +121,30 @@ class ReplayEngine:
             await self._fail(error)
         return self._theatre
 
+    async def activate(self) -> Theatre:
+        """Make a COMMITTED theatre ACTIVE and return it, before anybody is called.
+
+        For a run whose parts are called one by one (`call`). Errors as `run`.
+        """
+        with self._open_datasets() as datasets:
+            await self._activate(datasets)
+        return self._theatre
+
+    async def call(self, span: range, *, is_needed: Callable[[int], bool] = lambda _: True) -> None:
+        """Call for the episodes of `span` in an ACTIVE theatre that are not recorded.
+
+        Several parts may be called at a time, each through a journal of its own; `run` settles
+        once all of them were. No episode is called from the first on of which `is_needed` says
+        that it cannot count any more. DatasetError where a dataset is missing or changed, and
+        RunStoppedError as `run`.
+        """
+        if self._theatre.state is not TheatreState.ACTIVE:
+            raise InvalidTransitionError(
+                f"expected a theatre that is ACTIVE, got one in {self._theatre.state}"
+            )
+        with self._open_datasets() as datasets:
+            await self._calls.run(datasets, span, is_needed=is_needed)
+
     @contextlib.contextmanager
     def _open_datasets(self) -> Iterator[OpenDatasets]:
         config, hashes = self._template.product_theatre_config, self._template.dataset_hashes
@@ -136,89 +158,21 @@ class ReplayEngine:
 
     async def _activate(self, datasets: OpenDatasets) -> None:
         detail = activation_detail(
-            self._template, self._provider, self._computations, self._sanitiser, self._around
+            self._template,
+            self._provider,
+            self._computations,
+            self._around.sanitiser_for(self._template),
+            self._around,
         )
         detail["episodes"] = datasets.replay.lines_total
         await self._move(self._theatre.activate(at=self._now(), detail=detail))
 
     async def _invoke_all(self, datasets: OpenDatasets) -> None:
         """Call the constructs for every episode that is not recorded, in dataset order."""
-        await self._report_kept_back()
-        config = self._template.product_theatre_config
-        gold = datasets.gold_labels(config.gold_label_dataset_id)
-        caller = self._caller(datasets, gold)
-        limit = self._settings.concurrency(self._template.execution_policy.max_concurrency)
-        progress = ProgressCount(
-            self._around.on_progress,
-            done=len(await self._journal.recorded()),
-            total=datasets.replay.lines_total,
-        )
-        recorder = Recorder(
-            self._journal, provider=self._provider, gold=gold, clock=self._around.clock
-        )
-        async with self._writer(recorder, limit) as writer:
-
-            async def record(called: CalledEpisode) -> None:
-                progress.count(called)
-                await writer.put(called)
-
-            dispatcher = Dispatcher(
-                limit=limit,
-                stop=failure_stop(self._template, datasets.replay.lines_total),
-                call=caller.call,
-                record=record,
-                is_stopping=self._around.is_stopping,
-            )
-            episodes = read_episodes(datasets.replay.lines())
-            await dispatcher.run(pair_in_order(episodes, self._journal.results()))
-        if dispatcher.cut_short or self._around.is_stopping():
-            raise RunStoppedError("expected to settle what was called, got asked to stop before")
-
-    def _writer(self, recorder: Recorder, limit: int) -> BatchWriter[CalledEpisode]:
-        """Return a writer that, with `limit` callers, never holds more than a batch back."""
-        return BatchWriter(
-            recorder.record,
-            size=max(1, self._settings.batch_size - limit + 1),
-            max_age=self._settings.batch_seconds,
-            sleep=self._around.sleep,
-        )
-
-    async def _report_kept_back(self) -> None:
         events = await events_kept_back(self._journal, at=self._timestamp())
         if events:
             await self._journal.append([], events)
-
-    def _caller(
-        self, datasets: OpenDatasets, gold: Mapping[str, JsonObject]
-    ) -> EpisodeCaller | JudgedCaller:
-        caller = EpisodeCaller(
-            theatre_id=self._theatre.theatre_id,
-            template=self._template,
-            adapters=shape_checking(
-                self._template.hops, self._around.adapters, self._around.registry
-            ),
-            invoke=self._around.invoke,
-            clock=self._around.clock,
-            sanitiser=self._sanitiser,
-            repeated=self._repeated(datasets),
-            runner=self._around.runners.get(self._template.product_theatre_config.episode_runner),
-            commitment_hash=self._receipt.commitment_hash,
-        )
-        if self._judge is None:
-            return caller
-        return JudgedCaller(caller, provider=self._provider, judge=self._judge, gold=gold)
-
-    @property
-    def _sanitiser(self) -> InputSanitiser | None:
-        sanitises = self._template.execution_policy.sanitise_input
-        return self._around.sanitiser if sanitises else None
-
-    def _repeated(self, datasets: OpenDatasets) -> frozenset[str]:
-        size = self._template.execution_policy.deterministic_sample
-        if not size:
-            return frozenset()
-        ids = (episode.episode_id for episode in read_episodes(datasets.replay.lines()))
-        return deterministic_sample(self._receipt.commitment_hash, ids, size)
+        await self._calls.run(datasets)
 
     async def _seal(self, datasets: OpenDatasets) -> SealedRun | ProgrammeEnding:
         settlement = Settlement(

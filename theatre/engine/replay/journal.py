@@ -32,8 +32,11 @@ class RunJournal(Protocol):
         A sequence number that is recorded already is refused with JournalError.
         """
 
-    def results(self) -> AsyncIterator[EpisodeResult]:
-        """Yield in dataset order, streaming, what was recorded when the iteration began."""
+    def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
+        """Yield in dataset order, streaming, what was recorded when the iteration began.
+
+        Only sequence numbers `within`, where that is given.
+        """
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one audit event durably and return its entry.

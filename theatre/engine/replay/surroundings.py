@@ -12,6 +12,7 @@ from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapte
 from theatre.engine.replay.journal import DatasetSource
 from theatre.engine.replay.progress import Progress
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierHistory
 
 
@@ -63,3 +64,7 @@ class Surroundings:
     history: TierHistory = field(default_factory=TierHistory)
     on_progress: Callable[[Progress], None] = lambda _: None
     is_stopping: Callable[[], bool] = lambda: False
+
+    def sanitiser_for(self, template: ProductTheatreTemplate) -> InputSanitiser | None:
+        """Return the sanitiser where the template commits to one, else None."""
+        return self.sanitiser if template.execution_policy.sanitise_input else None

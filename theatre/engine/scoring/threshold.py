@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import floor
 
 from theatre.engine.models import EpisodeOutcome
 
@@ -16,6 +17,8 @@ class FailureStop:
 
     def __init__(self, *, total: int, threshold: Fraction | None) -> None:
         self._limit = None if threshold is None else threshold * total
+        self.fatal = None if self._limit is None else floor(self._limit) + 1
+        """With how many failures the run ends; None where it never does."""
         self._failures = 0
         self.stopped = False
 
