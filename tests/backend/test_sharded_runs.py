@@ -33,9 +33,9 @@ from tests.theatre.echelon_process import until
 from theatre.engine.canonical_json import JsonObject
 
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
-EPISODES = 24_000 if SOAK else 160
+EPISODES = 24_000 if SOAK else 96
 SIZE = EPISODES // 8
-KILLED = 4_800 if SOAK else 48
+KILLED = 4_800 if SOAK else 32
 COMMITTED_CALLS = 4
 IN_ONE_PIECE = 1_000_000
 LAST = 17
