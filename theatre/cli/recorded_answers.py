@@ -15,7 +15,7 @@ from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import InvocationStatus, read_episodes
-from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, outputs_of
+from theatre.engine.rlmf_export import SealedBundle, SealedEpisode
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import product_template
 from theatre.files.theatre_store import FileTheatreStore, TheatreView
@@ -64,9 +64,8 @@ class UnfinishedRun:
         answers = {}
         with self.store.hold(self.view.theatre_id) as held:
             async for result in held.journal.results():
-                outputs = list(outputs_of(result.record.document).values())
-                answers[result.episode_id] = RecordedAnswer(
-                    status=result.status, output=outputs[-1] if outputs else None
+                answers[result.episode_id] = RecordedAnswer.of(
+                    result.record.document, result.status
                 )
         template = product_template(self.view.template)
         config = template.product_theatre_config
@@ -143,11 +142,10 @@ def _newest(folder: Path, workspace: Workspace) -> str | None:
 
 
 def _recorded(episode: SealedEpisode) -> RecordedAnswer:
-    outputs = list(outputs_of(episode.record).values())
     status = {"scored": InvocationStatus.SUCCESS, "excluded": InvocationStatus.REFUSED}.get(
         cast("str", episode.line["outcome"]), InvocationStatus.ERROR
     )
-    return RecordedAnswer(status=status, output=outputs[-1] if outputs else None)
+    return RecordedAnswer.of(episode.record, status)
 
 
 def _lines(path: Path) -> Iterator[bytes]:

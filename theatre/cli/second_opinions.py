@@ -20,13 +20,27 @@ def print_second_opinions(bundle: Path) -> None:
     for step in resolution["steps"]:
         if step["result"].get("computation") != COMPUTATION.pin:
             continue
-        output = step["result"]["output"]
-        models = ", ".join(f"{name} {count}" for name, count in output["models"].items())
         echo("")
-        echo(f"judge        {step['step_id']}: answers by model: {models or 'none'}")
-        print_table(_HEADER, list(_rows(output["criteria"])))
-        for name in output["flagged"]:
-            echo(f"note         {name}: judge and second opinion disagree; read the answers")
+        _print_opinion(step["step_id"], step["result"]["output"])
+
+
+def print_certified_judge(judge: Mapping[str, Any]) -> None:
+    """Print the member `judge` of a verification certificate."""
+    temperature = judge["temperature"]
+    taken = "no temperature" if temperature is None else f"temperature {temperature}"
+    echo(f"judge        {judge['model']}, {taken}, passes of each answer: {judge['repeats']}")
+    if judge["second_opinion"] is None:
+        echo("             no second opinion was completed")
+        return
+    _print_opinion("second opinion", judge["second_opinion"])
+
+
+def _print_opinion(name: str, opinion: Mapping[str, Any]) -> None:
+    models = ", ".join(f"{model} {count}" for model, count in opinion["models"].items())
+    echo(f"judge        {name}: answers by model: {models or 'none'}")
+    print_table(_HEADER, list(_rows(opinion["criteria"])))
+    for criterion in opinion["flagged"]:
+        echo(f"note         {criterion}: judge and second opinion disagree; read the answers")
 
 
 def _rows(criteria: Mapping[str, Mapping[str, Any]]) -> Iterator[tuple[str, ...]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from theatre.cli.output import echo
+from theatre.cli.second_opinions import print_certified_judge
 from theatre.cli.tables import interval_text, number_text, print_table
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.certificate import CERTIFICATE_SCHEMA
@@ -15,6 +16,7 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import COMPOSITE
 from theatre.verification.certificate import SCHEMA, SCHEMA_VERSION
 from theatre.verification.errors import NoVerificationError
+from theatre.verification.template import CRITERIA
 
 Counts = tuple[int, int]
 
@@ -91,12 +93,14 @@ def _print_replays(certificate: Mapping[str, Any]) -> None:
     stated = "" if calibration is None else f", {calibration['stated']} claims with a confidence"
     told = certificate["brier_reason"] if brier is None else f"Brier {brier:.3f}"
     echo(f"confidence   {told}{stated}")
+    if certificate["judge"] is not None:
+        print_certified_judge(certificate["judge"])
 
 
 def _of_replays(document: Mapping[str, Any]) -> dict[str, Counts]:
     """Count by criterion; a failed replay has a number, 0, where the criterion applied."""
     found = {}
-    for criterion in document["weights"]:
+    for criterion in CRITERIA:
         counted = [x for x in document["individual_scores"] if x[criterion] is not None]
         failed = sum(one["outcome"] == "missing" for one in counted)
         found[criterion] = (len(counted) - failed, failed)

@@ -18,6 +18,7 @@ from theatre.engine.models import EpisodeOutcome
 from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, outputs_of
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.paths import ABSENT, at_path
+from theatre.verification.certified_judge import certified_judge
 from theatre.verification.claim_calibration import (
     NOT_JUDGED,
     TOO_FEW,
@@ -25,7 +26,7 @@ from theatre.verification.claim_calibration import (
     confidences_of,
 )
 from theatre.verification.errors import NoVerificationError, TooFewReplaysError
-from theatre.verification.replay_detail import ReplayDetail, detail_reader
+from theatre.verification.replay_detail import NO_DETAIL, ReplayDetail, detail_reader
 from theatre.verification.template import CRITERIA, TEMPLATE_ID
 
 SCHEMA = "echelon_verification_certificate_schema.json"
@@ -88,20 +89,21 @@ class _Replays:
     """What one pass over the episodes gathers."""
 
     judged: bool
+    calibration: ClaimCalibration
     lines: list[JsonValue] = field(default_factory=list)
-    calibration: ClaimCalibration = field(default_factory=ClaimCalibration)
     changes: list[str] = field(default_factory=list)
 
 
 def _replays(sealed: SealedBundle) -> _Replays:
     reader = detail_reader(sealed.template)
-    found = _Replays(judged=reader is not None)
+    passes = 1 if reader is None else reader.passes
+    found = _Replays(judged=reader is not None, calibration=ClaimCalibration(passes=passes))
     for episode in sealed.episodes():
         output = _output(episode)
-        detail = None if reader is None or output is None else reader(episode, output)
-        if detail is not None and output is not None:
+        detail = None if reader is None or output is None else reader.read(episode, output)
+        if detail is not None and output is not None and detail.claims is not None:
             claims = cast("list[JsonValue]", output["key_claims"])
-            found.calibration.add(detail.judged, confidences_of(output, len(claims)))
+            found.calibration.add(detail.claims, confidences_of(output, len(claims)))
         found.lines.append(_line(episode, detail))
         found.changes.append(_change(episode))
     return found
@@ -126,10 +128,7 @@ def _line(episode: SealedEpisode, detail: ReplayDetail | None) -> JsonObject:
         "ground_truth_id": episode.truth.episode_id,
         "outcome": episode.line["outcome"],
         **{criterion: scores[criterion] for criterion in CRITERIA},
-        "claims_total": None if detail is None else len(detail.judged),
-        "claims_supported": None if detail is None else detail.claims_supported,
-        "changes_total": None if detail is None else detail.changes_total,
-        "changes_surfaced": None if detail is None else detail.changes_surfaced,
+        **(NO_DETAIL if detail is None else detail.as_document()),
     }
 
 
@@ -159,6 +158,7 @@ def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObje
         "ground_truth_hash": certificate["ground_truth_hash"],
         "commit_range": f"{replays.changes[0]}..{replays.changes[-1]}",
         "scoring_model": pins["scorer_version"],
+        "judge": certified_judge(sealed),
         "theatre_certificate": {
             **{name: certificate[name] for name in _NAMED},
             "sha256": sha256_hex(canonical_line(certificate)),

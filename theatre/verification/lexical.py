@@ -7,7 +7,6 @@ does not understand what a change means. docs/verification.md says what it canno
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -16,6 +15,7 @@ from theatre.engine.scoring.paths import at_path
 from theatre.verification.change_facts import WORD, ChangeFacts, change_facts
 from theatre.verification.mentions import code_names, counted, numbers, operations_on, statements
 from theatre.verification.unified_diff import FileOperation
+from theatre.verification.verdicts import JudgedClaim
 
 UNMEASURABLE = float("nan")
 """A result where the dataset, never the answer, is at fault: the engine counts `unscored`."""
@@ -25,14 +25,6 @@ SUMMARY_CHARACTERS = 2_000
 
 MAX_CLAIMS = 200
 _OPERATIONS = frozenset(operation.value for operation in FileOperation)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedClaim:
-    """A claim by its place in `key_claims`, from 0, and whether the diff bears it out."""
-
-    place: int
-    supported: bool
 
 
 def precision(case: ScoringCase) -> float | None:

@@ -1,67 +1,192 @@
 """What stands behind the scores of one replay: how many claims and changes, and which claims held.
 
-Recomputed from what is recorded, by the scoring that the template commits to.
+Recomputed from what is recorded, by the scoring that the template commits to. A judge that was
+asked several times has several verdicts; their means are published, as those of the scores are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.rlmf_export import SealedEpisode
+from theatre.engine.models import ANSWER, InvocationStatus, ScoringCase
+from theatre.engine.rlmf_export import SealedEpisode, judgements_of, outputs_of
+from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
+from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.paths import at_path
 from theatre.verification.change_facts import change_facts
+from theatre.verification.judge.asking import answered_by
+from theatre.verification.judge.measures import (
+    NotMeasurableError,
+    claim_verdicts,
+    covered_changes,
+)
+from theatre.verification.judge.scorer import SCORER, Measured, passes_again
 from theatre.verification.lexical import (
     PRECISION,
-    JudgedClaim,
+    RECALL,
     expected_changes,
     judged_claims,
     surfaced_changes,
 )
+from theatre.verification.scoring_providers import LEXICAL
+from theatre.verification.verdicts import CoveredChanges, JudgedClaim
+
+_PRECISION, _RECALL = "precision", "recall"
+_FoundT = TypeVar("_FoundT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayDetail:
-    """The counts behind precision and recall of one answer; null where nothing was expected."""
+    """What was found of one answer, pass by pass, by whom, and how long they took to say so.
 
-    judged: Sequence[JudgedClaim]
-    changes_total: int | None
-    changes_surfaced: int | None
+    `claims` has the same claims in every pass, and is None where there is no usable verdict on
+    them. `changes` has the passes that found important ones.
+    """
 
-    @property
-    def claims_supported(self) -> int:
-        """Return how many of the judged claims held."""
-        return sum(claim.supported for claim in self.judged)
+    claims: Sequence[Sequence[JudgedClaim]] | None
+    changes: Sequence[CoveredChanges]
+    scored_by: str | None
+    latency_ms: int | None
+
+    def as_document(self) -> JsonObject:
+        """Return the counts as means over passes; null where there is none."""
+        claims = self.claims or ()
+        held = [sum(claim.supported for claim in judged) for judged in claims]
+        return {
+            "claims_total": _mean([len(judged) for judged in claims]),
+            "claims_supported": _mean(held),
+            "changes_total": _mean([found.total for found in self.changes]),
+            "changes_surfaced": _mean([found.surfaced for found in self.changes]),
+            "scoring_model": self.scored_by,
+            "scoring_latency_ms": self.latency_ms,
+        }
 
 
-DetailReader = Callable[[SealedEpisode, JsonObject], ReplayDetail | None]
-"""Episode and `output_data` to detail; None where an answer has not the shape for it."""
+def _mean(counts: Sequence[int]) -> float | None:
+    return rounded_number(Fraction(sum(counts), len(counts))) if counts else None
+
+
+NO_DETAIL: JsonObject = ReplayDetail(
+    claims=None, changes=(), scored_by=None, latency_ms=None
+).as_document()
+"""What is said of a change that was not answered, or whose scoring has no verdicts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DetailReader:
+    """Reads details; `passes` is how often each answer is judged.
+
+    `read` takes an episode with its output. None where that has not the shape for a detail.
+    """
+
+    passes: int
+    read: Callable[[SealedEpisode, JsonObject], ReplayDetail | None]
 
 
 def detail_reader(template: JsonObject) -> DetailReader | None:
     """Return the reader for the scoring of a template; None where single claims are not judged."""
-    scorer = at_path(template, "scoring.criteria_scorers.precision.scorer")
-    return _READERS.get(scorer) if isinstance(scorer, str) else None
+    made = _READERS.get((_scoring(template, _PRECISION), _scoring(template, _RECALL)))
+    return None if made is None else made(template)
 
 
-def lexical_detail(episode: SealedEpisode, output: JsonObject) -> ReplayDetail | None:
+def _scoring(template: JsonObject, criterion: str) -> tuple[str, str | None]:
+    """Return who scores a criterion, and by which measure where there are several."""
+    chosen = f"scoring.criteria_scorers.{criterion}"
+    scorer = at_path(template, f"{chosen}.scorer")
+    measure = at_path(template, f"{chosen}.params.measure")
+    return str(scorer), measure if isinstance(measure, str) else None
+
+
+def _lexical_reader(_: JsonObject) -> DetailReader:
+    return DetailReader(passes=1, read=_lexical_detail)
+
+
+def _lexical_detail(episode: SealedEpisode, output: JsonObject) -> ReplayDetail | None:
     """Return what the scorers `lexical_precision` and `lexical_recall` counted."""
     claims, summary = output.get("key_claims"), output.get("summary")
     diff = at_path(episode.truth.input_data, "record.diff_content")
     if not isinstance(claims, list) or not isinstance(summary, str) or not isinstance(diff, str):
         return None
-    expected = expected_changes(_important_changes(episode.truth.expected_output))
+    expected = expected_changes((episode.truth.expected_output or {}).get("important_changes"))
+    covered = CoveredChanges(total=len(expected), surfaced=surfaced_changes(summary, expected))
     return ReplayDetail(
-        judged=judged_claims(claims, change_facts(diff)),
-        changes_total=len(expected) or None,
-        changes_surfaced=surfaced_changes(summary, expected) if expected else None,
+        claims=[judged_claims(claims, change_facts(diff))],
+        changes=[covered] if expected else [],
+        scored_by=LEXICAL.scorer_version,
+        # Whoever scores again takes another time.
+        latency_ms=None,
     )
 
 
-def _important_changes(expectation: JsonObject | None) -> JsonValue:
-    return (expectation or {}).get("important_changes")
+def _judged_reader(template: JsonObject) -> DetailReader:
+    chosen = cast("JsonObject", at_path(template, "scoring.criteria_scorers"))
+    judged: JsonObject = {name: chosen[name] for name in (_PRECISION, _RECALL)}
+    provider = TheatreScoringProvider(
+        {"criteria": {"criteria_ids": [*judged]}, "scoring": {"criteria_scorers": judged}},
+        {SCORER.name: SCORER},
+    )
+    repeats = at_path(chosen, f"{_PRECISION}.params.judge.repeats")
+    return DetailReader(
+        passes=cast("int", repeats),
+        read=lambda episode, _: _judged_detail(provider, episode),
+    )
 
 
-_READERS: Mapping[str, DetailReader] = {PRECISION.name: lexical_detail}
-"""The scorer of precision → how its counts are read."""
+def _judged_detail(provider: TheatreScoringProvider, episode: SealedEpisode) -> ReplayDetail:
+    """Return what a judge said, by the exchanges that are recorded."""
+    exchanges = judgements_of(episode.record)
+    answer = EpisodeAnswer(
+        status=InvocationStatus.SUCCESS,
+        hops=outputs_of(episode.record),
+        judgements=exchanges,
+    )
+
+    def found(criterion: str, measure: Measured[_FoundT]) -> list[_FoundT] | None:
+        case = provider.case(criterion, episode.truth, answer, episode.label)
+        return _passes(case, measure) if isinstance(case, ScoringCase) else None
+
+    return ReplayDetail(
+        claims=found(_PRECISION, claim_verdicts),
+        changes=[one for one in found(_RECALL, covered_changes) or () if one is not None],
+        scored_by=", ".join(sorted(set(_models(exchanges)))) or None,
+        latency_ms=sum(_latencies(exchanges)),
+    )
+
+
+def _passes(case: ScoringCase, measure: Measured[_FoundT]) -> list[_FoundT] | None:
+    try:
+        return passes_again(case, measure)
+    except NotMeasurableError:
+        return None
+
+
+def _answers(exchanges: Mapping[str, Sequence[JsonObject]]) -> Iterator[JsonObject]:
+    for asked in exchanges.values():
+        for exchange in asked:
+            yield cast("JsonObject", exchange[ANSWER])
+
+
+def _models(exchanges: Mapping[str, Sequence[JsonObject]]) -> Iterator[str]:
+    for answer in _answers(exchanges):
+        model = answered_by(answer)
+        if model is not None:
+            yield model
+
+
+def _latencies(exchanges: Mapping[str, Sequence[JsonObject]]) -> Iterator[int]:
+    for answer in _answers(exchanges):
+        latency: JsonValue = answer.get("latency_ms")
+        if isinstance(latency, int):
+            yield latency
+
+
+_Scoring = tuple[str, str | None]
+_READERS: Mapping[tuple[_Scoring, _Scoring], Callable[[JsonObject], DetailReader]] = {
+    ((PRECISION.name, None), (RECALL.name, None)): _lexical_reader,
+    ((SCORER.name, _PRECISION), (SCORER.name, _RECALL)): _judged_reader,
+}
+"""How precision and recall are scored → how their counts are read."""

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import DatasetError, ParseError
 from theatre.engine.models import GroundTruthEpisode, InvocationStatus, Scored, Scorer
+from theatre.engine.rlmf_export import judgements_of, outputs_of
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import TheatreScoringProvider, nano_to_number
 from theatre.engine.scoring.arithmetic import rounded_number
@@ -21,10 +22,21 @@ _ORACLE = "oracle"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedAnswer:
-    """How an answer ended, and what it was."""
+    """How an answer ended, what it was, and what a judge was asked about it, by criterion."""
 
     status: InvocationStatus
     output: JsonObject | None = None
+    judgements: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, record: JsonObject, status: InvocationStatus) -> RecordedAnswer:
+        """Return the answer in an invocation record."""
+        outputs = list(outputs_of(record).values())
+        return cls(
+            status=status,
+            output=outputs[-1] if outputs else None,
+            judgements=judgements_of(record),
+        )
 
 
 def read_answers(lines: Iterable[bytes], registry: SchemaRegistry) -> dict[str, RecordedAnswer]:
@@ -64,6 +76,7 @@ def rescored(
     """Return scores by criterion, the composite, and a line for each change with an answer.
 
     Failures count 0, declined changes not at all; changes without an answer are only counted.
+    Nobody is asked: judged criteria are scored by the exchanges that are recorded.
     Raises UnknownScorerError and PinMismatchError as `TheatreScoringProvider`.
     """
     provider = TheatreScoringProvider(template, scorers)
@@ -91,7 +104,7 @@ def rescored(
 
 def _episode_answer(answer: RecordedAnswer) -> EpisodeAnswer:
     hops = {} if answer.output is None else {_ORACLE: answer.output}
-    return EpisodeAnswer(status=answer.status, hops=hops)
+    return EpisodeAnswer(status=answer.status, hops=hops, judgements=answer.judgements)
 
 
 def _composite(

@@ -28,7 +28,6 @@ from tests.theatre.oracles.loopback import serving
 from tests.theatre.verification.messages_server import (
     KEY,
     MessagesService,
-    Verdicts,
     obedient,
     reading,
 )
@@ -94,6 +93,16 @@ def judged(
             more["ANTHROPIC_API_KEY"] = key
         answer = forked(*given, home=folder / "home", more=more)
     return Judged(answer=answer, service=service, folder=folder)
+
+
+def scored_again(folder: Path) -> dict[str, Any]:
+    """Return the report about a run that earned no certificate; nobody can be asked."""
+    answer = forked(
+        *("score", "--data", folder / "kept", "--output", folder / "report.json", "--json"),
+        home=folder / "home",
+    )
+    assert (answer.code, answer.document["is_certificate"]) == (8, False)
+    return answer.document
 
 
 @pytest.fixture(scope="module")
@@ -225,31 +234,11 @@ def test_who_speaks_to_an_obedient_judge_is_flagged_by_the_words(tmp_path: Path)
     }
     assert run.opinion["flagged"] == [*JUDGED]
     shown = forked("theatre", "show", run.report["theatre_id"], home=tmp_path / "home")
+    certificate = run.bundle.parent / "verification_certificate.json"
+    inspected = forked("inspect", certificate, home=tmp_path / "home")
     for name in JUDGED:
-        assert f"{name}: judge and second opinion disagree" in shown.stdout
-
-
-def fickle() -> Verdicts:
-    """Return a judge who finds every other reply right."""
-    asked = 0
-
-    def judge(data: dict[str, Any]) -> dict[str, Any]:
-        nonlocal asked
-        asked += "reply" in data
-        # The first one is asked before the commitment.
-        return {"verdict": "wrong" if asked % 2 else "right"} if "reply" in data else reading(data)
-
-    return judge
-
-
-def test_passes_are_committed_and_averaged_and_their_spread_is_published(tmp_path: Path) -> None:
-    run = judged(tmp_path, MessagesService(fickle()), "--judge-repeats", "2")
-    assert run.report["check"]["valid"]
-    assert len(run.service.requests) == 1 + 2 * CALLS_A_CHANGE * COMMITS
-    assert run.report["scores"]["reply_accuracy"] == 0.5
-    spread = run.opinion["criteria"]["reply_accuracy"]["spread"]
-    assert spread == {"episodes": COMMITS, "mean": 1, "largest": 1}
-    assert run.opinion["criteria"]["precision"]["spread"]["largest"] == 0
+        for told in (shown, inspected):
+            assert f"{name}: judge and second opinion disagree" in told.stdout
 
 
 def test_a_change_whose_judge_cannot_be_read_is_unscored_and_caps_the_tier(tmp_path: Path) -> None:
@@ -271,11 +260,18 @@ def test_a_change_whose_judge_cannot_be_read_is_unscored_and_caps_the_tier(tmp_p
 
 def test_a_key_that_is_refused_stops_the_run_and_the_same_command_goes_on(tmp_path: Path) -> None:
     calls = 1 + CALLS_A_CHANGE * 2 + 1
-    stopped = judged(tmp_path, MessagesService(reading, bad_days={calls: "401 Unauthorized"}))
+    kept = ("--output", str(tmp_path / "kept"))
+    refusing = MessagesService(reading, bad_days={calls: "401 Unauthorized"})
+    stopped = judged(tmp_path, refusing, *kept)
     assert (stopped.answer.code, stopped.report["error"]["code"]) == (8, "judge-unavailable")
     assert len(stopped.service.requests) == calls + 1
+    so_far = scored_again(tmp_path)
+    assert (so_far["replay_count"], so_far["scores"]) == (
+        2,
+        dict.fromkeys((*JUDGED, *(f"lexical_{name}" for name in JUDGED)), 1),
+    )
     service = MessagesService(reading)
-    run = judged(tmp_path, service)
+    run = judged(tmp_path, service, *kept)
     assert (run.answer.code, run.report["check"]["valid"]) == (0, True)
     assert "going on with the unfinished theatre" in run.answer.stderr
     assert len(service.requests) == 1 + CALLS_A_CHANGE * (COMMITS - 2)

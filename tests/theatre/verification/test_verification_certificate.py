@@ -15,7 +15,9 @@ from tests.theatre.verification.confident_oracle import COMMITS, Verified, verif
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.schema_registry import SchemaRegistry, resource_root
 from theatre.verification.certificate import SCHEMA, verification_certificate
+from theatre.verification.claim_calibration import ClaimCalibration
 from theatre.verification.errors import NoVerificationError
+from theatre.verification.verdicts import JudgedClaim
 
 pytestmark = pytest.mark.untraced
 
@@ -86,6 +88,18 @@ def test_below_a_hundred_stated_claims_there_is_no_brier_score(tmp_path: Path) -
     few = verified(tmp_path, commits=7).certificate
     assert 0 < few["claim_calibration"]["stated"] < 100
     assert (few["brier"], few["brier_reason"]) == (None, "fewer-than-100-stated-claims")
+
+
+def test_the_brier_score_is_the_mean_of_passes_and_a_claim_counts_once() -> None:
+    calibration = ClaimCalibration(passes=2)
+    for number in range(99):
+        verdicts = (True, number < 49)
+        calibration.add([[JudgedClaim(place=0, supported=held)] for held in verdicts], [0.75])
+    assert (calibration.stated, calibration.brier) == (99, None)
+    calibration.add([[JudgedClaim(place=0, supported=True)]] * 2, [0.75])
+    # 150 of the 200 verdicts hold.
+    assert (calibration.stated, calibration.brier) == (100, 0.75 * 0.25**2 + 0.25 * 0.75**2)
+    assert calibration.as_document()["supported"] == 75
 
 
 def test_brier_sample_size_and_accuracy_can_be_lifted_into_a_training_record(

@@ -5,7 +5,12 @@ Source: contract/template.md, "RLMF export"; docs/rlmf.md.
 
 from theatre.engine.rlmf_export.export import RLMF_SCHEMA, ExportSummary, RlmfExport
 from theatre.engine.rlmf_export.records import EXPORT_VERSION
-from theatre.engine.rlmf_export.sealed_bundle import SealedBundle, SealedEpisode, outputs_of
+from theatre.engine.rlmf_export.sealed_bundle import (
+    SealedBundle,
+    SealedEpisode,
+    judgements_of,
+    outputs_of,
+)
 
 __all__ = [
     "EXPORT_VERSION",
@@ -14,5 +19,6 @@ __all__ = [
     "RlmfExport",
     "SealedBundle",
     "SealedEpisode",
+    "judgements_of",
     "outputs_of",
 ]

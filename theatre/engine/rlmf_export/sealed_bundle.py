@@ -21,6 +21,7 @@ from theatre.engine.models import (
 DATASET = "ground_truth/dataset.jsonl"
 GOLD = "ground_truth/gold_labels.jsonl"
 EPISODE_RESULT = "episode_result"
+JUDGEMENTS = "judgements"
 _SUMS = "SHA256SUMS"
 _CERTIFICATE = "certificate.json"
 _PART = "[A-Za-z0-9_-][A-Za-z0-9_.-]*"
@@ -54,6 +55,7 @@ class SealedBundle:
         self._paths = self._intact_paths()
         self.template = self._document("template.json")
         self.aggregate = self._document("scores/aggregate.json")
+        self.resolution = self._document("resolution.json")
 
     def episodes(self) -> Iterator[SealedEpisode]:
         """Yield every episode that was run, in dataset order; BundleError for a gap."""
@@ -129,6 +131,11 @@ def outputs_of(record: JsonObject) -> dict[str, JsonObject]:
         if response["status"] == "success":
             outputs[cast("str", call["construct_id"])] = cast("JsonObject", response["output_data"])
     return outputs
+
+
+def judgements_of(record: JsonObject) -> dict[str, list[JsonObject]]:
+    """Return criterion → exchanges with a judge, in order; none where nobody was asked."""
+    return cast("dict[str, list[JsonObject]]", record.get(JUDGEMENTS, {}))
 
 
 def first_round(record: JsonObject) -> list[JsonObject]:

@@ -16,6 +16,7 @@ from theatre.engine.scoring.paths import at_path
 from theatre.verification.judge.asking import read_answer, request
 from theatre.verification.judge.material import Change, shown_change
 from theatre.verification.lexical import SUMMARY_CHARACTERS
+from theatre.verification.verdicts import CoveredChanges, JudgedClaim
 
 MAX_CLAIMS = 50
 """How many distinct claims a judge is asked about; more are not supported."""
@@ -39,45 +40,59 @@ class NotMeasurableError(Exception):
 Measure: TypeAlias = Generator[JsonObject, JsonObject, Fraction | None]
 
 
-def precision(case: ScoringCase) -> Measure:
-    """Return supported / distinct claims; None where nothing is claimed.
+def claim_verdicts(case: ScoringCase) -> Generator[JsonObject, JsonObject, list[JudgedClaim]]:
+    """Return a verdict on each claim that counts; none where the answer is no array.
 
-    Supported is what some part of the diff bears out and none contradicts. 0 where the answer is
-    no array. A claim beyond MAX_CLAIMS, and one that is no text, is not supported.
+    Of several claims with the same words, but for case and white space, the last one is judged.
+    Supported is what some part of the diff bears out and none contradicts. A claim beyond
+    MAX_CLAIMS, and one that is no text, is not supported.
     """
     change = _change(case)
-    if not isinstance(case.answer, list):
-        return Fraction(0)
-    if not case.answer:
-        return None
-    texts = {
-        " ".join(claim.split()).casefold(): claim[:CLAIM_CHARACTERS]
-        for claim in case.answer
+    answer = case.answer if isinstance(case.answer, list) else []
+    places = {
+        " ".join(claim.split()).casefold(): place
+        for place, claim in enumerate(answer)
         if isinstance(claim, str)
     }
-    claims = list(texts.values())[:MAX_CLAIMS]
-    total = len(texts) + sum(not isinstance(claim, str) for claim in case.answer)
-    if not claims:
-        return Fraction(0)
+    asked = list(places.values())[:MAX_CLAIMS]
     supported: set[int] = set()
     contradicted: set[int] = set()
-    for part in change.in_parts():
-        data: JsonObject = {**change.author_said, **part, "claims": _numbered("claim", claims)}
-        verdicts = yield from _verdicts(case, "claims", data, "claim", len(claims))
+    texts = [cast("str", answer[place])[:CLAIM_CHARACTERS] for place in asked]
+    for part in change.in_parts() if texts else ():
+        data: JsonObject = {**change.author_said, **part, "claims": _numbered("claim", texts)}
+        verdicts = yield from _verdicts(case, "claims", data, "claim", len(texts))
         supported |= {number for number, verdict in verdicts if verdict == "supported"}
         contradicted |= {number for number, verdict in verdicts if verdict == "contradicted"}
-    return Fraction(len(supported - contradicted), total)
+    held = {asked[number - 1] for number in supported - contradicted}
+    unreadable = (place for place, claim in enumerate(answer) if not isinstance(claim, str))
+    return [
+        JudgedClaim(place=place, supported=place in held)
+        for place in (*places.values(), *unreadable)
+    ]
 
 
-def recall(case: ScoringCase) -> Measure:
-    """Return surfaced / important changes, as the judge finds them; None where it finds none.
+def precision(case: ScoringCase) -> Measure:
+    """Return supported / distinct claims (`claim_verdicts`); None where nothing is claimed.
+
+    0 where the answer is no array.
+    """
+    judged = yield from claim_verdicts(case)
+    if not isinstance(case.answer, list):
+        return Fraction(0)
+    return Fraction(sum(claim.supported for claim in judged), len(judged)) if judged else None
+
+
+def covered_changes(
+    case: ScoringCase,
+) -> Generator[JsonObject, JsonObject, CoveredChanges | None]:
+    """Return how many important changes a judge finds, and finds in the summary.
 
     It finds them in the diff alone, before it is shown a summary, of which the first
-    SUMMARY_CHARACTERS characters count. 0 where the answer is no text.
+    SUMMARY_CHARACTERS characters count. None where it finds none, or the answer is no text.
     """
     change = _change(case)
     if not isinstance(case.answer, str):
-        return Fraction(0)
+        return None
     found: list[str] = []
     for part in change.in_parts():
         said = yield from _asked(case, "changes", part)
@@ -90,7 +105,19 @@ def recall(case: ScoringCase) -> Measure:
         "summary": case.answer[:SUMMARY_CHARACTERS],
     }
     verdicts = yield from _verdicts(case, "coverage", data, "change", len(found))
-    return Fraction(sum(verdict is True for _, verdict in verdicts), len(found))
+    surfaced = sum(verdict is True for _, verdict in verdicts)
+    return CoveredChanges(total=len(found), surfaced=surfaced)
+
+
+def recall(case: ScoringCase) -> Measure:
+    """Return surfaced / important changes (`covered_changes`); None where there are none.
+
+    0 where the answer is no text.
+    """
+    covered = yield from covered_changes(case)
+    if not isinstance(case.answer, str):
+        return Fraction(0)
+    return None if covered is None else Fraction(covered.surfaced, covered.total)
 
 
 def reply_accuracy(case: ScoringCase) -> Measure:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from fractions import Fraction
-from typing import cast
+from typing import TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judgement, Scorer, ScoringCase, judged_again
@@ -19,6 +19,10 @@ MAX_REPEATS = 5
 """So that all exchanges about an answer fit its record, whatever a judge writes
 (docs/adr/0137)."""
 
+ResultT = TypeVar("ResultT")
+Measured: TypeAlias = Callable[[ScoringCase], Generator[JsonObject, JsonObject, ResultT]]
+"""Asks about an answer once, and says what came of it."""
+
 
 def judgement(case: ScoringCase) -> Judgement:
     """Ask for the committed measure as often as was committed; return the mean.
@@ -27,7 +31,7 @@ def judgement(case: ScoringCase) -> Judgement:
     usable answer: what is left would be a choice among answers.
     """
     try:
-        passes = yield from _passes(case)
+        passes = yield from _passes(case, MEASURES[cast("str", case.params["measure"])])
     except NotMeasurableError:
         return UNMEASURABLE
     scores = [score for score in passes if score is not None]
@@ -42,19 +46,28 @@ def score(case: ScoringCase) -> float | None:
 def pass_scores(case: ScoringCase) -> list[Fraction]:
     """Return what each pass of a scored episode came to, where it was defined.
 
-    Raises as `score`, and NotMeasurableError where a pass has no usable answer.
+    Raises as `passes_again`.
     """
-    passes = judged_again(_passes(case), case.exchanges)
+    passes = passes_again(case, MEASURES[cast("str", case.params["measure"])])
     return [score for score in passes if score is not None]
 
 
-def _passes(case: ScoringCase) -> Generator[JsonObject, JsonObject, list[Fraction | None]]:
+def passes_again(case: ScoringCase, measure: Measured[ResultT]) -> list[ResultT]:
+    """Return what `measure`, which asks as the committed one does, finds in each recorded pass.
+
+    Raises as `score`, and NotMeasurableError where a pass has no usable answer.
+    """
+    return judged_again(_passes(case, measure), case.exchanges)
+
+
+def _passes(
+    case: ScoringCase, measure: Measured[ResultT]
+) -> Generator[JsonObject, JsonObject, list[ResultT]]:
     judge = cast("JsonObject", case.params["judge"])
-    measure = MEASURES[cast("str", case.params["measure"])]
     made = []
     for _ in range(int(cast("float", judge["repeats"]))):
-        score = yield from measure(case)
-        made.append(score)
+        found = yield from measure(case)
+        made.append(found)
     return made
 
 
