@@ -31,6 +31,7 @@ DECLARED = {
         "precondition-failed",
         "invalid-transition",
         "execution-path-unavailable",
+        "programme-refused",
         "dataset-unavailable",
         "dataset-mismatch",
     ),

@@ -21,9 +21,11 @@ from backend.services.resources import TheatreResources
 from backend.services.stopping import stops_before_news
 from backend.services.theatre_bridge import WAITING
 from backend.services.theatres import own_theatre, require_state, require_version
-from theatre.engine.errors import DatasetError, InvalidTransitionError
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import DatasetError, InvalidTransitionError, ProgrammeError
 from theatre.engine.models import read_episodes
 from theatre.engine.replay.record_size import largest_episode_bytes
+from theatre.engine.scoring.criteria_scorers import criteria_scorers
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.files.dataset_checks import verify_datasets
@@ -47,14 +49,17 @@ async def accept_run(
     A run that could not be begun (`failed` in COMMITTED) may be asked for again. A rehearsal may
     run on another dataset, `ground_truth_path`, named as a template names one. Raises
     NotFoundError, StateConflictError, PreconditionFailedError for a version that is not in
-    `versions`, InvalidTransitionError, ExecutionPathUnavailableError, and
-    DatasetError where a committed dataset is not there as it was committed.
+    `versions`, InvalidTransitionError, ExecutionPathUnavailableError, ProgrammeError for a
+    template that needs a judge, and DatasetError where a committed dataset is not there as it was
+    committed.
     """
     stored = await hold_theatre(connection, theatre_id, user_id=user_id)
     require_version(stored, versions)
     _require_idle(stored)
     require_state(stored, TheatreState.COMMITTED, to="run")
-    template = product_template(stored.value().template)
+    document = stored.value().template
+    template = product_template(document)
+    _require_no_judge(document, resources)
     uploads = await uploads_of(connection, user_id)
     rehearsal = await asyncio.to_thread(
         _checked_data, template, ground_truth_path, uploads, resources
@@ -145,6 +150,17 @@ def _require_idle(stored: StoredTheatre) -> None:
         raise InvalidTransitionError(
             f"expected a theatre that does not run, got one in {stored.state} whose run is "
             f"{stored.run_status}: GET /theatres/{stored.id} says how far it is"
+        )
+
+
+def _require_no_judge(document: JsonObject, resources: TheatreResources) -> None:
+    """Raise ProgrammeError for a template that an earlier release let through to here."""
+    named = {str(chosen["scorer"]) for chosen in criteria_scorers(document).values()}
+    installed = [resources.scorers[name] for name in named if name in resources.scorers]
+    if any(scorer.judgement is not None for scorer in installed):
+        raise ProgrammeError(
+            "expected scorers that ask no judge, got llm_judge or another that does: runs of the "
+            "service have none; run the template with the command line"
         )
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Judgement, Scorer, ScoringCase
 from theatre.engine.schema_registry import without_values
 from theatre.engine.template_validator import TemplateValidator, ValidationReport, Violation
 from theatre.engine.template_validator.validator import RULES, TEMPLATE_SCHEMAS
@@ -25,6 +25,11 @@ SHA = "0f" * 32
 
 def equal(case: ScoringCase) -> float:
     return 1.0 if case.answer == case.expected else 0.0
+
+
+def told(case: ScoringCase) -> Judgement:
+    answer = yield {"is_right": case.answer}
+    return 1.0 if answer["said"] else 0.0
 
 
 PARAMS: JsonObject = {
@@ -38,6 +43,7 @@ SCORERS = {
     "any": Scorer(name="any", version="2", params_schema={}, score=equal),
     "broken": Scorer(name="broken", version="1", params_schema={"type": 5}, score=equal),
     "json_schema": Scorer(name="json_schema", version="1", params_schema={}, score=equal),
+    "told": Scorer(name="told", version="1", params_schema={}, score=equal, judgement=told),
 }
 VALIDATOR = TemplateValidator(SCORERS)
 
@@ -309,6 +315,8 @@ ERRORS = [
                              "params": {"schema": {"$ref": "https://example.com/"}}},
           "/scorer_pins/json_schema": "1"}, f"{CHOSEN}/left/params/schema/$ref"),
     Case("scorer-pin", {"/scorer_pins/same": "2"}, "/scorer_pins/same"),
+    Case("judge-local", {f"{CHOSEN}/left": {"scorer": "told"}, "/scorer_pins/told": "1"},
+         f"{CHOSEN}/left/scorer", from_api=True),
     Case("scorer-pin", {"/scorer_pins": {}}, "/scorer_pins"),
     # 3, 4, 9 and 20
     Case("programme-construct-pinned", {f"{STEPS}/1/construct_id": "lens"},

@@ -78,6 +78,19 @@ def _scorer_schema_usable(subject: Subject) -> Iterator[Finding]:
                 yield where + fault.pointer, fault.detail
 
 
+def _judge_local(subject: Subject) -> Iterator[Finding]:
+    for criterion, _, scorer in _installed(subject) if subject.from_api else ():
+        if scorer.judgement is not None:
+            yield (
+                json_pointer(*_SCORERS, criterion, "scorer"),
+                worded(
+                    "expected a scorer that asks no judge, for the service has none (the command "
+                    "line has), got ",
+                    Seen(scorer.name),
+                ),
+            )
+
+
 def _scorers_not_committed(subject: Subject) -> Iterator[Finding]:
     if subject.replays and _leaves_scorers_open(subject):
         yield (
@@ -122,6 +135,7 @@ RULES = (
     Rule("scorer-params", _scorer_params),
     Rule("scorer-pin", _scorer_pin),
     Rule("scorer-schema-usable", _scorer_schema_usable),
+    Rule("judge-local", _judge_local),
     Rule("scorers-not-committed", _scorers_not_committed, severity="warning"),
     Rule("scorer-pins-missing", _scorer_pins_missing, severity="warning", since=CURRENT),
 )

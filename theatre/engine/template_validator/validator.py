@@ -64,7 +64,8 @@ class TemplateValidator:
         """Return every violation and warning of `document`; never raises for what it holds.
 
         `certificate_run` refuses a mock adapter (else it is a warning); `from_api` refuses what
-        only the machine's own user may write: absolute paths, argument lists, `python` adapters.
+        only the machine's own user may write: absolute paths, argument lists, `python` adapters,
+        scorers that ask a judge.
         A document of an unknown version has that one error: the rest would be guesses.
         """
         subject = Subject(
