@@ -9,7 +9,7 @@ from theatre.cli.output import echo
 from theatre.cli.tables import number_text, print_table
 from theatre.engine.scoring import COMPOSITE
 
-_RUNS = ("oracle", "tier", "scored", "composite", "rank", "percentile")
+_RUNS = ("oracle", "tier", "scored", "composite", "on common changes", "rank", "percentile")
 _DISCIPLINE = (
     "oracle",
     "sure claims",
@@ -37,6 +37,8 @@ def print_comparison(comparison: Mapping[str, Any]) -> None:
     echo(f"scored by    {comparison['scoring_model']}, {comparison['methodology_version']}")
     echo("")
     print_table(_RUNS, list(_run_rows(comparison)))
+    common = comparison["ranking"][COMPOSITE]["changes"]
+    echo(f"ranked on    the {common} changes that count for all of them")
     for pair in comparison["pairs"]:
         echo("")
         echo(f"pair         {pair['first']} minus {pair['second']}")
@@ -47,25 +49,21 @@ def print_comparison(comparison: Mapping[str, Any]) -> None:
 
 
 def _run_rows(comparison: Mapping[str, Any]) -> Iterator[Sequence[str]]:
-    """Yield a row a run, the best first, those without a composite last."""
-    places = comparison["ranking"][COMPOSITE]
-    last = len(places) + 1
-    ordered = sorted(
-        comparison["runs"].items(),
-        key=lambda item: last if places[item[0]] is None else places[item[0]]["rank"],
-    )
-    for name, run in ordered:
-        place = comparison["ranking"][COMPOSITE][name]
-        rank, percentile = "-", "-"
-        if place is not None:
+    """Yield a row a run, the best first."""
+    runs, places = comparison["runs"], comparison["ranking"][COMPOSITE]["runs"]
+    for name in sorted(runs, key=lambda one: places[one]["rank"] if places else 0):
+        run = runs[name]
+        rank, mean, percentile = "-", "-", "-"
+        if places:
+            place = places[name]
             rank = f"{place['rank']} of {place['of']}" + (" (tied)" if place["tied"] else "")
-            if place["percentile"] is not None:
-                percentile = f"{place['percentile']:.0f}"
+            mean, percentile = number_text(place["mean"]), f"{place['percentile']:.0f}"
         yield (
             name,
             run["verification_tier"],
             f"{run['replay_count']} of {comparison['changes']}",
             number_text(run["scores"][COMPOSITE]),
+            mean,
             rank,
             percentile,
         )

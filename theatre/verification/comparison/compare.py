@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 from typing import cast
@@ -67,7 +67,10 @@ def compared(bundles: Sequence[Path]) -> JsonObject:
         "weights": certificate["weights"],
         "runs": {name: _shown(run, measures) for name, run in named.items()},
         "pairs": cast("list[JsonValue]", pairs),
-        "ranking": {measure: _ranked(measure, named) for measure in measures},
+        "ranking": {
+            measure: ranking({name: run.scores[measure] for name, run in named.items()})
+            for measure in measures
+        },
     }
 
 
@@ -89,10 +92,6 @@ def _shown(run: SealedRun, measures: Sequence[str]) -> JsonObject:
         "counted": {measure: len(run.scores[measure]) for measure in measures},
         "confidence_discipline": confidence_discipline(run),
     }
-
-
-def _ranked(measure: str, named: Mapping[str, SealedRun]) -> JsonObject:
-    return ranking({name: run.published[measure] for name, run in named.items()})
 
 
 def _with_holm(pairs: list[JsonObject]) -> list[JsonObject]:

@@ -1,31 +1,39 @@
-"""Where each run stands among the given ones, by what its certificate says."""
+"""Where each run stands among the given ones, on the changes that count for all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.scoring.arithmetic import ratio
+from theatre.engine.scoring.arithmetic import ratio, rounded_number
 
 
-def ranking(scores: Mapping[str, float | None]) -> JsonObject:
-    """Return rank and percentile of each run that has a score; null for one that has none.
+def ranking(scores: Mapping[str, Mapping[str, Fraction]]) -> JsonObject:
+    """Return how the runs rank by their means on one measure; `scores` are by run and change.
 
-    `rank` is 1 for the highest, and shared by equal scores; `tied` counts the others with the
-    same. `percentile`, 0 to 100, is the share of the *other* ranked runs that lie below, those
-    that are equal counted half; null where there are no others. `of` is how many runs are ranked.
+    Over `changes` that count for every run, so that nobody gains by declining what is hard; without
+    one, `runs` is empty. In it: `mean`; `rank`, 1 for the highest, which equal means share; `tied`,
+    how many others have the same; `percentile`, 0 to 100, the share of the *other* runs that lie
+    below, with equal ones counted half, null where there are no others; `of`, how many are ranked.
     """
-    ranked = {name: score for name, score in scores.items() if score is not None}
-    return {name: _place(name, ranked) if name in ranked else None for name in scores}
+    common = set.intersection(*(set(counted) for counted in scores.values()))
+    means = {
+        name: sum((counted[change] for change in common), Fraction(0)) / len(common)
+        for name, counted in scores.items()
+        if common
+    }
+    return {"changes": len(common), "runs": {name: _place(name, means) for name in means}}
 
 
-def _place(name: str, ranked: Mapping[str, float]) -> JsonObject:
-    own = ranked[name]
-    others = [score for other, score in ranked.items() if other != name]
-    below, tied = sum(score < own for score in others), others.count(own)
+def _place(name: str, means: Mapping[str, Fraction]) -> JsonObject:
+    own = means[name]
+    others = [mean for other, mean in means.items() if other != name]
+    below, tied = sum(mean < own for mean in others), others.count(own)
     return {
+        "mean": rounded_number(own),
         "rank": 1 + len(others) - below - tied,
         "tied": tied,
         "percentile": ratio(100 * (2 * below + tied), 2 * len(others)),
-        "of": len(ranked),
+        "of": len(means),
     }
