@@ -149,15 +149,19 @@ def test_holm_counts_every_comparison_of_the_call(
     assert min(one["p_holm"] for one in tests) == pytest.approx(smallest * len(tests), rel=0.05)
 
 
-def test_the_other_order_turns_the_sign_and_nothing_else(bundles: dict[str, Path]) -> None:
-    ours = told_of([bundles["half"], bundles["curt"]])["pairs"][0]["measures"]
-    theirs = told_of([bundles["curt"], bundles["half"]])["pairs"][0]["measures"]
-    for measure, one in ours.items():
-        other = theirs[measure]
-        assert one["difference"]["value"] == -other["difference"]["value"]
-        assert one["difference"]["low"] == -other["difference"]["high"]
-        assert one["test"]["p_value"] == other["test"]["p_value"]
-        assert one["detectable"] == other["detectable"]
+def test_the_other_order_turns_the_sign_and_nothing_else(
+    comparison: dict[str, Any], bundles: dict[str, Path]
+) -> None:
+    turned = told_of(list(reversed(bundles.values())))
+    for first, second in combinations(NAMES, 2):
+        theirs = pair_of(turned, second, first)
+        for measure, one in pair_of(comparison, first, second).items():
+            other = theirs[measure]
+            assert one["difference"]["value"] == -other["difference"]["value"]
+            assert one["difference"]["low"] == -other["difference"]["high"]
+            # Where signs are drawn, too: whoever compares draws the same.
+            assert one["test"]["p_value"] == other["test"]["p_value"]
+            assert one["detectable"] == other["detectable"]
 
 
 def test_every_run_stands_with_its_own_commitment_and_certificate(
