@@ -42,6 +42,7 @@ from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.retry import retrying
+from theatre.verification.training_records import training_calibration
 
 EXPORT = "rlmf_export.jsonl"
 WAITING = "waiting_hitl"
@@ -234,7 +235,12 @@ async def _archive(
     writes the same bytes.
     """
     evidence = RunEvidence(theatre.theatre_id, resources)
-    export = RlmfExport(evidence.bundle, resources.schemas, exported_at=resolved_at)
+    export = RlmfExport(
+        evidence.bundle,
+        resources.schemas,
+        exported_at=resolved_at,
+        calibration=training_calibration,
+    )
     await evidence.keep_export(export)
     _, archived = theatre.archive(at=resources.clock(), detail=export.summary().as_document())
     await journal.note(archived)

@@ -115,6 +115,10 @@ def test_pull_requests_become_a_theatre_and_two_certificates(
     assert certificate["theatre_certificate"]["certificate_id"] == theatre["certificate_id"]
     tag = {"If-None-Match": result.headers["etag"]}
     assert ada.ask("GET", f"{RESULT}/{job_id}", headers=tag).status == 304
+    records = ada.get(f"/api/v1/theatres/{job_id}/replay").body.splitlines()
+    calibrations = [json.loads(record)["calibration"] for record in records]
+    lifted = ("sample_size", "agent_accuracy", "precision", "recall", "reply_accuracy")
+    assert calibrations == [{name: certificate[name] for name in lifted}] * 4
 
     (listed, *_) = anybody.get(f"{LISTED}?construct_id=change_extractive").document["certificates"]
     assert (listed["certificate_id"], listed["replay_count"]) == (theatre["certificate_id"], 4)

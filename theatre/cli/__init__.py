@@ -14,6 +14,7 @@ from theatre.cli.lazy_group import LazyGroup
 
 COMMANDS = {
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
+    "compare": ("theatre.cli.compare_command:compare", "Compare oracles on one ground truth."),
     "construct": ("theatre.cli.construct_group:construct", "Serve constructs, print versions."),
     "debate": ("theatre.cli.debate_group:debate", "Validate, check and audit debate artefacts."),
     "demo": (

@@ -23,6 +23,7 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
 from theatre.files.durable import sync_folder
 from theatre.files.theatre_store import FileTheatreStore, TheatreView
+from theatre.verification.training_records import training_calibration
 
 EXPORTS = {"rlmf": RlmfExport}
 """Format → what writes it."""
@@ -68,7 +69,9 @@ async def _export(
         _require_certified(view)
         exported_at = parse_rfc3339(view.archived_at) if view.archived_at else utc_now()
         bundle = held.folder / bundle_name(view.theatre_id)
-        records = EXPORTS[export_format](bundle, SchemaRegistry(), exported_at=exported_at)
+        records = EXPORTS[export_format](
+            bundle, SchemaRegistry(), exported_at=exported_at, calibration=training_calibration
+        )
         with _destination(out) as target:
             for line in records.lines():
                 target.write(line)

@@ -58,11 +58,18 @@ _NAMED = (
 def verification_certificate(bundle: Path) -> bytes:
     """Return the certificate of a sealed verification run, as canonical JSON and a line feed.
 
-    Raises NotFoundError and BundleError as `SealedBundle`, NoVerificationError for a bundle of
-    another template, and TooFewReplaysError where fewer changes were scored than is committed.
-    Whether the bundle itself is honest is the business of `check_bundle`.
+    Raises NotFoundError and BundleError as `SealedBundle`, and as `certificate_document`. Whether
+    the bundle itself is honest is the business of `check_bundle`.
     """
-    sealed = SealedBundle(bundle)
+    return canonical_line(certificate_document(SealedBundle(bundle)))
+
+
+def certificate_document(sealed: SealedBundle) -> JsonObject:
+    """Return the certificate of a sealed verification run.
+
+    Raises NoVerificationError for a bundle of another template, and TooFewReplaysError where fewer
+    changes were scored than is committed.
+    """
     if sealed.template["theatre_id"] != TEMPLATE_ID:
         raise NoVerificationError(
             f"expected a bundle of {TEMPLATE_ID}, got one of {sealed.template['theatre_id']}"
@@ -81,7 +88,7 @@ def verification_certificate(bundle: Path) -> bytes:
     if violations:
         listed = "; ".join(f"{v.pointer}: {v.detail}" for v in violations)
         raise BundleError(f"expected a bundle that gives a certificate, got: {listed[:1500]}")
-    return canonical_line(document)
+    return document
 
 
 @dataclass(slots=True)

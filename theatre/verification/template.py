@@ -98,8 +98,10 @@ def oracle_template(
             {
                 "fork_id": "f_01",
                 "options": [
-                    {"option_id": "meets", "label": "What it says of the change holds"},
-                    {"option_id": "falls_short", "label": "Some of it does not"},
+                    {"option_id": "holds", "label": "What it says of the change holds"},
+                    {"option_id": "does_not_hold", "label": "Some of it does not"},
+                    # Free text names no option, and a score must not choose one for it.
+                    {"option_id": "none", "label": "None: what it says is scored"},
                 ],
             }
         ],

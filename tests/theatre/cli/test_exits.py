@@ -43,6 +43,7 @@ TABLE = {
         "HumanScoreRefusedError",
         "InvalidTemplateError",
         "NoVerificationError",
+        "NotComparableError",
         "OutboundPolicyError",
         "OutboundRefusedError",
         "OutputTakenError",

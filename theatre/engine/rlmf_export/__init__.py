@@ -3,8 +3,13 @@
 Source: contract/template.md, "RLMF export"; docs/rlmf.md.
 """
 
-from theatre.engine.rlmf_export.export import RLMF_SCHEMA, ExportSummary, RlmfExport
-from theatre.engine.rlmf_export.records import EXPORT_VERSION
+from theatre.engine.rlmf_export.export import (
+    RLMF_SCHEMA,
+    CalibrationReader,
+    ExportSummary,
+    RlmfExport,
+)
+from theatre.engine.rlmf_export.records import EXPORT_VERSION, measured_calibration
 from theatre.engine.rlmf_export.sealed_bundle import (
     SealedBundle,
     SealedEpisode,
@@ -15,10 +20,12 @@ from theatre.engine.rlmf_export.sealed_bundle import (
 __all__ = [
     "EXPORT_VERSION",
     "RLMF_SCHEMA",
+    "CalibrationReader",
     "ExportSummary",
     "RlmfExport",
     "SealedBundle",
     "SealedEpisode",
     "judgements_of",
+    "measured_calibration",
     "outputs_of",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -16,13 +16,16 @@ from theatre.engine.rlmf_export.options import fork_reading
 from theatre.engine.rlmf_export.records import (
     EXPORT_VERSION,
     ExportFacts,
-    calibration_of,
+    measured_calibration,
     training_record,
 )
 from theatre.engine.rlmf_export.sealed_bundle import SealedBundle
 from theatre.engine.schema_registry import SchemaRegistry
 
 RLMF_SCHEMA = "echelon_rlmf_schema.json"
+
+CalibrationReader = Callable[[SealedBundle], JsonObject | None]
+"""Bundle → the member `calibration` of its records; None where nothing was measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,17 +50,25 @@ class ExportSummary:
 class RlmfExport:
     """The export of one bundle: the same bytes each time for the same `exported_at`."""
 
-    def __init__(self, bundle: Path, registry: SchemaRegistry, *, exported_at: datetime) -> None:
+    def __init__(
+        self,
+        bundle: Path,
+        registry: SchemaRegistry,
+        *,
+        exported_at: datetime,
+        calibration: CalibrationReader = measured_calibration,
+    ) -> None:
         """Find the bundle intact and its answers readable as options.
 
-        Raises NotFoundError, BundleError and RlmfExportError.
+        `calibration` reads what every record says of the whole run. Raises NotFoundError,
+        BundleError, RlmfExportError, and what `calibration` raises.
         """
         self._bundle = SealedBundle(bundle)
         self._registry = registry
         self._facts = ExportFacts(
             template=self._bundle.template,
             certificate=self._bundle.certificate,
-            calibration=calibration_of(self._bundle.certificate, self._bundle.aggregate),
+            calibration=calibration(self._bundle),
             reading=fork_reading(self._bundle.template),
             exported_at=format_rfc3339(exported_at),
         )

@@ -16,6 +16,7 @@ from theatre.engine.rlmf_export.options import ForkReading, OptionPair
 from theatre.engine.rlmf_export.sealed_bundle import (
     DATASET,
     EPISODE_RESULT,
+    SealedBundle,
     SealedEpisode,
     first_round,
     last_attempt,
@@ -84,9 +85,10 @@ def training_record(facts: ExportFacts, episode: SealedEpisode) -> JsonObject:
     }
 
 
-def calibration_of(certificate: JsonObject, aggregate: JsonObject) -> JsonObject | None:
+def measured_calibration(sealed: SealedBundle) -> JsonObject | None:
     """Return the run's calibration as far as it was measured; None where nothing was."""
-    measured = cast("JsonObject | None", aggregate.get("calibration")) or {}
+    certificate = sealed.certificate
+    measured = cast("JsonObject | None", sealed.aggregate.get("calibration")) or {}
     stated = certificate["brier_score"] is not None
     scores = cast("JsonObject", certificate["scores"])
     found: JsonObject = {

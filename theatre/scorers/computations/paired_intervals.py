@@ -16,6 +16,8 @@ from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.intervals import LEVEL
 
 _Z = 1.959963984540054
+_Z_POWER = 0.8416212335729143
+"""The 80 % point of the standard normal distribution."""
 _PLACES = 6
 _FEWEST_UNITS = 2
 
@@ -90,10 +92,8 @@ def mean_difference(units: Mapping[str, Sequence[Fraction | int]]) -> JsonObject
     value = rounded_number(sum(means, start=Fraction(0)) / len(means))
     if len(means) < _FEWEST_UNITS:
         return _undefined(value)
-    count = len(means) + 2
-    centre = sum(means, start=Fraction(0)) / count
-    square = (sum((mean**2 for mean in means), start=Fraction(0)) + 2) / count
-    half = _Z * math.sqrt(float((square - centre**2) / count))
+    centre, error = _adjusted(means)
+    half = _Z * error
     return {
         "value": value,
         "low": max(-1.0, round(float(centre) - half, _PLACES)),
@@ -101,6 +101,28 @@ def mean_difference(units: Mapping[str, Sequence[Fraction | int]]) -> JsonObject
         "method": "bonett_price",
         "level": LEVEL,
     }
+
+
+def detectable_difference(units: Mapping[str, Sequence[Fraction | int]]) -> float | None:
+    """Return the mean difference that as many units would tell from 0 four times in five.
+
+    At the level and with the standard error of `mean_difference`, so for differences that vary as
+    these do. None below two units, and where it would have to be more than 1.
+    """
+    means = [Fraction(sum(unit, start=Fraction(0)), len(unit)) for unit in units.values() if unit]
+    if len(means) < _FEWEST_UNITS:
+        return None
+    _, error = _adjusted(means)
+    needed = round((_Z + _Z_POWER) * error, _PLACES)
+    return needed if needed <= 1 else None
+
+
+def _adjusted(means: Sequence[Fraction]) -> tuple[Fraction, float]:
+    """Return the centre and standard error with one unit more for either side."""
+    count = len(means) + 2
+    centre = sum(means, start=Fraction(0)) / count
+    square = (sum((mean**2 for mean in means), start=Fraction(0)) + 2) / count
+    return centre, math.sqrt(float((square - centre**2) / count))
 
 
 def _undefined(value: float | None) -> JsonObject:

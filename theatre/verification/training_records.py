@@ -1,0 +1,27 @@
+"""What training records of a verification say of the whole run, beside what the engine measured."""
+
+from __future__ import annotations
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.rlmf_export import SealedBundle, measured_calibration
+from theatre.verification.certificate import certificate_document
+from theatre.verification.errors import TooFewReplaysError
+from theatre.verification.template import TEMPLATE_ID
+
+_LIFTED = ("brier", "sample_size", "agent_accuracy")
+
+
+def training_calibration(sealed: SealedBundle) -> JsonObject | None:
+    """Return `brier`, `sample_size` and `agent_accuracy` as the verification certificate has them.
+
+    So for a verification that earned one; for every other theatre what the engine measured.
+    """
+    measured = measured_calibration(sealed)
+    if sealed.template["theatre_id"] != TEMPLATE_ID:
+        return measured
+    try:
+        certificate = certificate_document(sealed)
+    except TooFewReplaysError:
+        return measured
+    lifted = {name: certificate[name] for name in _LIFTED if certificate[name] is not None}
+    return {**(measured or {}), **lifted}
