@@ -146,6 +146,37 @@ def test_brackets_side_by_side_or_inside_strings_are_no_nesting() -> None:
     ]
 
 
+JSON_VALUES = st.recursive(
+    st.none() | st.text(alphabet='a"\\\n[]{}ä', max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(alphabet='"\\[]{}', max_size=4), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+def depth_of(value: object) -> int:
+    if isinstance(value, dict):
+        return 1 + max(map(depth_of, value.values()), default=0)
+    return 1 + max(map(depth_of, value), default=0) if isinstance(value, list) else 0
+
+
+@given(value=JSON_VALUES, limit=st.integers(0, 5), escaped=st.booleans())
+def test_the_depth_is_that_of_the_value_whatever_its_strings_hold(
+    value: JsonValue,
+    limit: int,
+    escaped: bool,  # noqa: FBT001  # drawn
+) -> None:
+    data = json.dumps(value, ensure_ascii=escaped).encode()
+    if depth_of(value) <= limit:
+        assert parse_json(data, max_depth=limit) == value
+    else:
+        with pytest.raises(ParseError) as caught:
+            parse_json(data, max_depth=limit)
+        assert caught.value.reason == "too-deep"
+
+
 def test_the_depth_can_be_bounded_by_the_caller() -> None:
     assert parse_json(b"[[1]]", max_depth=2) == [[1]]
     with pytest.raises(ParseError, match="expected at most 1 levels of nesting, got more"):

@@ -7,9 +7,11 @@ from typing import cast
 
 import click
 
+from theatre.cli.debate_judging import JUDGE, judged, judged_before
 from theatre.cli.debate_sweep_command import sweep
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.input_files import read_file
+from theatre.cli.judging import DEFAULT_MODEL
 from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.pictures import prepare
 from theatre.cli.workspace import Workspace
@@ -63,8 +65,20 @@ def validate(files: tuple[Path, ...], *, lenient: bool, as_json: bool) -> None:
     "--evaluator",
     "names",
     multiple=True,
-    type=click.Choice(sorted(NAMES)),
+    type=click.Choice(sorted([*NAMES, JUDGE])),
     help="Only these; otherwise all that need no labels, and raudit where there are some.",
+)
+@click.option(
+    "--model",
+    default=DEFAULT_MODEL,
+    show_default=True,
+    help="The language model that is asked where the evaluator is judge.",
+)
+@click.option(
+    "--recorded",
+    "record",
+    type=click.Path(path_type=Path),
+    help="For judge: an earlier output, whose recorded answers are counted again; nobody is asked.",
 )
 @click.option(
     "--truth",
@@ -73,14 +87,28 @@ def validate(files: tuple[Path, ...], *, lenient: bool, as_json: bool) -> None:
     metavar="[SPEAKER=]ACTION",
     help="The true action, of all speakers or of one; raudit alone is told.",
 )
-def evaluate(artefact: Path, *, names: tuple[str, ...], truths: tuple[str, ...]) -> None:
-    """Print what evaluators find in ARTEFACT, as JSON. They see form and words, never truth."""
+def evaluate(
+    artefact: Path,
+    *,
+    names: tuple[str, ...],
+    truths: tuple[str, ...],
+    model: str,
+    record: Path | None,
+) -> None:
+    """Print what evaluators find in ARTEFACT, as JSON. They see form and words, never truth.
+
+    Only judge asks a language model, with the key in ANTHROPIC_API_KEY; it never runs unasked.
+    """
     labels = dict(map(_label, truths))
     if RAUDIT in names and not labels:
         raise click.UsageError("expected --truth for raudit, got none: it compares with labels")
+    if record is not None and JUDGE not in names:
+        raise click.UsageError("expected --evaluator judge with --recorded, got another or none")
     read = read_debate(read_file(artefact, what="a debate artefact"), lenient=True)
     chosen = names or sorted([*EVALUATORS, *([RAUDIT] if labels else [])])
-    results = evaluate_artefact(read, chosen, labels)
+    results = evaluate_artefact(read, [name for name in chosen if name != JUDGE], labels)
+    if JUDGE in chosen:
+        results.append(_judged(read, model, record))
     print_document({"artefact_sha256": read.sha256, "results": results})
 
 
@@ -122,6 +150,12 @@ def plot(artefact: Path, *, folder: Path) -> None:
         raise NotFoundError("expected attempts with audits to draw, got none")
     for path in paths:
         echo(str(path))
+
+
+def _judged(read: DebateArtefact, model: str, record: Path | None) -> JsonObject:
+    if record is not None:
+        return judged_before(read, record)
+    return judged(read, model=model, workspace=Workspace.from_environment())
 
 
 def _label(text: str) -> tuple[str, Action]:

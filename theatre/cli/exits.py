@@ -12,6 +12,7 @@ import click
 from theatre.cli.output import echo, print_document
 from theatre.debate import errors as debate_errors
 from theatre.engine import errors
+from theatre.judging.errors import JudgeUnavailableError
 from theatre.oracles import errors as oracle_errors
 from theatre.verification import errors as verification_errors
 
@@ -83,6 +84,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (debate_errors.SweepError, ExitCode.INVALID),
     (debate_errors.HistoryRewrittenError, ExitCode.CHECK_FAILED),
     (debate_errors.DebateLogError, ExitCode.CHECK_FAILED),
+    (debate_errors.JudgementRecordError, ExitCode.CHECK_FAILED),
     # The theatre is in no state for it.
     (errors.InvalidTransitionError, ExitCode.WRONG_STATE),
     (errors.StateConflictError, ExitCode.WRONG_STATE),
@@ -90,7 +92,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (oracle_errors.ConstructUnreachableError, ExitCode.INCOMPLETE),
     (verification_errors.TooFewReplaysError, ExitCode.INCOMPLETE),
     (verification_errors.RateLimitedError, ExitCode.INCOMPLETE),
-    (verification_errors.JudgeUnavailableError, ExitCode.INCOMPLETE),
+    (JudgeUnavailableError, ExitCode.INCOMPLETE),
     (InterruptedRunError, ExitCode.INCOMPLETE),
     # A fault of this program or of its files, or an error of a plugin.
     (errors.TheatreError, ExitCode.FAILURE),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -15,9 +16,9 @@ from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judge
 from theatre.engine.scoring import TheatreScoringProvider
+from theatre.judging.errors import JudgeUnavailableError
 from theatre.scorers import load_scorers
-from theatre.verification.errors import JudgeUnavailableError
-from theatre.verification.judge.scorer import MAX_REPEATS
+from theatre.verification.judge.scorer import MAX_REPEATS, probe
 from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring, ScoringProvider
 
 KEY_VARIABLE, ORIGIN_VARIABLE = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
@@ -31,7 +32,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 class AskableModel(Judge, Protocol):
     """A judge that can be asked, before a commitment, how it may be asked."""
 
-    async def temperature_taken(self, model: str) -> int | None:
+    async def temperature_taken(self, probe: Callable[[int | None], JsonObject]) -> int | None:
         """Return 0, or None where the model takes no temperature."""
 
 
@@ -108,26 +109,30 @@ async def open_judge(
     if not is_needed or not TheatreScoringProvider(template, load_scorers()).needs_judge:
         yield None
         return
-    async with _opened(workspace) as judge:
+    async with opened_model(workspace) as judge:
         yield judge
 
 
 async def _asked_first(model: str, repeats: int, workspace: Workspace) -> ScoringProvider:
-    async with _opened(workspace) as judge:
-        temperature = await judge.temperature_taken(model)
+    async with opened_model(workspace) as judge:
+        temperature = await judge.temperature_taken(partial(probe, model))
     return AnthropicScoring(model, temperature=temperature, repeats=repeats)
 
 
 @contextlib.asynccontextmanager
-async def _opened(workspace: Workspace) -> AsyncIterator[AskableModel]:
+async def opened_model(workspace: Workspace) -> AsyncIterator[AskableModel]:
+    """Open a model by the key and the address in the environment.
+
+    Raises JudgeUnavailableError without a key, and for an address that may not be sent one.
+    """
     # Imported here: the SDK costs a second that nobody pays who does not ask a judge.
-    from theatre.verification.judge.anthropic_judge import opened_judge  # noqa: PLC0415  # see above
+    from theatre.judging.anthropic_judge import opened_judge  # noqa: PLC0415  # see above
 
     key = workspace.environment.get(KEY_VARIABLE)
     if not key:
         raise JudgeUnavailableError(
-            f"expected an API key in {KEY_VARIABLE} for the judge, got none; set it, or give "
-            "--judge lexical"
+            f"expected an API key in {KEY_VARIABLE} for the judge, got none; set it, or do "
+            "without a model that judges"
         )
     origin = (workspace.environment.get(ORIGIN_VARIABLE) or _PUBLIC).rstrip("/")
     parts = urlsplit(origin)

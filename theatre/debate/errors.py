@@ -63,3 +63,9 @@ class SweepError(DebateError):
     """A sweep plan is not as specified, or its folder holds another sweep."""
 
     code = "sweep-invalid"
+
+
+class JudgementRecordError(DebateError):
+    """A recorded judgement is of something else, or does not come to what it says."""
+
+    code = "judgement-record-invalid"

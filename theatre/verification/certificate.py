@@ -142,6 +142,8 @@ def _line(episode: SealedEpisode, detail: ReplayDetail | None) -> JsonObject:
 def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObject:
     certificate, pins = sealed.certificate, cast("JsonObject", sealed.template["version_pins"])
     theatre_id = cast("str", certificate["theatre_id"])
+    # Where a model judges, the words of the diff stand beside it with weight 0: no part of this.
+    weights = cast("JsonObject", at_path(certificate, "criteria.weights"))
     brier = replays.calibration.brier
     source = at_path(sealed.template, "oracle_config.repository")
     return {
@@ -154,7 +156,7 @@ def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObje
         "replay_count": certificate["replay_count"],
         "minimum_replays": minimum,
         "composite_score": certificate["composite_score"],
-        "weights": cast("JsonObject", certificate["criteria"])["weights"],
+        "weights": {name: weights[name] for name in CRITERIA},
         "brier": brier,
         "brier_reason": _brier_reason(brier, judged=replays.judged),
         "claim_calibration": replays.calibration.as_document() if replays.judged else None,

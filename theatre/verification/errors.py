@@ -29,12 +29,6 @@ class OutputTakenError(VerificationError):
     code = "output-taken"
 
 
-class JudgeUnavailableError(VerificationError):
-    """No judge can be asked before somebody changes something; what was recorded is kept."""
-
-    code = "judge-unavailable"
-
-
 class RateLimitedError(VerificationError):
     """GitHub asks for a longer wait than is allowed; what was read is kept."""
 

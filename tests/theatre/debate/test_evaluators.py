@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.theatre.debate.debates import ADVICE, a_debate, as_bytes, read
+from tests.theatre.debate.judged_debates import by_tags, judged
 from tests.theatre.debate.scripted_runs import FIXTURES, scripted, valid
 from theatre.debate.blind import BlindTurn, blind, blind_turn
 from theatre.debate.evaluators import EVALUATORS, crit, evaluate, pid, raudit, rca, t3
@@ -334,6 +335,8 @@ def test_what_the_blind_projection_drops_moves_no_blind_evaluator(unseen: Any, l
     other |= {"raud_it": {"metrics": {"truth": label}}, "intervention_log": None}
     names = ("crit", "rca", "t3")
     assert results(valid(other), names) == results(valid(base), names)
+    # Nor what a model is asked, and so nothing that it could answer by.
+    assert judged(valid(other), by_tags)[1] == judged(valid(base), by_tags)[1]
 
 
 def test_text_moves_nothing_in_what_only_sees_numbers() -> None:

@@ -157,6 +157,24 @@ def test_numbers_that_no_json_holds_are_found_in_what_python_built() -> None:
     ]
 
 
+@pytest.mark.parametrize("number", [math.nan, -math.inf])
+@pytest.mark.parametrize("member", ["e_t", "unheard_of"])
+def test_known_and_unknown_members_of_the_loop_are_looked_into(member: str, number: float) -> None:
+    debate = a_debate()
+    loop = {"audit": {"pid": {member: number}}, "control_state": {member: number}}
+    debate["turns"][1]["attempts"][0] |= loop
+    found_there = [
+        one.pointer
+        for one in RuleBook().findings(Debate.model_validate(debate))
+        if one.code == "E_NOT_FINITE"
+    ]
+    attempt_0 = "/turns/1/attempts/0"
+    assert found_there == [
+        f"{attempt_0}/audit/pid/{member}",
+        f"{attempt_0}/control_state/{member}",
+    ]
+
+
 def test_a_pair_of_ids_may_be_there_once() -> None:
     first, other = read(a_debate()), read(a_debate(debate_id="silk_prices"))
     assert repeated_runs([first, other]) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import gc
 import json
 from typing import Any
 
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.theatre.debate.debates import ADVICE, a_debate, as_bytes, changed, findings
+from theatre.debate.errors import InvalidDebateError
 from theatre.debate.models import Debate
 from theatre.debate.validation import SCHEMA, read_debate
 from theatre.engine.canonical_json import canonical_bytes, parse_object
@@ -162,3 +165,16 @@ def test_models_are_frozen() -> None:
     debate = read_debate(as_bytes(FULL)).debate
     with pytest.raises(ValidationError, match="frozen"):
         debate.turns[0].content = "rewritten"  # type: ignore[misc]  # the point of the test
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+@pytest.mark.parametrize("data", [as_bytes(a_debate()), b"{}", b"no JSON"])
+def test_reading_leaves_the_collector_as_it_was(data: bytes, *, is_on: bool) -> None:
+    was_on = gc.isenabled()
+    try:
+        (gc.enable if is_on else gc.disable)()
+        with contextlib.suppress(InvalidDebateError):
+            read_debate(data, registry=REGISTRY)
+        assert gc.isenabled() is is_on
+    finally:
+        (gc.enable if was_on else gc.disable)()

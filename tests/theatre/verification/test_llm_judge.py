@@ -16,7 +16,7 @@ from theatre.engine.errors import UnaskedError
 from theatre.engine.models import ScoringCase
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES as MAX_CONSTRUCT_ANSWER
 from theatre.engine.replay.record_size import ANSWERS_SHARE
-from theatre.verification.judge.anthropic_judge import MAX_ANSWER_BYTES
+from theatre.judging.anthropic_judge import MAX_ANSWER_BYTES
 from theatre.verification.judge.asking import ANSWER_SCHEMAS
 from theatre.verification.judge.measures import MAX_CLAIMS
 from theatre.verification.judge.prompts import PROMPTS_SHA256, RUBRICS, VERSION

@@ -37,9 +37,12 @@ class Evaluation:
     config: JsonObject = field(default_factory=dict)
     turns: Sequence[JsonObject] = ()
     findings: Sequence[TurnFinding] = ()
+    exchanges: Sequence[JsonObject] | None = None
+    """What a model was asked and answered; None of an evaluator that asks none."""
 
     def as_document(self, *, artefact_sha256: str) -> JsonObject:
         """Return the result as a document of its own; the artefact is named, not changed."""
+        asked: JsonObject = {} if self.exchanges is None else {"exchanges": [*self.exchanges]}
         return {
             "evaluator": self.evaluator,
             "scorer_kind": self.kind,
@@ -49,6 +52,7 @@ class Evaluation:
             "summary": self.summary,
             "turns": list(self.turns),
             "findings": [one.as_document() for one in sorted(self.findings)],
+            **asked,
         }
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from pydantic import BaseModel
+
 from theatre.debate.actions import stated_action
 from theatre.debate.models import Debate, Recommendation, Turn
 from theatre.debate.pid_replay import mismatches
@@ -81,11 +83,28 @@ def _endless_numbers(place: int, turn: Turn) -> Iterator[Report]:
     for number, attempt in enumerate(turn.attempts or ()):
         for member in ("audit", "control_state"):
             part = getattr(attempt, member)
-            if part is None:
+            if part is None or _is_finite(part):
                 continue
             for path in _not_finite(part.model_dump()):
                 pointer = attempt_pointer(place, number, member) + json_pointer(*path)
                 yield Report("E_NOT_FINITE", pointer, "expected a finite number")
+
+
+def _is_finite(part: BaseModel) -> bool:
+    """Tell quickly that there is nothing to look for, as nearly always."""
+    found: list[object] = [part]
+    for value in found:  # grows by what is within
+        if isinstance(value, float):
+            if not math.isfinite(value):
+                return False
+        elif isinstance(value, BaseModel):
+            found += vars(value).values()
+            found += (value.model_extra or {}).values()
+        elif isinstance(value, dict):
+            found += value.values()
+        elif isinstance(value, list):
+            found += value
+    return True
 
 
 def _not_finite(value: object, path: tuple[object, ...] = ()) -> Iterator[tuple[object, ...]]:

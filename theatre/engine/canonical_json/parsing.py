@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, NoReturn
 
 from theatre.engine.canonical_json.values import (
@@ -20,8 +20,8 @@ from theatre.engine.errors import ParseError
 
 DEFAULT_MAX_BYTES = 256 * 1024 * 1024
 
-# One mark a match, and no repeated group: its stack would take 60 bytes a byte of a long string.
-_STRUCTURE = re.compile(r'\\.|["\[\]{}]', re.DOTALL)
+_NO_STRUCTURE = bytes(set(range(256)) - set(b'"[]{}'))
+_STEPS = [(mark in b"[{") - (mark in b"]}") for mark in range(256)]
 _FIRST_WITH_EXPONENT = 1e21
 """ECMAScript writes whole numbers from here on as 1e+21, below as plain digits."""
 
@@ -44,7 +44,7 @@ def parse_json(
     if data.startswith(_UTF8_BOM):
         raise ParseError("expected plain UTF-8, got a byte order mark", reason="byte-order-mark")
     text = _decode(data)
-    _refuse_deep_nesting(text, max_depth)
+    _refuse_deep_nesting(data, max_depth)
     try:
         value: JsonValue = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -76,25 +76,22 @@ def _decode(data: bytes) -> str:
         ) from error
 
 
-def _refuse_deep_nesting(text: str, max_depth: int) -> None:
+def _refuse_deep_nesting(data: bytes, max_depth: int) -> None:
     """Count brackets outside strings before the recursive parser sees them.
 
-    Raises ParseError (`too-deep`). Runs only where there are enough brackets to matter.
+    Raises ParseError (`too-deep`). Runs only where there are enough brackets to matter, in passes
+    over all of the bytes, each many times faster than a look at each of them.
     """
-    if text.count("[") + text.count("{") <= max_depth:
+    if data.count(b"[") + data.count(b"{") <= max_depth:
         return
-    depth = 0
-    in_string = False
-    for match in _STRUCTURE.finditer(text):
-        mark = match.group()
-        if mark == '"':
-            in_string = not in_string
-        elif not in_string:
-            depth += (mark in "[{") - (mark in "]}")
-        if depth > max_depth:
-            raise ParseError(
-                f"expected at most {max_depth} levels of nesting, got more", reason="too-deep"
-            )
+    # Without escapes every quote begins or ends a string; two neighbours undo each other.
+    plain = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    marks = plain.translate(None, delete=_NO_STRUCTURE).replace(b'""', b"")
+    outside = b"".join(marks.split(b'"')[::2])
+    if max(accumulate(map(_STEPS.__getitem__, outside)), default=0) > max_depth:
+        raise ParseError(
+            f"expected at most {max_depth} levels of nesting, got more", reason="too-deep"
+        )
 
 
 def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

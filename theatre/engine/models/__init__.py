@@ -29,6 +29,7 @@ from theatre.engine.models.judging import (
     REQUEST,
     Judge,
     Judgement,
+    asked,
     judged_again,
 )
 from theatre.engine.models.outcomes import (
@@ -76,6 +77,7 @@ __all__ = [
     "TheatreCriteria",
     "Turn",
     "Verdict",
+    "asked",
     "freeze_json",
     "freeze_object",
     "judged_again",

@@ -34,6 +34,26 @@ class Judge(Protocol):
 ResultT = TypeVar("ResultT")
 
 
+async def asked(
+    judgement: Generator[JsonObject, JsonObject, ResultT], judge: Judge
+) -> tuple[ResultT, list[JsonObject]]:
+    """Return what `judgement` comes to with `judge`, and the exchanges for `judged_again`.
+
+    Raises what the judge raises.
+    """
+    exchanges: list[JsonObject] = []
+    try:
+        sent = next(judgement)
+        while True:
+            answer = await judge.ask(sent)
+            # Copies: a judgement may change what it asked and what it is sent.
+            exchanges.append(copy.deepcopy({REQUEST: sent, ANSWER: answer}))
+            sent = judgement.send(answer)
+    except StopIteration as ended:
+        result: ResultT = ended.value
+        return result, exchanges
+
+
 def judged_again(
     judgement: Generator[JsonObject, JsonObject, ResultT], exchanges: Sequence[JsonObject]
 ) -> ResultT:

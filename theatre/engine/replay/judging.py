@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import ProgrammeError
-from theatre.engine.models import ANSWER, REQUEST, GroundTruthEpisode, Judge, Judgement
+from theatre.engine.models import GroundTruthEpisode, Judge, asked
 from theatre.engine.replay.calls import CalledEpisode, EpisodeCaller
 from theatre.engine.replay.records import JUDGEMENTS
 from theatre.engine.scoring import TheatreScoringProvider
@@ -51,7 +51,7 @@ class JudgedCaller:
         gold = self._gold.get(episode.episode_id)
         exchanges: dict[str, list[JsonObject]] = {}
         for criterion, judgement in self._provider.judgements(episode, called.answer, gold).items():
-            exchanges[criterion] = await self._asked(judgement)
+            _, exchanges[criterion] = await asked(judgement, self._judge)
         kept: dict[str, JsonValue] = {name: [*made] for name, made in exchanges.items()}
         return dataclasses.replace(
             called,
@@ -59,15 +59,3 @@ class JudgedCaller:
             answer=dataclasses.replace(called.answer, judgements=copy.deepcopy(exchanges)),
             record=called.record | {JUDGEMENTS: kept},
         )
-
-    async def _asked(self, judgement: Judgement) -> list[JsonObject]:
-        exchanges: list[JsonObject] = []
-        try:
-            request = next(judgement)
-            while True:
-                answer = await self._judge.ask(request)
-                # Copies: a judgement may change what it asked and what it is sent.
-                exchanges.append(copy.deepcopy({REQUEST: request, ANSWER: answer}))
-                request = judgement.send(answer)
-        except StopIteration:
-            return exchanges

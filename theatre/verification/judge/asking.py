@@ -1,22 +1,13 @@
-"""What a judge is sent, and what can be read of its answer; requests and answers are JSON.
-
-A request is the body of a call of the Anthropic Messages API. Whatever repositories and
-constructs wrote stands in one JSON document behind the rubric, in ASCII: what is invisible or
-changes direction shows as an escape.
-"""
+"""What a judge of summaries is asked by which rubric, and which answers fit."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Final
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
-from theatre.engine.errors import ParseError
-from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.judging import messages
 from theatre.verification.judge.prompts import RUBRICS
-
-_REGISTRY: Final = SchemaRegistry()
 
 
 def _object(**properties: JsonValue) -> JsonObject:
@@ -53,60 +44,10 @@ ANSWER_SCHEMAS: Final[dict[str, JsonObject]] = {
 
 
 def request(prompt: str, judge: JsonObject, data: JsonObject) -> JsonObject:
-    """Return the request that asks about `data` by the rubric `prompt`.
-
-    `judge` is the committed judge: its `model`, `max_tokens` and `temperature` (0, or null where
-    the model takes none).
-    """
-    body: JsonObject = {
-        "model": judge["model"],
-        "max_tokens": judge["max_tokens"],
-        "system": RUBRICS[prompt],
-        "messages": [{"role": "user", "content": json.dumps(data, sort_keys=True)}],
-        "output_config": {"format": {"type": "json_schema", "schema": ANSWER_SCHEMAS[prompt]}},
-    }
-    if judge["temperature"] is not None:
-        body["temperature"] = judge["temperature"]
-    return body
+    """Return the request that asks about `data` by the rubric `prompt`; `judge` is committed."""
+    return messages.request(RUBRICS[prompt], ANSWER_SCHEMAS[prompt], judge, data)
 
 
 def read_answer(prompt: str, answer: JsonObject) -> JsonObject | None:
-    """Return what a judge answered, or None where that is not usable.
-
-    `answer` is what `Judge.ask` recorded. Not usable is what failed on the way, is no message,
-    was refused or cut short, is no JSON document alone, or does not fit the prompt's schema.
-    Nothing is repaired. Never raises, whatever the record holds.
-    """
-    body = answer.get("body")
-    if answer.get("reason") is not None or not isinstance(body, str):
-        return None
-    try:
-        text = _text_of(parse_object(body.encode("utf-8", "surrogatepass")))
-        said = None if text is None else parse_object(text.encode("utf-8", "surrogatepass"))
-    except ParseError:
-        return None
-    if said is None or _REGISTRY.validate_inline(ANSWER_SCHEMAS[prompt], said):
-        return None
-    return said
-
-
-def answered_by(answer: JsonObject) -> str | None:
-    """Return the model that an answer names as its author."""
-    body = answer.get("body")
-    try:
-        model = parse_object(body.encode()).get("model") if isinstance(body, str) else None
-    except (ParseError, UnicodeEncodeError):
-        return None
-    return model if isinstance(model, str) else None
-
-
-def _text_of(message: JsonObject) -> str | None:
-    """Return the text of a message that was written to its end, in one block of text."""
-    content = message.get("content")
-    if message.get("stop_reason") != "end_turn" or not isinstance(content, list):
-        return None
-    blocks = [block for block in content if isinstance(block, dict)]
-    texts = [block.get("text") for block in blocks if block.get("type") == "text"]
-    if len(texts) != 1 or not isinstance(texts[0], str):
-        return None
-    return texts[0].strip()
+    """Return what a judge answered to `prompt`, or None where that is not usable."""
+    return messages.read_answer(ANSWER_SCHEMAS[prompt], answer)

@@ -8,6 +8,7 @@ from typing import TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judgement, Scorer, ScoringCase, judged_again
+from theatre.verification.judge.asking import request
 from theatre.verification.judge.chunks import MAX_CHARACTERS, MAX_PARTS
 from theatre.verification.judge.measures import MEASURES, NotMeasurableError
 from theatre.verification.judge.prompts import PARSER, PROMPTS_SHA256, VERSION
@@ -85,6 +86,19 @@ def committed_judge(model: str, *, temperature: int | None, repeats: int) -> Jso
         "parts": MAX_PARTS,
     }
 
+
+def probe(model: str, temperature: int | None) -> JsonObject:
+    """Return a short request of the kind that a judge is sent, which nothing scores."""
+    return request("reply", committed_judge(model, temperature=temperature, repeats=1), _PROBE)
+
+
+_PROBE: JsonObject = {
+    "question": "How many files does this change touch?",
+    "expected": {"number": 1},
+    "files": [],
+    "files_omitted": 1,
+    "reply": "1",
+}
 
 _PATH: JsonObject = {"type": "string", "minLength": 1}
 _JUDGE_SCHEMA: JsonObject = {

@@ -1,13 +1,13 @@
 """The judge behind the Anthropic Messages API: the only module that knows its SDK.
 
 It sends requests as they are and keeps what came back as it came. What an answer says is for
-`asking.read_answer`, which the check uses too.
+`messages.read_answer`, which a check uses too.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,9 +16,7 @@ import httpx2
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, Sleep, format_rfc3339
-from theatre.verification.errors import JudgeUnavailableError
-from theatre.verification.judge.asking import request
-from theatre.verification.judge.scorer import committed_judge
+from theatre.judging.errors import JudgeUnavailableError
 
 MAX_ATTEMPTS = 5
 FIRST_WAIT_SECONDS, LONGEST_WAIT_SECONDS = 2.0, 120.0
@@ -82,15 +80,15 @@ class AnthropicJudge:
             "body": attempt.body,
         }
 
-    async def temperature_taken(self, model: str) -> int | None:
+    async def temperature_taken(self, probe: Callable[[int | None], JsonObject]) -> int | None:
         """Return 0, or None where the model refuses that; one call or two, which nothing scores.
 
-        Raises JudgeUnavailableError where the model answers neither.
+        `probe` makes a short request at a temperature. Raises JudgeUnavailableError where the
+        model answers neither.
         """
-        seen = ""
+        model, seen = probe(None)["model"], ""
         for temperature in (0, None):
-            judge = committed_judge(model, temperature=temperature, repeats=1)
-            answer = await self.ask(request("reply", judge, _PROBE))
+            answer = await self.ask(probe(temperature))
             if answer["reason"] is None:
                 return temperature
             seen = f"{answer['reason']}: {str(answer['body'])[:_QUOTED]!r}"
@@ -98,7 +96,7 @@ class AnthropicJudge:
                 break
         raise JudgeUnavailableError(
             f"expected {model} at {self._origin} to answer, got {seen}; try again later, give "
-            "another --scoring-model, or --judge lexical"
+            "another model, or do without a judge"
         )
 
     async def _attempt(self, body: JsonObject) -> _Attempt:
@@ -120,7 +118,7 @@ class AnthropicJudge:
         if status in _OUT_OF_ORDER:
             raise JudgeUnavailableError(
                 f"expected {self._origin} to take the key and know the model, got {status}: "
-                f"{body!r}; set ANTHROPIC_API_KEY, or give another --scoring-model"
+                f"{body!r}; set ANTHROPIC_API_KEY, or give another model"
             )
         is_theirs = status >= httpx2.codes.INTERNAL_SERVER_ERROR
         other = "server-error" if is_theirs else "refused-request"
@@ -168,15 +166,6 @@ async def opened_judge(
         open_telemetry=False,
     ) as client:
         yield AnthropicJudge(client, origin=origin, clock=clock, sleep=sleep)
-
-
-_PROBE: JsonObject = {
-    "question": "How many files does this change touch?",
-    "expected": {"number": 1},
-    "files": [],
-    "files_omitted": 1,
-    "reply": "1",
-}
 
 
 def _seconds(text: str | None) -> float | None:

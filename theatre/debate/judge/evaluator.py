@@ -1,0 +1,198 @@
+"""judge/1: how well turns are argued, as a language model judges them.
+
+A generator yields requests and is sent what came of them, so that recorded exchanges come to the
+same result again. Its requests follow from the blind projection alone, and no answer can make it
+raise.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NoReturn, cast
+
+from theatre.debate.blind import BlindDebate, blind
+from theatre.debate.errors import JudgementRecordError
+from theatre.debate.evaluators.results import Evaluation, TurnFinding, mean, rate
+from theatre.debate.judge.questions import (
+    ANSWER_SCHEMA,
+    CREDIBILITY,
+    EARLIER_CHARACTERS,
+    EARLIER_TURNS,
+    FOLLOWS,
+    MAX_TURNS,
+    PARSER,
+    PROMPTS_SHA256,
+    RUNGS,
+    TEXT_CHARACTERS,
+    VALIDITY,
+    request,
+    shown,
+)
+from theatre.debate.validation import DebateArtefact
+from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.errors import UnaskedError
+from theatre.engine.models import Judge, asked, judged_again
+from theatre.judging.messages import answered_by, read_answer
+
+NAME = "judge/1"
+MODEL_JUDGEMENT = "model_judgement"
+"""What a language model thinks: neither form alone, nor truth."""
+
+NO_USABLE_ANSWER, NO_ARGUMENT = "NO_USABLE_ANSWER", "NO_ARGUMENT"
+_MAX_TOKENS = 8192
+
+
+def configuration(model: str, *, temperature: int | None) -> JsonObject:
+    """Return everything that decides how a judge is asked and read, as one object."""
+    return {
+        "provider": "anthropic",
+        "model": model,
+        "temperature": temperature,
+        "max_tokens": _MAX_TOKENS,
+        "prompts": PROMPTS_SHA256,
+        "parser": PARSER,
+        "turns": MAX_TURNS,
+        "text_characters": TEXT_CHARACTERS,
+        "earlier_turns": EARLIER_TURNS,
+        "earlier_characters": EARLIER_CHARACTERS,
+    }
+
+
+def probe(model: str, temperature: int | None) -> JsonObject:
+    """Return a short request of the kind that a judge is sent, of which nothing is kept."""
+    said: JsonObject = {"speaker": 1, "action": "HOLD", "text": "HOLD, for nothing is known yet."}
+    data: JsonObject = {"turn": said, "earlier": [], "earlier_omitted": 0}
+    return request(configuration(model, temperature=temperature), data)
+
+
+async def evaluate(artefact: DebateArtefact, config: JsonObject, judge: Judge) -> JsonObject:
+    """Ask `judge` about every turn; return the result as a document that holds the exchanges.
+
+    Raises what the judge raises: then there is no result.
+    """
+    evaluation, exchanges = await asked(judgement(blind(artefact.debate), config), judge)
+    return _document(artefact, evaluation, exchanges)
+
+
+def replayed(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
+    """Return what the exchanges of a `recorded` result come to, which must be that result.
+
+    Raises JudgementRecordError where they are about another artefact, were asked for in another
+    way, or come to something else.
+    """
+    if recorded.get("artefact_sha256") != artefact.sha256:
+        _refuse(f"a record about {artefact.sha256}", recorded.get("artefact_sha256"))
+    config, exchanges = recorded.get("config"), recorded.get("exchanges")
+    if not isinstance(config, dict) or not _is_ours(config):
+        wanted = canonical_bytes(configuration("…", temperature=None)).decode()
+        _refuse(f"a configuration such as {wanted}", config)
+    if not isinstance(exchanges, list) or not all(isinstance(one, dict) for one in exchanges):
+        _refuse("exchanges as a list of objects", type(exchanges).__name__)
+    told = cast("list[JsonObject]", exchanges)
+    try:
+        evaluation = judged_again(judgement(blind(artefact.debate), config), told)
+    except UnaskedError as error:
+        raise JudgementRecordError(f"{error}: this record is not of this debate") from error
+    result = _document(artefact, evaluation, told)
+    if canonical_bytes(result) != canonical_bytes(recorded):
+        differing = sorted(
+            name for name in {*result, *recorded} if result.get(name) != recorded.get(name)
+        )
+        _refuse("what the recorded exchanges come to", f"another {', '.join(differing)}")
+    return result
+
+
+def judgement(
+    debate: BlindDebate, config: JsonObject
+) -> Generator[JsonObject, JsonObject, Evaluation]:
+    """Ask about one turn after the other; return what the answers come to.
+
+    A turn without a usable answer has no figures, and then no mean has a value: what is left
+    would be a choice among turns.
+    """
+    counted = _Counted(len(debate.turns))
+    for turn, data in zip(debate.turns, shown(debate), strict=False):  # later turns are not shown
+        answer = yield request(config, data)
+        counted.add(turn.turn_index, answer)
+    return Evaluation(
+        evaluator=NAME,
+        kind=MODEL_JUDGEMENT,
+        config=config,
+        summary=counted.summary(),
+        turns=counted.rows,
+        findings=counted.findings,
+    )
+
+
+@dataclass(slots=True)
+class _Counted:
+    """What the answers come to so far."""
+
+    turns: int
+    rows: list[JsonObject] = field(default_factory=list)
+    findings: list[TurnFinding] = field(default_factory=list)
+    models: Counter[str] = field(default_factory=Counter)
+
+    def add(self, turn_index: int, answer: JsonObject) -> None:
+        """Take what came of the request about one turn."""
+        model, said = answered_by(answer), read_answer(ANSWER_SCHEMA, answer)
+        self.models.update([model] if model else [])
+        if said is None:
+            self.rows.append({"turn_index": turn_index, "reason": NO_USABLE_ANSWER})
+            return
+        self.rows.append({"turn_index": turn_index, **_figures(said)})
+        self.findings += [
+            TurnFinding(turn_index=turn_index, code=code, detail="as the judge finds")
+            for code in sorted(set(cast("list[str]", said["faults"])))
+        ]
+
+    def summary(self) -> JsonObject:
+        unjudged = sum(row.get("reason") == NO_USABLE_ANSWER for row in self.rows)
+        follows = self._values("answer_follows")
+        return {
+            "turns_asked": len(self.rows),
+            "turns_not_asked": self.turns - len(self.rows),
+            "unjudged_turns": unjudged,
+            "validity_mean": None if unjudged else mean(self._values("validity")),
+            "credibility_mean": None if unjudged else mean(self._values("credibility")),
+            "answer_follows_rate": None if unjudged else rate(int(sum(follows)), len(follows)),
+            "models": dict(sorted(self.models.items())),
+        }
+
+    def _values(self, name: str) -> list[float]:
+        return [cast("float", row[name]) for row in self.rows if row.get(name) is not None]
+
+
+def _figures(said: JsonObject) -> JsonObject:
+    validity = VALIDITY[cast("str", said["validity"])]
+    reason: JsonObject = {"reason": NO_ARGUMENT} if validity is None else {}
+    # What argues nothing rests on nothing: it has no credibility, whatever the judge says of it.
+    credibility = None if reason else CREDIBILITY[cast("str", said["credibility"])]
+    return {
+        "validity": validity,
+        "credibility": credibility,
+        "answer_follows": FOLLOWS[cast("str", said["answer_follows"])],
+        "pearl_rung": RUNGS[cast("str", said["rung"])],
+        **reason,
+    }
+
+
+def _document(
+    artefact: DebateArtefact, evaluation: Evaluation, exchanges: Sequence[JsonObject]
+) -> JsonObject:
+    whole = replace(evaluation, exchanges=exchanges)
+    return whole.as_document(artefact_sha256=artefact.sha256)
+
+
+def _is_ours(config: JsonObject) -> bool:
+    """Tell whether a judge was asked and read as this version does, whichever model it was."""
+    model = config.get("model")
+    return isinstance(model, str) and canonical_bytes(config) in {
+        canonical_bytes(configuration(model, temperature=temperature)) for temperature in (0, None)
+    }
+
+
+def _refuse(expected: str, seen: object) -> NoReturn:
+    raise JudgementRecordError(f"expected {expected}, got {seen!s:.200}")
