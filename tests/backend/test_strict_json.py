@@ -16,6 +16,7 @@ from backend.api.bodies import MAX_MEMBERS
 from backend.api.declared_routes import DeclaredRoute
 from backend.main import RESOURCES, create_app
 from tests.backend.databases import Database
+from tests.backend.recorded_examples import A_DEBATE, A_TURN
 from tests.backend.serving import PASSWORD, Client, served, settings_for
 from tests.backend.theatre_templates import cartograph
 from tests.theatre.conftest import episode
@@ -54,6 +55,23 @@ DOCUMENTS: Mapping[str, tuple[str, str, bytes]] = {
         "/auth/register",
         JSON,
         as_json({"username": "eve", "email": "eve@example.org", "password": PASSWORD}),
+    ),
+    "run_verification": (
+        "/verification/run",
+        JSON,
+        as_json(
+            {
+                "source": {"kind": "clone", "path": "nowhere"},
+                "construct": {"construct_id": "change_extractive"},
+            }
+        ),
+    ),
+    "submit_debate": ("/debates", JSON, as_json(A_DEBATE)),
+    "append_debate_events": (f"/debates/{NOBODYS}/events", JSON, as_json({"events": A_TURN})),
+    "evaluate_debate": (
+        f"/debates/{NOBODYS}/evaluations",
+        JSON,
+        as_json({"evaluators": ["crit"]}),
     ),
     "upload_dataset": ("/datasets", LINES, as_json(episode(1, [1, 2]))),
 }

@@ -100,11 +100,13 @@ def _claims(episode: SealedEpisode, reader: DetailReader) -> Iterator[StatedClai
     if episode.line["outcome"] != EpisodeOutcome.SCORED.value:
         return
     output = next(reversed(outputs_of(episode.record).values()), None)
-    detail = None if output is None else reader(episode, output)
-    if detail is None or output is None:
+    detail = None if output is None else reader.read(episode, output)
+    if detail is None or detail.claims is None or output is None:
         return
     confidences = confidences_of(output, len(cast("list[str]", output["key_claims"])))
-    for claim in detail.judged:
-        said = confidences[claim.place] if claim.place < len(confidences) else None
+    for verdicts in zip(*detail.claims, strict=True):
+        place, held = verdicts[0].place, sum(claim.supported for claim in verdicts)
+        said = confidences[place] if place < len(confidences) else None
         stated = stated_probability(said)
-        yield StatedClaim(None if stated is None else stated.nano, claim.supported)
+        # A claim counts once, by the majority of the passes of a judge.
+        yield StatedClaim(None if stated is None else stated.nano, 2 * held > len(verdicts))
