@@ -108,6 +108,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     debate.DebateLogError: kinds.INTERNAL,
     debate.DebateRunError: kinds.INTERNAL,
     debate.SweepError: kinds.INTERNAL,
+    debate.JudgementRecordError: kinds.INTERNAL,
     service.RateLimitedError: kinds.RATE_LIMITED,
 }
 """Every class of error of `theatre` and `backend`: a test fails for one that is missing."""

@@ -25,7 +25,13 @@ from theatre.engine.errors import (
     TheatreError,
 )
 
-PROGRAMS = ("theatre.axion", "theatre.cli", "theatre.verification", "tests")
+PROGRAMS = (
+    "theatre.axion",
+    "theatre.cli",
+    "theatre.judging",
+    "theatre.verification",
+    "tests",
+)
 """What the service does not call: nothing that it raises gets there."""
 SECRET = "hunter2-hunter2"  # noqa: S105 - the value that must not come back
 
