@@ -17,8 +17,8 @@ from theatre.engine.rlmf_export import SealedEpisode, judgements_of, outputs_of
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
 from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.paths import at_path
+from theatre.judging.messages import answered_by
 from theatre.verification.change_facts import change_facts
-from theatre.verification.judge.asking import answered_by
 from theatre.verification.judge.measures import (
     NotMeasurableError,
     claim_verdicts,

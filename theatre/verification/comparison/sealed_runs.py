@@ -100,11 +100,13 @@ def _claims(episode: SealedEpisode, reader: DetailReader) -> Iterator[StatedClai
     if episode.line["outcome"] != EpisodeOutcome.SCORED.value:
         return
     output = next(reversed(outputs_of(episode.record).values()), None)
-    detail = None if output is None else reader(episode, output)
-    if detail is None or output is None:
+    detail = None if output is None else reader.read(episode, output)
+    if detail is None or output is None or detail.claims is None:
         return
     confidences = confidences_of(output, len(cast("list[str]", output["key_claims"])))
-    for claim in detail.judged:
+    # A claim counts once, and holds where every pass of a judge bears it out.
+    for verdicts in zip(*detail.claims, strict=True):
+        claim, holds = verdicts[0], all(one.supported for one in verdicts)
         said = confidences[claim.place] if claim.place < len(confidences) else None
         stated = stated_probability(said)
-        yield StatedClaim(None if stated is None else stated.nano, claim.supported)
+        yield StatedClaim(None if stated is None else stated.nano, holds)
