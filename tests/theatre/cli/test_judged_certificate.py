@@ -153,7 +153,7 @@ def test_the_judge_and_its_second_opinion_stand_in_the_certificate(
         PASSES,
     )
     assert judge["second_opinion"] == {"beyond": 0.25, **run.opinion}
-    assert sorted(certificate["weights"]) == sorted((*JUDGED, *(f"lexical_{n}" for n in JUDGED)))
+    assert sorted(certificate["weights"]) == sorted(JUDGED)
 
 
 def test_anybody_makes_it_again_without_a_key(run: Judged, tmp_path: Path) -> None:
