@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.demonstration import Demonstration, shared_demonstration
 
@@ -15,6 +16,10 @@ ENGINE_TESTS = Path(__file__).parent / "theatre"
 SHARED = Path("/var/lib/echelon-theatre")
 """Where a service of root copies PostgreSQL's programs to that their user cannot reach."""
 _COPIES_BEFORE = pytest.StashKey[frozenset[Path]]()
+
+# A busy machine is no fault of what is tested: nothing that is drawn has a time limit.
+settings.register_profile("untimed", parent=settings.default, deadline=None)
+settings.load_profile("untimed")
 
 
 def pytest_configure(config: pytest.Config) -> None:
