@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -112,10 +111,7 @@ def finished(client: Client, job_id: str) -> dict[str, Any]:
 
 def _await_phase(client: Client, job_id: str, phases: Collection[str]) -> None:
     def look() -> bool:
-        if status(client, job_id)["phase"] in phases:
-            return True
-        # To ask over HTTP all the time would take the processor from the run.
-        time.sleep(0.1)
-        return False
+        return status(client, job_id)["phase"] in phases
 
-    until(look, f"a verification that is {' or '.join(phases)}")
+    # To ask over HTTP all the time would take the processor from the run.
+    until(look, f"a verification that is {' or '.join(phases)}", pause=0.1)
