@@ -1,25 +1,27 @@
 # Two commands matter: `make demo` and `make test`. Both install what they need into .venv.
 .POSIX:
-.PHONY: demo test check tests pythons environments soak bench lock clean
+.PHONY: demo test check tests pythons soak bench lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
 RUN = .venv/.run-installed
 DEV = .venv/.dev-installed
 BIN = .venv/bin/python -m
 
-# Test workers, and how much of the expensive tests `make test` does (`make soak` does all).
-WORKERS = 3
+# Hundreds of processes load the same modules: what is compiled stays so, whatever the caller has set.
+PYTHONDONTWRITEBYTECODE =
+
 # One more than the cores of CI: tests wait for processes, too. numpy's own threads would only wait.
-TESTS = OPENBLAS_NUM_THREADS=1 $(BIN) pytest -n $(WORKERS)
+WORKERS = 3
+# A worker keeps to neighbours, which share what is set up, and takes over what another has left.
+TESTS = OPENBLAS_NUM_THREADS=1 $(BIN) pytest -n $(WORKERS) --dist worksteal
 
 demo: $(RUN)
 	.venv/bin/echelon demo
 
-# The other Pythons are installed beside the checks, which use one core.
-test: $(DEV)
-	$(MAKE) -j 2 check environments
+# Installation and checks use one core: the other Pythons have their turn beside them.
+test:
+	$(MAKE) -j 2 check pythons
 	$(MAKE) tests
-	$(MAKE) pythons
 
 # Lint, format, types, import directions.
 check: $(DEV)
@@ -32,15 +34,12 @@ check: $(DEV)
 # carry the coverage gate, and what only repeats them by the thousand runs without it.
 tests: $(DEV)
 	$(BIN) coverage erase
-	$(TESTS) -m "not untraced" --cov --cov-report=term tests/theatre
+	$(TESTS) -m "not untraced" --cov --cov-report=term tests/theatre/test_*.py
 	$(TESTS) -m untraced
 
 # Vectors, Cartograph and results_hash on every other supported Python of this machine.
-pythons: $(DEV)
+pythons: .venv/bin/python
 	sh .ci/reproduce
-
-environments: $(DEV)
-	sh .ci/reproduce --install-only
 
 # The same tests with larger numbers: every mutant, a million doubles, more crashes.
 soak: $(DEV)
@@ -51,14 +50,18 @@ soak: $(DEV)
 bench: $(DEV)
 	.venv/bin/python tests/benchmarks/run.py
 
-$(RUN): requirements.lock pyproject.toml
-	test -x .venv/bin/python || "$(PYTHON)" -m venv .venv
+.venv/bin/python:
+	"$(PYTHON)" -m venv .venv
+
+$(RUN): .venv/bin/python requirements.lock pyproject.toml
 	$(BIN) pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN) pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(RUN)
 
+# Compiled when first loaded: the tests need a small part of what their tools come with.
 $(DEV): requirements-dev.lock $(RUN)
-	$(BIN) pip install --quiet --disable-pip-version-check --require-hashes -r requirements-dev.lock
+	$(BIN) pip install --quiet --disable-pip-version-check --no-compile \
+		--require-hashes -r requirements-dev.lock
 	touch $(DEV)
 
 # Needs uv; the lock files carry hashes and no index address.

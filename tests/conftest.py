@@ -11,6 +11,7 @@ import pytest
 from hypothesis import settings
 
 from tests.demonstration import Demonstration, shared_demonstration
+from tests.drawn import drawn
 
 ENGINE_TESTS = Path(__file__).parent / "theatre"
 SHARED = Path("/var/lib/echelon-theatre")
@@ -18,7 +19,9 @@ SHARED = Path("/var/lib/echelon-theatre")
 _COPIES_BEFORE = pytest.StashKey[frozenset[Path]]()
 
 # A busy machine is no fault of what is tested: nothing that is drawn has a time limit.
-settings.register_profile("untimed", parent=settings.default, deadline=None)
+settings.register_profile(
+    "untimed", parent=settings.default, deadline=None, max_examples=drawn(160)
+)
 settings.load_profile("untimed")
 
 

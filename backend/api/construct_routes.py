@@ -8,11 +8,12 @@ from fastapi import Depends, Request
 
 from backend.api.bodies import json_body, takes
 from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
+from backend.api.pages import SHA256, Cursor, Limit, Listing, Offset, cursor_of, place_of
 from backend.api.service import service_of
 from backend.api.transactions import Transaction
 from backend.auth.principals import Scope
-from backend.repositories.registered_constructs import constructs_of
-from backend.schemas.constructs import ConstructDocument, ConstructRequest, Constructs
+from backend.repositories.registered_constructs import constructs_page
+from backend.schemas.constructs import ConstructDocument, ConstructPage, ConstructRequest
 from backend.services.constructs import claim_construct
 
 DECLARED = {
@@ -46,7 +47,24 @@ async def register_construct(
 
 
 @router.get("/constructs", operation_id="list_constructs")
-async def list_constructs(user: CurrentUser, transaction: Transaction) -> Constructs:
-    """List the construct ids that are yours."""
-    stored = await constructs_of(transaction, user.user_id)
-    return Constructs(constructs=[ConstructDocument.model_validate(one) for one in stored])
+async def list_constructs(
+    user: CurrentUser,
+    transaction: Transaction,
+    *,
+    limit: Limit = 20,
+    offset: Offset = 0,
+    cursor: Cursor = None,
+) -> ConstructPage:
+    """List the construct ids that are yours, the newest first."""
+    listing = Listing("constructs", (user.user_id,), keys=SHA256)
+    stored, total = await constructs_page(
+        transaction, user.user_id, limit=limit, offset=offset, after=place_of(cursor, listing)
+    )
+    last = stored[-1] if len(stored) == limit else None
+    return ConstructPage(
+        constructs=[ConstructDocument.model_validate(one) for one in stored],
+        total=total,
+        limit=limit,
+        offset=offset,
+        next_cursor=last and cursor_of(listing, last.place),
+    )

@@ -6,13 +6,14 @@ from typing import Annotated
 from uuid import UUID
 
 from fastapi import Depends, Query, Request
+from starlette.responses import Response
 
 from backend.api.bodies import json_body, takes
 from backend.api.conditional import WantedVersions
 from backend.api.debate_documents import debate_document, evaluation_document
 from backend.api.debate_routes import RUN
 from backend.api.declared_routes import CurrentUser, for_owner, resource_router
-from backend.api.pages import Cursor, Limit, Listing, Offset, sequence_cursor_of, sequence_of
+from backend.api.pages import Cursor, Limit, Listing, Offset, chain_page, sequence_of
 from backend.api.service import service_of
 from backend.api.transactions import Transaction
 from backend.api.turns import Turn
@@ -38,7 +39,7 @@ router = resource_router("debates", DECLARED)
 Artefact = Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$", description="an earlier one")]
 
 
-@router.get(f"{RUN}/events", operation_id="list_debate_events")
+@router.get(f"{RUN}/events", operation_id="list_debate_events", response_model=DebateEventPage)
 async def list_debate_events(
     user: CurrentUser,
     debate_run_id: UUID,
@@ -47,10 +48,10 @@ async def list_debate_events(
     limit: Limit = 100,
     offset: Offset = 0,
     cursor: Cursor = None,
-) -> DebateEventPage:
+) -> Response:
     """List the entries of a run's log, as they were hashed."""
     listing = Listing("debate-events", (str(debate_run_id),))
-    entries, total = await debates.entries_of(
+    lines, total = await debates.entries_of(
         transaction,
         str(debate_run_id),
         user_id=user.user_id,
@@ -58,13 +59,8 @@ async def list_debate_events(
         offset=offset,
         after=sequence_of(cursor, listing),
     )
-    last = entries[-1]["seq"] if len(entries) == limit else None
-    return DebateEventPage(
-        events=list(entries),
-        total=total,
-        limit=limit,
-        offset=offset,
-        next_cursor=sequence_cursor_of(listing, last) if isinstance(last, int) else None,
+    return chain_page(
+        lines, member="events", listing=listing, total=total, limit=limit, offset=offset
     )
 
 

@@ -18,6 +18,7 @@ from backend.api.pages import (
     Limit,
     Listing,
     Offset,
+    chain_page,
     sequence_cursor_of,
     sequence_of,
 )
@@ -41,7 +42,11 @@ router = resource_router("evidence", DECLARED)
 _KINDS = {".json": "application/json", ".jsonl": "application/x-ndjson", ".gz": "application/gzip"}
 
 
-@router.get("/theatres/{theatre_id}/audit-events", operation_id="list_audit_events")
+@router.get(
+    "/theatres/{theatre_id}/audit-events",
+    operation_id="list_audit_events",
+    response_model=AuditPage,
+)
 async def list_audit_events(
     reader: Reader,
     theatre_id: UUID,
@@ -50,10 +55,10 @@ async def list_audit_events(
     limit: Limit = 100,
     offset: Offset = 0,
     cursor: Cursor = None,
-) -> AuditPage:
+) -> Response:
     """List the entries of the audit chain, as they were hashed."""
     listing = Listing("audit-events", (str(theatre_id),))
-    page = await evidence.read_audit(
+    lines, total = await evidence.read_audit(
         transaction,
         str(theatre_id),
         reader=_id_of(reader),
@@ -61,12 +66,8 @@ async def list_audit_events(
         offset=offset,
         after=sequence_of(cursor, listing),
     )
-    return AuditPage(
-        audit_events=list(page.items),
-        total=page.total,
-        limit=limit,
-        offset=offset,
-        next_cursor=_next_cursor(listing, page.last),
+    return chain_page(
+        lines, member="audit_events", listing=listing, total=total, limit=limit, offset=offset
     )
 
 
@@ -95,7 +96,7 @@ async def list_episodes(
         total=page.total,
         limit=limit,
         offset=offset,
-        next_cursor=_next_cursor(listing, page.last),
+        next_cursor=sequence_cursor_of(listing, page.last),
     )
 
 
@@ -195,7 +196,3 @@ def _sent(request: Request, found: evidence.EvidenceFile) -> Response:
 
 def _id_of(reader: Principal | None) -> str | None:
     return None if reader is None else reader.user_id
-
-
-def _next_cursor(listing: Listing, last: int | None) -> str | None:
-    return None if last is None else sequence_cursor_of(listing, last)

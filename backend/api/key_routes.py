@@ -9,12 +9,14 @@ from fastapi import Depends, Request
 
 from backend.api.bodies import json_body, takes
 from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
+from backend.api.pages import Cursor, Limit, Listing, Offset, cursor_of, place_of
 from backend.api.service import service_of
 from backend.api.transactions import Transaction
 from backend.auth.principals import Scope
 from backend.errors import OutOfScopeError
-from backend.repositories.api_keys import keys_of
-from backend.schemas.accounts import ApiKeyDocument, ApiKeys, KeyRequest, NewApiKey
+from backend.repositories.api_keys import keys_page
+from backend.repositories.theatre_views import Place
+from backend.schemas.accounts import ApiKeyDocument, ApiKeyPage, KeyRequest, NewApiKey
 from backend.services import api_keys
 
 DECLARED = {
@@ -48,10 +50,27 @@ async def create_key(
 
 
 @router.get("/keys", operation_id="list_keys")
-async def list_keys(user: CurrentUser, transaction: Transaction) -> ApiKeys:
-    """List your keys, without the keys."""
-    keys = await keys_of(transaction, user.user_id)
-    return ApiKeys(keys=[ApiKeyDocument.model_validate(key) for key in keys])
+async def list_keys(
+    user: CurrentUser,
+    transaction: Transaction,
+    *,
+    limit: Limit = 20,
+    offset: Offset = 0,
+    cursor: Cursor = None,
+) -> ApiKeyPage:
+    """List your keys, the newest first, without the keys."""
+    listing = Listing("keys", (user.user_id,))
+    keys, total = await keys_page(
+        transaction, user.user_id, limit=limit, offset=offset, after=place_of(cursor, listing)
+    )
+    last = keys[-1] if len(keys) == limit else None
+    return ApiKeyPage(
+        keys=[ApiKeyDocument.model_validate(key) for key in keys],
+        total=total,
+        limit=limit,
+        offset=offset,
+        next_cursor=last and cursor_of(listing, Place(last.created_at, last.id)),
+    )
 
 
 @router.delete("/keys/{key_id}", operation_id="revoke_key")

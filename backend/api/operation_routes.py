@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from importlib.metadata import version
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Query, Request
 from starlette.responses import Response
 
 from backend.api.declared_routes import public, resource_router
@@ -38,11 +39,16 @@ async def alive() -> Alive:
 
 
 @router.get("/readyz", operation_id="ready")
-async def ready(request: Request) -> Ready:
+async def ready(
+    request: Request,
+    *,
+    whole: Annotated[bool, Query(description="503 also where it is only degraded")] = False,
+) -> Ready:
     """Tell that everything answers that requests need; 503 otherwise.
 
     An evidence store that is away makes it degraded, not unready: what is read from the database
-    is served on, and no other process would have the store either.
+    is served on, and no other process would have the store either. Whoever sends requests asks
+    without `whole`; whoever is to be called, and looks at the status only, asks with it.
     """
     service = service_of(request)
     checks = service.ready_checks
@@ -53,6 +59,8 @@ async def ready(request: Request) -> Ready:
     except TimeoutError:
         raise NotReadyError("expected every check to answer in time") from None
     if service.store_watch.trouble is not None:
+        if whole:
+            raise NotReadyError("expected an evidence store that takes something, got one away")
         return Ready(status="degraded", checks=sorted(checks), failing=[_STORE])
     return Ready(status="ready", checks=sorted([*checks, _STORE]), failing=[])
 

@@ -11,16 +11,18 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from fastapi import Query
 from pydantic import AfterValidator
+from starlette.responses import Response
 
 from backend.errors import RequestInvalidError, RequestViolation
 from backend.repositories.theatre_views import Place
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 
 MAX_OFFSET = 10_000
 NO_NUL = r"^[^\x00]*$"
@@ -75,9 +77,36 @@ def cursor_of(listing: Listing, place: Place) -> str:
     return _written(listing, place.created_at.isoformat(), place.id)
 
 
-def sequence_cursor_of(listing: Listing, last: int) -> str:
-    """Return the cursor of the page behind the row numbered `last`."""
-    return _written(listing, last)
+def sequence_cursor_of(listing: Listing, last: int | None) -> str | None:
+    """Return the cursor of the page behind the row numbered `last`; None where nothing is."""
+    return None if last is None else _written(listing, last)
+
+
+def chain_page(
+    lines: Sequence[bytes],
+    *,
+    member: str,
+    listing: Listing,
+    total: int,
+    limit: int,
+    offset: int,
+) -> Response:
+    """Answer with the entries of a chain as `member`: the very bytes that were hashed.
+
+    `lines` are canonical, and not read again: a page of them may be large, and whoever reads it
+    would keep everybody else waiting.
+    """
+    last = cast("int", parse_object(lines[-1])["seq"]) if len(lines) == limit else None
+    rest: JsonObject = {
+        "total": total,
+        "limit": limit,
+        "offset": offset,
+        "next_cursor": sequence_cursor_of(listing, last),
+    }
+    entries = b",".join(line.rstrip(b"\n") for line in lines)
+    behind = canonical_bytes(rest).removeprefix(b"{")
+    body = b'{"' + member.encode() + b'":[' + entries + b"]," + behind
+    return Response(body, media_type="application/json")
 
 
 def place_of(cursor: str | None, listing: Listing) -> Place | None:

@@ -46,6 +46,9 @@ DECLARED = {
         "dataset-unavailable",
     ),
     "get_verification_status": for_owner(Scope.READ, "not-found"),
+    "cancel_verification": for_owner(
+        Scope.WRITE, "not-found", "state-conflict", "invalid-transition"
+    ),
     "get_verification_result": for_owner(Scope.READ, "not-found", "invalid-transition"),
     "list_verification_certificates": public(),
 }
@@ -53,7 +56,11 @@ router = resource_router("verification", DECLARED)
 _JOB = "/verification/status/{job_id}"
 _GOES_ON = {
     operation: {"operationId": operation, "parameters": {"job_id": "$response.body#/job_id"}}
-    for operation in ("get_verification_status", "get_verification_result")
+    for operation in (
+        "get_verification_status",
+        "cancel_verification",
+        "get_verification_result",
+    )
 }
 
 
@@ -89,6 +96,21 @@ async def get_verification_status(
 ) -> VerificationStatus:
     """Return how far a verification of yours is."""
     return _status(await verifications.own_verification(reading, str(job_id), user_id=user.user_id))
+
+
+@router.post("/verification/cancel/{job_id}", operation_id="cancel_verification", status_code=202)
+async def cancel_verification(
+    request: Request, user: CurrentUser, job_id: UUID, transaction: Transaction
+) -> VerificationStatus:
+    """Stop a verification of yours: at once before it is committed, after that as any run."""
+    return _status(
+        await verifications.cancel_verification(
+            transaction,
+            str(job_id),
+            user_id=user.user_id,
+            resources=service_of(request).resources,
+        )
+    )
 
 
 @router.get(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import cache
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
@@ -18,7 +19,7 @@ class Passwords:
         self._hasher = PasswordHasher()
         self._turn = asyncio.Semaphore(_AT_ONCE)
         # Checked for users that there are not, so that the time does not tell.
-        self._nobodys = self._hasher.hash("nobody's")
+        self._nobodys = _nobodys_hash()
 
     async def hashed(self, password: str) -> str:
         """Return the hash of a password, with its salt and parameters."""
@@ -36,3 +37,9 @@ class Passwords:
             return self._hasher.verify(password_hash, password)
         except (VerificationError, InvalidHashError):
             return False
+
+
+@cache
+def _nobodys_hash() -> str:
+    """Return a hash with the parameters of all others; making one takes as long as a log-in."""
+    return PasswordHasher().hash("nobody's")

@@ -36,7 +36,8 @@ class Objects:
         """Write an object in one step: nobody sees a part of it. Bytes go in one request."""
         several = None if isinstance(content, Path) else False
         with answering("keep an object"):
-            obstore.put(self._backend, key, content, use_multipart=several)
+            # Of a large file a dozen pieces would be in memory at a time, by default.
+            obstore.put(self._backend, key, content, use_multipart=several, max_concurrency=1)
 
     def find(self, key: str) -> Listed | None:
         """Return what the store says of an object; None where there is none."""

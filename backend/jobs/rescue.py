@@ -9,35 +9,70 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.jobs.queue import END_WAITING, queue_ingestion, queue_run, queue_shard
 
-# A run is held by a job that is being done by a worker whose heart beats; it waits for one that is
-# to be done, or has just been taken up by such a worker. Or it has none, and its shards have.
-# Anything else is lost.
-_LOST = text("""
-    SELECT theatres.id FROM theatres
-    LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = theatres.run_job_id
-    LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id
-        AND workers.last_heartbeat > now() - make_interval(secs => :lease_seconds)
-    WHERE theatres.run_status IN ('queued', 'running')
-        AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)
-        AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND theatres.run_status = 'queued')
-        AND NOT (theatres.run_job_id IS NULL AND EXISTS (
-            SELECT FROM run_shards WHERE theatre_id = theatres.id AND state IN ('queued', 'running')
-        ))
-    FOR NO KEY UPDATE OF theatres SKIP LOCKED
-""")
-# The same of the shards of a run that they carry.
-_LOST_SHARDS = text("""
-    SELECT shards.theatre_id, shards.number FROM run_shards AS shards
-    JOIN theatres ON theatres.id = shards.theatre_id
-        AND theatres.run_status = 'running' AND theatres.run_job_id IS NULL
-    LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = shards.job_id
-    LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id
-        AND workers.last_heartbeat > now() - make_interval(secs => :lease_seconds)
-    WHERE shards.state IN ('queued', 'running')
-        AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)
-        AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND shards.state = 'queued')
-    FOR NO KEY UPDATE OF shards SKIP LOCKED
-""")
+
+def _lost(chosen: str, *, of: str, rows: str, job: str, state: str, going: str, also: str) -> str:
+    """Return the query that finds, and locks, the rows of the table `of` that nobody carries.
+
+    A row is held by the `job` that it names where that is being done by a worker whose heart
+    beats, and may wait, `queued`, for one that is to be done; one that is `going` may not. A job
+    that has just been taken up by such a worker counts as being done. Anything else is lost.
+    """
+    return "\n".join(
+        (
+            f"SELECT {chosen}",
+            f"FROM {rows}",
+            f"LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = {job}",
+            "LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id",
+            "    AND workers.last_heartbeat > now() - make_interval(secs => :lease_seconds)",
+            f"WHERE {state} IN ('queued', '{going}')",
+            "    AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)",
+            f"    AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND {state} = 'queued')",
+            also,
+            f"FOR NO KEY UPDATE OF {of} SKIP LOCKED",
+        )
+    )
+
+
+_LOST = text(
+    _lost(
+        "theatres.id",
+        of="theatres",
+        rows="theatres",
+        job="theatres.run_job_id",
+        state="theatres.run_status",
+        going="running",
+        # A run may have no job while its shards have theirs.
+        also="""
+    AND NOT (theatres.run_job_id IS NULL AND EXISTS (
+        SELECT FROM run_shards WHERE theatre_id = theatres.id AND state IN ('queued', 'running')
+    ))""",
+    )
+)
+_LOST_SHARDS = text(
+    _lost(
+        "shards.theatre_id, shards.number",
+        of="shards",
+        # Of a run that they carry.
+        rows="""run_shards AS shards
+JOIN theatres ON theatres.id = shards.theatre_id
+    AND theatres.run_status = 'running' AND theatres.run_job_id IS NULL""",
+        job="shards.job_id",
+        state="shards.state",
+        going="running",
+        also="",
+    )
+)
+_LOST_INGESTIONS = text(
+    _lost(
+        "verifications.id",
+        of="verifications",
+        rows="verifications",
+        job="verifications.job_id",
+        state="verifications.phase",
+        going="ingesting",
+        also="",
+    )
+)
 _TAKE_OFF = text("""
     UPDATE theatres SET run_epoch = run_epoch + 1,
         lost_workers = lost_workers + (run_status = 'running')::int
@@ -45,16 +80,6 @@ _TAKE_OFF = text("""
     RETURNING CASE WHEN lost_workers > 1
         THEN now() + random() * (lost_workers - 1) * make_interval(secs => :lease_seconds / 2)
     END
-""")
-_LOST_INGESTIONS = text("""
-    SELECT verifications.id FROM verifications
-    LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = verifications.job_id
-    LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id
-        AND workers.last_heartbeat > now() - make_interval(secs => :lease_seconds)
-    WHERE verifications.phase IN ('queued', 'ingesting')
-        AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)
-        AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND verifications.phase = 'queued')
-    FOR NO KEY UPDATE OF verifications SKIP LOCKED
 """)
 _COUNT_LOST = text("""
     UPDATE verifications SET lost_workers = lost_workers + (phase = 'ingesting')::int

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, func, insert, literal, select, tuple_, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import ApiKey, User
+from backend.repositories.theatre_views import Place
 
 _NOTED_EVERY = timedelta(minutes=1)
 """When a key was last used is kept to the minute: not every request has to write."""
@@ -46,11 +47,26 @@ async def insert_key(
 
 
 async def keys_of(connection: AsyncConnection, user_id: str) -> Sequence[StoredKey]:
-    """Return a user's keys, the newest first."""
+    """Return all keys of a user, the newest first."""
     found = await connection.execute(
-        select(*_SHOWN).where(ApiKey.user_id == user_id).order_by(ApiKey.id.desc())
+        select(*_SHOWN).where(ApiKey.user_id == user_id).order_by(*_NEWEST_FIRST)
     )
     return [StoredKey(*row) for row in found]
+
+
+async def keys_page(
+    connection: AsyncConnection, user_id: str, *, limit: int, offset: int, after: Place | None
+) -> tuple[Sequence[StoredKey], int]:
+    """Return a page of a user's keys, the newest first, and how many there are."""
+    own = ApiKey.user_id == user_id
+    query = select(*_SHOWN).where(own)
+    if after is not None:
+        place = tuple_(after.created_at, literal(after.id, ApiKey.id.type))
+        query = query.where(tuple_(ApiKey.created_at, ApiKey.id) < place)
+    found = await connection.execute(query.order_by(*_NEWEST_FIRST).limit(limit).offset(offset))
+    counted = select(func.count()).select_from(ApiKey).where(own)
+    total = int((await connection.execute(counted)).scalar_one())
+    return [StoredKey(*row) for row in found], total
 
 
 async def revoke_key(
@@ -96,6 +112,7 @@ _OWNER = (
         User.disabled_at.is_(None),
     )
 )
+_NEWEST_FIRST = (ApiKey.created_at.desc(), ApiKey.id.desc())
 _SHOWN = (
     ApiKey.id,
     ApiKey.name,

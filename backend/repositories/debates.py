@@ -1,4 +1,8 @@
-"""Debates and their event logs. Every statement has the owner in its WHERE clause."""
+"""Debates and their event logs.
+
+Whoever names a run by its user has the owner in the WHERE clause; what only takes a `key` is for
+callers who have found the run to be their user's by one of those.
+"""
 
 from __future__ import annotations
 

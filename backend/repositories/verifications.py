@@ -125,6 +125,35 @@ async def change_ingestion(
     return (await connection.execute(changed)).rowcount == 1
 
 
+async def end_ingestion(
+    connection: AsyncConnection,
+    verification_id: str,
+    *,
+    user_id: str,
+    error_code: str,
+    error: str,
+    at: datetime,
+) -> bool:
+    """End a user's verification that is not handed over; False where it is, or has ended.
+
+    Whichever job has it finds out when it writes next: what it holds is no longer `ingesting`.
+    """
+    own = (Verification.id == verification_id, Verification.user_id == user_id)
+    ended = (
+        update(Verification)
+        .where(*own, Verification.phase.in_(("queued", "ingesting")))
+        .values(phase="failed", waits_until=None, error_code=error_code, error=error, updated_at=at)
+    )
+    return (await connection.execute(ended)).rowcount == 1
+
+
+async def is_over(connection: AsyncConnection, verification_id: str) -> bool:
+    """Tell whether nobody reads ground truth for a verification any more."""
+    over = Verification.phase.in_(("handed_over", "failed"))
+    query = select(Verification.id).where(Verification.id == verification_id, over)
+    return (await connection.execute(query)).first() is not None
+
+
 async def hold_ingestion(
     connection: AsyncConnection, verification_id: str, *, job_id: int, phase: str
 ) -> bool:

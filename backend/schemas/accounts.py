@@ -32,7 +32,7 @@ class RegisteredUser(ResponseDocument):
 class PasswordGrant(RequestDocument):
     """The form of OAuth 2.0's password grant (RFC 6749 §4.3). Scope and client are not used."""
 
-    username: str = Field(min_length=1, max_length=100)
+    username: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
     password: Annotated[SecretStr, Field(min_length=1, max_length=1000)]
     grant_type: Literal["password", ""] = "password"
     scope: str = Field(default="", max_length=1000)
@@ -51,7 +51,7 @@ class AccessToken(ResponseDocument):
 class KeyRequest(RequestDocument):
     """A key that is to be made."""
 
-    name: str = Field(min_length=1, max_length=100)
+    name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
     scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
     expires_in_days: WholeNumber = Field(ge=1, le=366)
 
@@ -74,7 +74,11 @@ class NewApiKey(ApiKeyDocument):
     key: str
 
 
-class ApiKeys(ResponseDocument):
-    """All keys of a user, the newest first."""
+class ApiKeyPage(ResponseDocument):
+    """Some keys of a user, the newest first."""
 
     keys: list[ApiKeyDocument]
+    total: int
+    limit: int
+    offset: int
+    next_cursor: str | None

@@ -28,7 +28,11 @@ class ConstructDocument(ResponseDocument):
     confirmed_at: datetime | None
 
 
-class Constructs(ResponseDocument):
-    """All construct ids of a user."""
+class ConstructPage(ResponseDocument):
+    """Some construct ids of a user, the newest first."""
 
     constructs: list[ConstructDocument]
+    total: int
+    limit: int
+    offset: int
+    next_cursor: str | None

@@ -185,11 +185,14 @@ async def entries_of(
     limit: int,
     offset: int,
     after: int | None,
-) -> tuple[Sequence[JsonObject], int]:
-    """Return a page of a user's log, and how many entries there are; NotFoundError."""
+) -> tuple[Sequence[bytes], int]:
+    """Return a page of a user's log, entry by canonical entry, and how many there are.
+
+    NotFoundError where it is not theirs.
+    """
     view = await own_run(connection, key, user_id=user_id)
     lines = await entry_lines(connection, key, limit=limit, offset=offset, after=after)
-    return _entries(lines), view.events
+    return lines, view.events
 
 
 def _state_of(run: Extension, *, known: int) -> dict[str, object]:

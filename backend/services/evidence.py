@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -29,7 +28,7 @@ from backend.repositories.sealed_bundles import BundleArchive, bundle_of
 from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import file_of_bundle
 from backend.services.theatre_bridge import EXPORT
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import EpisodeResult
@@ -48,10 +47,10 @@ class EvidenceFile:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EvidencePage:
-    """A page of evidence, and where it ends; None where it is the last one."""
+class EpisodeResults:
+    """A page of episodes, and where it ends; None where it is the last one."""
 
-    items: Sequence[Any]
+    items: Sequence[EpisodeView]
     total: int
     last: int | None
 
@@ -64,13 +63,14 @@ async def read_audit(
     limit: int,
     offset: int,
     after: int | None,
-) -> EvidencePage:
-    """Return a page of the audit chain; NotFoundError for who may not see it."""
+) -> tuple[Sequence[bytes], int]:
+    """Return a page of the audit chain, entry by canonical entry, and how many there are.
+
+    NotFoundError for who may not see it.
+    """
     await _disclosed(connection, theatre_id, reader)
     lines = await audit_entries(connection, theatre_id, limit=limit, offset=offset, after=after)
-    entries = [parse_object(line) for line in lines]
-    last = cast("int", entries[-1]["seq"]) if len(entries) == limit else None
-    return EvidencePage(items=entries, total=await count_entries(connection, theatre_id), last=last)
+    return lines, await count_entries(connection, theatre_id)
 
 
 async def read_episodes(
@@ -81,14 +81,13 @@ async def read_episodes(
     limit: int,
     offset: int,
     after: int | None,
-) -> EvidencePage:
+) -> EpisodeResults:
     """Return a page of the episodes' results; NotFoundError for who may not see them."""
     await _disclosed(connection, theatre_id, reader)
-    found: Sequence[EpisodeView] = await episodes_of(
-        connection, theatre_id, limit=limit, offset=offset, after=after
-    )
+    found = await episodes_of(connection, theatre_id, limit=limit, offset=offset, after=after)
     last = found[-1].seq if len(found) == limit else None
-    return EvidencePage(items=found, total=await count_episodes(connection, theatre_id), last=last)
+    total = await count_episodes(connection, theatre_id)
+    return EpisodeResults(items=found, total=total, last=last)
 
 
 async def read_episode(

@@ -23,6 +23,7 @@ from backend.repositories.verifications import (
     change_ingestion,
     claim_ingestion,
     hold_ingestion,
+    is_over,
 )
 from backend.services.ingestion_handover import committed_and_queued, gather
 from backend.services.repository_access import Gathered, WaitWantedError
@@ -69,11 +70,13 @@ class IngestionAttempts:
         async with self._engine.begin() as connection:
             stored = await claim_ingestion(connection, verification_id, job_id=job_id, at=at)
         if stored is None:
+            await self._tidy(verification_id)
             return
         try:
             await self._carry(stored, job_id)
         except StateConflictError as error:
             _log.info("ingestion is another's", extra=_fields(stored, detail=str(error)))
+            await self._tidy(stored.id)
         except asyncio.CancelledError:
             await asyncio.shield(self._again(stored.id, job_id))
             raise
@@ -91,7 +94,7 @@ class IngestionAttempts:
                 await committed_and_queued(
                     self._engine, self._resources, stored, job_id, wish, gathered.records
                 )
-                await asyncio.to_thread(self._forget, stored)
+                await asyncio.to_thread(self._forget, stored.id)
             else:
                 await self._again(stored.id, job_id)
         except WaitWantedError as wait:
@@ -207,11 +210,19 @@ class IngestionAttempts:
                 error=without_paths(detail),
                 updated_at=self._resources.clock(),
             )
-        await asyncio.to_thread(self._forget, stored)
+        await asyncio.to_thread(self._forget, stored.id)
 
-    def _forget(self, stored: StoredVerification) -> None:
+    async def _tidy(self, verification_id: str) -> None:
+        """Forget what was read for a verification that was cancelled, or that another ended."""
+        async with self._engine.connect() as connection:
+            over = await is_over(connection, verification_id)
+        if over:
+            await asyncio.to_thread(self._forget, verification_id)
+
+    def _forget(self, verification_id: str) -> None:
         """Remove what was kept for a second attempt. Blocks."""
-        shutil.rmtree(self._resources.repositories.folder_of(stored.id), ignore_errors=True)
+        folder = self._resources.repositories.folder_of(verification_id)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _fields(stored: StoredVerification, **more: str) -> dict[str, dict[str, str]]:

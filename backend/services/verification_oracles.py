@@ -56,9 +56,10 @@ def template_of(wish: VerificationWish, oracle: OracleUnderTest, dataset: bytes)
         repository=_repository(wish),
         minimum_replays=wish.min_replays,
     )
-    template = oracle_template(oracle, terms, dataset)
+    sha256 = sha256_hex(dataset)
+    template = oracle_template(oracle, terms, sha256)
     config = cast("JsonObject", template["product_theatre_config"])
-    path = f"{UPLOADED}{sha256_hex(dataset)}"
+    path = f"{UPLOADED}{sha256}"
     return {**template, "product_theatre_config": {**config, "replay_data_path": path}}
 
 

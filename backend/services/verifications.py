@@ -18,12 +18,14 @@ from backend.repositories.verifications import (
     StoredVerification,
     VerifiedView,
     count_verified,
+    end_ingestion,
     insert_verification,
     verification_of,
     verified_certificates,
 )
 from backend.services.certificates import worth_of
 from backend.services.resources import TheatreResources
+from backend.services.runs import cancel_run
 from backend.services.sealed_bundles import verified_bundle
 from backend.services.verification_oracles import draft_of
 from backend.services.verification_wishes import UploadWish, VerificationWish
@@ -33,6 +35,8 @@ from theatre.engine.tier_assigner import EffectiveTier
 from theatre.verification.certificate import verification_certificate
 from theatre.verification.errors import TooFewReplaysError
 
+CANCELLED = "cancelled"
+"""Why a verification ended that its owner stopped before it was committed."""
 _ENDED = ("succeeded", "failed", "cancelled")
 
 
@@ -62,7 +66,8 @@ class Verified:
             return None, None
         theatre = self.theatre
         if theatre is None:
-            return "failed", self.stored.error_code
+            code = self.stored.error_code
+            return "void" if code == CANCELLED else "failed", code
         if theatre.outcome is None:
             # It could not be begun: the theatre stays COMMITTED.
             return "failed", (theatre.error or "").partition(":")[0] or None
@@ -125,6 +130,39 @@ async def own_verification(
     # Asked second: a theatre that has come meanwhile says more.
     theatre = await view_of(connection, verification_id, user_id=user_id)
     return Verified(stored=stored, theatre=theatre)
+
+
+async def cancel_verification(
+    connection: AsyncConnection,
+    verification_id: str,
+    *,
+    user_id: str,
+    resources: TheatreResources,
+) -> Verified:
+    """Stop a user's verification: at once before it is committed, after that as any run.
+
+    Raises NotFoundError where it is not theirs, and as `cancel_run` once it has a theatre;
+    InvalidTransitionError for one that has ended without.
+    """
+    ended = await end_ingestion(
+        connection,
+        verification_id,
+        user_id=user_id,
+        error_code=CANCELLED,
+        error="cancelled by its owner before anything was committed",
+        at=resources.clock(),
+    )
+    verified = await own_verification(connection, verification_id, user_id=user_id)
+    if ended:
+        return verified
+    if verified.theatre is None:
+        raise InvalidTransitionError(
+            "expected a verification that goes on, got one that is finished"
+        )
+    await cancel_run(
+        connection, verification_id, user_id=user_id, versions=None, resources=resources
+    )
+    return await own_verification(connection, verification_id, user_id=user_id)
 
 
 async def result_of(

@@ -60,6 +60,12 @@ def invoked_at(record: Any) -> list[str]:  # noqa: ANN401 - a document
     return [call["request"]["metadata"]["invoked_at"] for call in record["calls"]]
 
 
+def separated_in(bundle: Path) -> int:
+    """Return over how many episodes the separation is that stands in the aggregate."""
+    aggregate: Any = parse_object((bundle / "scores" / "aggregate.json").read_bytes())
+    return int(aggregate["computed"]["separate_the_pair"]["episodes"])
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_a_run_that_was_killed_in_an_episode_is_taken_up_and_certified_over_http(
     database: Database, tmp_path: Path
@@ -105,7 +111,7 @@ def test_a_run_that_was_killed_in_an_episode_is_taken_up_and_certified_over_http
     assert max(asked_at[0]) < killed_at < min(asked_at[1])
     assert {record["runner"] for record in records} == {RUNNER.pin}
     classes = [parse_object(line)["replay_output_class"] for line in export.splitlines()]
-    assert classes == ["meets"] * stage.episodes
+    assert (classes, separated_in(bundle)) == (["meets"] * stage.episodes, stage.episodes)
 
 
 def test_a_run_that_is_cancelled_in_an_episode_is_void(database: Database, tmp_path: Path) -> None:

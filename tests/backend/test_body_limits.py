@@ -142,7 +142,7 @@ def test_parameters_of_the_media_type_and_its_case_do_not_matter(ada: Client) ->
     assert ada.post(PATH, key_request(200), headers=headers).status == 201
 
 
-@pytest.mark.parametrize("query", ["?x=1", "?limit=1", "?%00=", "?a=1&a=2"])
+@pytest.mark.parametrize("query", ["?x=1", "?username=ada", "?%00=", "?a=1&a=2"])
 def test_parameters_that_a_route_does_not_have_are_refused(ada: Client, query: str) -> None:
     reply = ada.get(PATH + query)
     assert (reply.status, reply.slug) == (422, "validation-error")

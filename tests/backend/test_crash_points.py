@@ -81,4 +81,9 @@ def test_a_crash_at_any_point_is_gone_on_from(database: Database, tmp_path: Path
                 assert (point, moment, count(company) - there) == (point, moment, left)
         company.pool.start()
         company.await_ended(1 + len(paths))
-        assert_whole(company, [undisturbed, *paths], episodes=EPISODES)
+        theatres = [undisturbed, *paths]
+        assert_whole(company, theatres, episodes=EPISODES)
+        # Each sealed once and exported once, whatever died behind that: both are named by their
+        # bytes, which have the moment in them.
+        for kept in ("bundles/*", "exports/*"):
+            assert files(kept)(company) == len(theatres), kept

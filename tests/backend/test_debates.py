@@ -14,8 +14,8 @@ from psycopg import errors
 from backend.database.roles import APPLICATION, OWNER
 from backend.main import create_app
 from tests.backend.databases import Database
-from tests.backend.serving import Client, Reply, served, settings_for
-from tests.backend.test_theatres import NOBODYS, at_once
+from tests.backend.serving import Client, Reply, at_once, served, settings_for
+from tests.backend.test_theatres import NOBODYS
 from theatre.debate.evaluators import EVALUATORS, evaluate
 from theatre.debate.event_log import events_of
 from theatre.debate.history import verify_extension
@@ -33,6 +33,7 @@ CORPUS = Path(__file__).parents[2] / "fixtures" / "debates"
 LOOP = (CORPUS / "handwritten" / "print_shop_loop.json").read_bytes()
 TALK = (CORPUS / "handwritten" / "rye_or_wheat.json").read_bytes()
 JSON = {"Content-Type": "application/json"}
+AT = "2026-11-22T00:00:00Z"
 
 
 @pytest.fixture
@@ -97,6 +98,23 @@ def test_an_artefact_is_stored_and_served_as_it_came(ada: Client) -> None:
     log = ada.get(f"{path}/events").document
     verify_chain(log["events"], theatre_id=f"{run['debate_id']}/{run['run_id']}")
     assert (log["total"], log["events"][-1]["entry_hash"]) == (run["events"], run["head_hash"])
+
+
+def test_a_page_of_the_log_has_the_bytes_that_were_hashed(ada: Client) -> None:
+    # In canonical form 0.0000001 is 1e-7, and "ö" is itself.
+    metadata: JsonObject = {"created_at": AT, "ö": 1e-7}
+    told = canonical_bytes({**parse_object(TALK), "metadata": metadata})
+    path = f"/debates/{submitted(ada, told).document['id']}"
+    first = ada.get(f"{path}/events?limit=1")
+    assert '"ö":1e-7'.encode() in first.body
+    entries, page = first.document["events"], first.document
+    while page["next_cursor"] is not None:
+        reply = ada.get(f"{path}/events?limit=1&cursor={page['next_cursor']}")
+        page = reply.document
+        assert all(canonical_bytes(entry) in reply.body for entry in page["events"])
+        entries += page["events"]
+    assert len(entries) == page["total"]
+    verify_chain(entries, theatre_id=entries[0]["theatre_id"])
 
 
 def test_another_artefact_under_the_same_ids_is_refused_to_its_user_alone(
@@ -172,7 +190,10 @@ def test_a_run_grows_event_by_event_and_every_version_of_it_stays(ada: Client) -
     assert ada.get(f"{path}/artefact?events={grown['events'] + 1}").status == 404
 
 
-@pytest.mark.parametrize("wrong", ["another turn", "a later attempt", "no event", "a bad turn"])
+@pytest.mark.parametrize(
+    "wrong",
+    ["another turn", "a later attempt", "no event", "a bad turn", "another past", "an end of lies"],
+)
 def test_events_that_do_not_fit_are_refused_and_none_of_them_is_stored(
     ada: Client, database: Database, wrong: str
 ) -> None:
@@ -181,6 +202,7 @@ def test_events_that_do_not_fit_are_refused_and_none_of_them_is_stored(
     good, *_ = events = later_events(LOOP)
     opening = next(one for one in events if one["event_type"] == "turn_opened")
     turn = opening["detail"]["turn"]
+    forged = {**turn, "content": "I never said that."}
     unfitting = {
         "another turn": {**opening, "detail": {"turn": {**turn, "turn_index": 7}}},
         "a later attempt": {
@@ -192,8 +214,17 @@ def test_events_that_do_not_fit_are_refused_and_none_of_them_is_stored(
             "event_type": "attempt_appended",
             "detail": {"turn_index": turn["turn_index"], "attempt": {"attempt_index": 0}},
         },
+        "another past": {
+            "event_type": "turn_accepted",
+            "detail": {"turn_index": turn["turn_index"], "turn": {**forged, "attempts": []}},
+        },
+        "an end of lies": {
+            "event_type": "debate_closed",
+            "detail": {"members": {"debate_id": "another"}},
+        },
     }
-    refused = append(ada, path, [good, unfitting[wrong]])
+    fitting = events[:-1] if wrong == "an end of lies" else [good]
+    refused = append(ada, path, [*fitting, unfitting[wrong]])
     assert (refused.status, refused.slug) == (422, "debate-invalid"), refused
     assert refused.document["errors"]
     assert ada.get(path).document == before

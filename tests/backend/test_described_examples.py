@@ -65,6 +65,10 @@ def verifies(client: Client, recorder: Recorder) -> None:
     asked = zoe.post(RUN, wanted)
     recorder.keep("run_verification", wanted, asked)
     job_id = asked.document["job_id"]
+    withdrawn = zoe.post(RUN, wanted).document["job_id"]
+    cancelled = zoe.ask("POST", f"/verification/cancel/{withdrawn}")
+    assert cancelled.status == 202
+    recorder.keep("cancel_verification", None, cancelled)
     finished(zoe, job_id)
     for operation, path in {
         "get_verification_status": f"/verification/status/{job_id}",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psycopg
@@ -13,7 +12,7 @@ from backend.database.roles import APPLICATION, OWNER
 from backend.main import create_app
 from tests.backend import faults
 from tests.backend.databases import Database
-from tests.backend.serving import Client, Reply, served, settings_for
+from tests.backend.serving import Client, Reply, at_once, served, settings_for
 
 AT_ONCE = 20
 
@@ -41,8 +40,7 @@ def effects(database: Database) -> int:
 
 
 def test_twenty_at_once_have_one_effect_and_one_answer(ada: Client, database: Database) -> None:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        replies = list(pool.map(lambda _: claim(ada, "mine", "k1"), range(AT_ONCE)))
+    replies = at_once(AT_ONCE, lambda: claim(ada, "mine", "k1"))
     assert {reply.status for reply in replies} == {201}
     assert len({reply.body for reply in replies}) == 1
     assert [reply.headers.get("idempotent-replayed") for reply in replies].count(None) == 1

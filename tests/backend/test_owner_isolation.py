@@ -54,7 +54,9 @@ ROUTES = [pytest.param(*one, id=one[0]) for one in owned_routes()]
 def anybody(
     module_database: Database, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Client]:
-    app = create_app(settings_for(module_database, tmp_path_factory.mktemp("home")))
+    # Nothing is taken up meanwhile: what is asked for stays as it is.
+    home = tmp_path_factory.mktemp("home")
+    app = create_app(settings_for(module_database, home, worker_in_api=False))
     with served(app) as client:
         yield client
 

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from backend.api.pages import MAX_OFFSET, Listing
+from backend.database.roles import OWNER
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.theatre_templates import cartograph
+from theatre.engine.canonical_json import sha256_hex
 
 
 @pytest.fixture(scope="module")
@@ -24,6 +26,30 @@ def client(module_database: Database, tmp_path_factory: pytest.TempPathFactory) 
 @pytest.fixture(scope="module")
 def ada(client: Client) -> Client:
     return client.registered("ada")
+
+
+@pytest.fixture(scope="module")
+def key_names(ada: Client) -> list[str]:
+    """Three keys, the newest first."""
+    for name in ("one", "two", "three"):
+        body = {"name": name, "scopes": ["read"], "expires_in_days": 1}
+        assert ada.post("/keys", body).status == 201
+    return ["three", "two", "one"]
+
+
+@pytest.fixture(scope="module")
+def construct_ids(ada: Client, module_database: Database) -> list[str]:
+    """Four construct ids, the newest first; those of one moment in the order of their hashes."""
+    made = ["x" * 255, "Zeichen \u2713" * 25, "b", "a"]
+    for construct_id in made:
+        assert ada.post("/constructs", {"construct_id": construct_id}).status == 201
+    with module_database.connected(OWNER) as connection:
+        connection.execute(
+            "UPDATE registered_constructs SET created_at = '2026-01-01Z'"
+            " WHERE length(construct_id) > 1"
+        )
+    tied = [one for one in made if len(one) > 1]
+    return ["a", "b", *sorted(tied, key=lambda one: sha256_hex(one.encode()), reverse=True)]
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +75,18 @@ def walked(client: Client, path: str, name: str) -> list[object]:
 
 
 def test_every_list_is_walked_by_its_cursors(
-    client: Client, ada: Client, theatres: list[str]
+    client: Client,
+    ada: Client,
+    theatres: list[str],
+    key_names: list[str],
+    construct_ids: list[str],
 ) -> None:
+    bob = client.registered("bob")
     for who, path, name, total in (
+        (ada, "/keys", "keys", len(key_names)),
+        (bob, "/keys", "keys", 0),
+        (ada, "/constructs", "constructs", len(construct_ids)),
+        (bob, "/constructs", "constructs", 0),
         (ada, "/theatres", "theatres", 3),
         (client, "/templates", "templates", 3),
         (ada, f"{theatres[0]}/audit-events", "audit_events", 2),
@@ -62,20 +97,30 @@ def test_every_list_is_walked_by_its_cursors(
         assert (whole["total"], len(whole[name]), whole["offset"]) == (total, total, 0), path
         assert whole["next_cursor"] is None
         assert walked(who, path, name) == whole[name]
+    assert [one["name"] for one in ada.get("/keys").document["keys"]] == key_names
+    listed = ada.get("/constructs").document["constructs"]
+    assert [one["construct_id"] for one in listed] == construct_ids
 
 
 def test_a_cursor_is_refused_where_it_is_of_another_list(
-    client: Client, ada: Client, theatres: list[str]
+    client: Client, ada: Client, theatres: list[str], key_names: list[str]
 ) -> None:
+    assert len(key_names) > 1
+
     def cursor(who: Client, path: str) -> str:
         return str(who.get(path).document["next_cursor"])
 
+    bob = client.registered("robert")
     own = cursor(ada, "/theatres?limit=1")
+    keys = cursor(ada, "/keys?limit=1")
     events = cursor(ada, f"{theatres[0]}/audit-events?limit=1")
     for who, path, given in (
         (ada, "/theatres?state=COMMITTED", own),
         (ada, "/theatres?construct_id=cartograph", own),
-        (client.registered("bob"), "/theatres?limit=1", own),
+        (bob, "/theatres?limit=1", own),
+        (ada, "/keys?limit=1", own),
+        (ada, "/constructs?limit=1", keys),
+        (bob, "/keys?limit=1", keys),
         (client, "/certificates?limit=1", own),
         (client, "/templates?limit=1", own),
         (ada, f"{theatres[1]}/audit-events?limit=1", events),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 from backend.database.sessions import POOL_SIZE
 from backend.main import create_app
 from tests.backend.databases import Database
-from tests.backend.serving import Client, Reply, served, settings_for
+from tests.backend.serving import Client, Reply, at_once, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_serve import serving
 from tests.backend.test_theatre_runs import bundle_of, committed, run
@@ -133,9 +132,7 @@ def test_nobody_scores_twice_not_even_at_once(client: Client, stage: SumsStage) 
     path = waiting(ada, stage)
     asked = bob.get(f"{path}/hitl").document
     # More than there are connections to the database, of which each needs two.
-    with ThreadPoolExecutor(POOL_SIZE + 5) as pool:
-        sent = [pool.submit(score, bob, path, answers(asked)) for _ in range(POOL_SIZE + 5)]
-        replies = [one.result() for one in sent]
+    replies = at_once(POOL_SIZE + 5, lambda: score(bob, path, answers(asked)))
     assert Counter(reply.status for reply in replies) == {200: 1, 409: POOL_SIZE + 4}
     assert {one.slug for one in replies if one.status == 409} == {"duplicate-submission"}
 

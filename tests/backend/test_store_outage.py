@@ -61,6 +61,10 @@ class Scene:
     def count(self, table: str) -> int:
         return len(self.database.rows(f"SELECT 1 FROM {table}"))  # noqa: S608 - a test's table
 
+    def whole_status(self) -> int:
+        """Return what a probe sees that looks at nothing but the status."""
+        return self.ada.get("/readyz?whole=true").status
+
     def until_told(self, status: str) -> None:
         until(
             lambda: self.ada.get("/readyz").document.get("status") == status,
@@ -96,6 +100,7 @@ def test_a_run_whose_store_is_killed_while_it_takes_the_bundle_goes_on_when_it_i
         )
         assert str(told).startswith("evidence-store: expected the evidence store to ")
         scene.until_told("degraded")
+        assert scene.whole_status() == 503
     assert scene.ada.get(path).document["state"] == "SETTLING"
     assert (scene.count("sealed_bundles"), scene.count("theatre_certificates")) == (0, 0)
     assert kept(scene, "bundles") == []
@@ -108,6 +113,7 @@ def test_a_run_whose_store_is_killed_while_it_takes_the_bundle_goes_on_when_it_i
         )
         assert scene.ada.get(path).document["outcome"] == "certified"
         scene.until_told("ready")
+        until(lambda: scene.whole_status() == 200, "a status that says so", pause=0.1)
         whole = {name: scene.ada.get(f"{path}/{name}") for name in FROM_THE_STORE}
         assert {one.status for one in whole.values()} == {200}
     assert [number for _, number, _ in scene.stage.calls] == [1, 2, 3, 4]

@@ -77,7 +77,7 @@ DOCUMENTS: Mapping[str, tuple[str, str, bytes]] = {
 }
 """Operation id → path, media type, and a document that would be taken."""
 
-WITHOUT_JSON = {"issue_token", "cancel_theatre", "settle_theatre"}
+WITHOUT_JSON = {"issue_token", "cancel_theatre", "cancel_verification", "settle_theatre"}
 
 
 def whole(body: bytes) -> Callable[[bytes], bytes]:

@@ -7,7 +7,6 @@ import subprocess
 import tarfile
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import pytest
 from backend.database.embedded.cluster import SUPERUSER
 from backend.main import create_app
 from tests.backend.databases import Database
-from tests.backend.serving import Client, Reply, served, settings_for
+from tests.backend.serving import Client, Reply, at_once, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_serve import serving
 from tests.backend.theatre_templates import cartograph, with_config
@@ -121,9 +120,7 @@ def test_of_twenty_runs_at_once_one_is_accepted(
     ada: Client, stage: SumsStage, database: Database
 ) -> None:
     path = committed(ada, stage.template)
-    with ThreadPoolExecutor(20) as pool:
-        asked = [pool.submit(run, ada, path) for _ in range(20)]
-        replies = [one.result() for one in asked]
+    replies = at_once(20, lambda: run(ada, path))
     assert Counter(reply.status for reply in replies) == {200: 1, 409: 19}
     assert len(database.rows("SELECT id FROM theatre_certificates")) == 1
     again = run(ada, path)

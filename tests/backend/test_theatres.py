@@ -6,16 +6,14 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import pytest
 import rfc8785
 
 from backend.main import create_app
 from tests.backend.databases import Database
-from tests.backend.serving import Client, Reply, served, settings_for
+from tests.backend.serving import Client, Reply, at_once, served, settings_for
 from tests.backend.theatre_templates import CARTOGRAPH_HASH, cartograph, with_config
 from theatre.engine.commitment import content_hash
 
@@ -36,11 +34,6 @@ def ada(client: Client) -> Client:
 
 def created(client: Client, template: object) -> Reply:
     return client.post("/api/v1/theatres", {"template_json": template})
-
-
-def at_once(count: int, ask: Any) -> list[Reply]:  # noqa: ANN401 - a function without arguments
-    with ThreadPoolExecutor(count) as pool:
-        return [one.result() for one in [pool.submit(ask) for _ in range(count)]]
 
 
 def test_a_valid_template_becomes_a_draft_of_its_sender(ada: Client, database: Database) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.recorded_examples import LINES
-from tests.backend.serving import Client, served, settings_for
+from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.test_theatre_runs import bundle_of
 from tests.backend.verification_stage import (
     FEW,
@@ -25,7 +26,7 @@ from tests.backend.verification_stage import (
     status,
     wished,
 )
-from tests.theatre.echelon_process import until
+from tests.theatre.echelon_process import PATIENCE_SECONDS, until
 from tests.theatre.oracles.loopback import Received, envelope, response, serving
 from tests.theatre.runs import checked
 from tests.theatre.verification.git_history import Commit, repository
@@ -245,6 +246,87 @@ def test_what_falls_short_ends_without_a_certificate_and_says_why(
     versions = [one.envelope["construct_version"] for one in oracle.received]
     assert set(versions[1:]) == {VERSION}
     assert versions[0] != VERSION
+
+
+CANCEL = "/api/v1/verification/cancel"
+
+
+def cancelled(client: Client, job_id: str) -> Reply:
+    return client.ask("POST", f"{CANCEL}/{job_id}")
+
+
+def test_what_is_not_committed_is_cancelled_at_once_and_leaves_nothing(
+    anybody: Client, ada: Client, bob: Client, home: Path, stage: GitHubStage
+) -> None:
+    gate = stage.arm(after=3)
+    job_id = asked(ada)
+    until(gate.reached.is_set, "a reading at the gate")
+    kept = home / "evidence" / "readings" / job_id
+    assert kept.is_dir()
+    assert (bob.ask("POST", f"{CANCEL}/{job_id}").slug, status(ada, job_id)["phase"]) == (
+        "not-found",
+        "ingesting",
+    )
+    assert anybody.ask("POST", f"{CANCEL}/{job_id}").slug == "unauthenticated"
+    told = cancelled(ada, job_id)
+    assert told.status == 202
+    ended = ("finished", "void", "cancelled", None)
+    names = ("phase", "outcome", "outcome_reason", "state")
+    assert tuple(told.document[name] for name in names) == ended
+    # Whoever reads finds out while the repository keeps it waiting.
+    until(lambda: not kept.exists(), "the end of what was read")
+    gate.opened.set()
+    assert tuple(status(ada, job_id)[name] for name in names) == ended
+    assert ada.get(f"/theatres/{job_id}").slug == "not-found"
+    for again in (cancelled(ada, job_id), ada.get(f"{RESULT}/{job_id}")):
+        assert (again.status, again.slug) == (409, "invalid-transition")
+
+
+def test_what_waits_for_a_limit_is_cancelled_and_forgotten(
+    ada: Client, home: Path, module_database: Database, stage: GitHubStage
+) -> None:
+    stage.limited = {len(stage.service.requests) + 3: 3000}
+    job_id = asked(ada)
+    until(lambda: status(ada, job_id)["waits_until"], "the wait for a limit")
+    told = cancelled(ada, job_id).document
+    assert (told["outcome"], told["outcome_reason"], told["waits_until"]) == (
+        "void",
+        "cancelled",
+        None,
+    )
+    kept, before = home / "evidence" / "readings" / job_id, len(stage.service.requests)
+    assert kept.is_dir()
+    # As if the hour were over: its job has nothing to do but to tidy up.
+    module_database.rows(
+        "UPDATE procrastinate_jobs SET scheduled_at = now() WHERE task_name = 'ingest' RETURNING id"
+    )
+    until(lambda: not kept.exists(), "the end of what was read")
+    assert len(stage.service.requests) == before
+    assert status(ada, job_id)["outcome_reason"] == "cancelled"
+
+
+def test_once_it_is_committed_its_run_is_cancelled(ada: Client) -> None:
+    replayed, released = threading.Event(), threading.Event()
+
+    async def slow(request: Received, writer: asyncio.StreamWriter) -> None:
+        if request.envelope["episode_id"] != "probe":
+            replayed.set()
+            await asyncio.to_thread(released.wait, PATIENCE_SECONDS)
+        await half_deaf(request, writer)
+
+    try:
+        with serving(slow) as oracle:
+            job_id = asked(ada, construct={"construct_id": "slow", "endpoint": oracle.url})
+            until(replayed.is_set, "the first change to be shown")
+            told = cancelled(ada, job_id)
+            assert (told.status, told.document["outcome"]) == (202, None)
+            released.set()
+            seen = finished(ada, job_id)
+    finally:
+        released.set()
+    assert (seen["outcome"], seen["outcome_reason"]) == ("void", "cancelled")
+    assert seen["certificate_id"] is None
+    assert cancelled(ada, job_id).slug == "invalid-transition"
 
 
 def test_a_limit_that_is_reached_for_long_is_waited_for_in_the_queue(

@@ -1,4 +1,7 @@
-"""Prints how long a suite of the pseudo-axion audit takes; asserts nothing."""
+"""Prints how long a suite of the pseudo-axion audit takes; asserts nothing.
+
+`python -m tests.benchmarks.axion_suite [EPISODES] [STEPS]`.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,14 @@ def processor_seconds() -> float:
 
 
 def main() -> None:
-    """Run 100 episodes of 50 steps for each of two agents in mci_latent."""
+    """Run as many episodes of as many steps as the caller asks for, for two agents."""
+    given = [int(one) for one in sys.argv[1:]]
+    episodes, each = (*given, *(EPISODES, STEPS)[len(given) :])
     plan = SuitePlan(
         agents=AGENTS,
         mode=Mode.MCI_LATENT,
-        episodes=EPISODES,
-        steps=STEPS,
+        episodes=episodes,
+        steps=each,
         seed=123,
         watchdog_ms=60_000,
     )
@@ -35,7 +40,7 @@ def main() -> None:
         began, used = time.perf_counter(), processor_seconds()
         run_suite(plan, Path(folder))
         wall, cpu = time.perf_counter() - began, processor_seconds() - used
-    steps = EPISODES * STEPS * len(AGENTS)
+    steps = episodes * each * len(AGENTS)
     sys.stdout.write(f"{'axion suite, wall clock':44} {wall:9.1f} s\n")
     sys.stdout.write(f"{'axion suite, processor, children too':44} {cpu:9.1f} s\n")
     sys.stdout.write(f"{'axion suite, steps a second':44} {steps / wall:9.0f}\n")

@@ -1,4 +1,7 @@
-"""Prints how long reading, checking and evaluating one debate of 10,000 turns takes."""
+"""Prints how long reading, checking and evaluating one debate of 10,000 turns takes.
+
+`python -m tests.benchmarks.debate_artefact [TURNS] [ROUNDS]`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ ROUNDS = 3
 SCENARIO = "fixtures/debates/scenarios/wool_prices_after_the_drought.json"
 
 
-def long_debate(mode: EvaluationMode) -> bytes:
+def long_debate(mode: EvaluationMode, turns: int) -> bytes:
     """Return a valid artefact: twenty scripted turns over and over, no sentence of them twice."""
     scenario = read_scenario(parse_object((resource_root() / SCENARIO).read_bytes()))
     plan = RunPlan(
@@ -42,7 +45,7 @@ def long_debate(mode: EvaluationMode) -> bytes:
     document = cast("dict[str, Any]", asyncio.run(run.run({"ann": debater, "bo": debater})))
     short = document["turns"]
     document["intervention_log"] = None
-    document["turns"] = [_repeated(short[index % len(short)], index) for index in range(TURNS)]
+    document["turns"] = [_repeated(short[index % len(short)], index) for index in range(turns)]
     return canonical_bytes(document)
 
 
@@ -61,10 +64,10 @@ def _repeated(turn: dict[str, Any], index: int) -> dict[str, Any]:
     }
 
 
-def show(name: str, work: Callable[[], object]) -> None:
-    """Print the seconds of processor time of one piece of work, the least of ROUNDS."""
+def show(name: str, work: Callable[[], object], *, rounds: int) -> None:
+    """Print the seconds of processor time of one piece of work, the least of `rounds`."""
     seconds = []
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         began = time.process_time()
         work()
         seconds.append(time.process_time() - began)
@@ -73,19 +76,27 @@ def show(name: str, work: Callable[[], object]) -> None:
     )
 
 
-def show_all(mode: EvaluationMode) -> None:
+def show_all(mode: EvaluationMode, turns: int, rounds: int) -> None:
     """Print every figure of one mode."""
-    data = long_debate(mode)
+    data = long_debate(mode, turns)
     artefact = read_debate(data, lenient=True)
     attempts = sum(len(turn.attempts or ()) for turn in artefact.debate.turns)
-    sys.stdout.write(f"{mode}: {TURNS} turns, {attempts} attempts, {len(data) / 1e6:.1f} MB\n")
-    show("  strict parser alone", lambda: parse_object(data))
-    show("  read: parser, models, every rule", lambda: read_debate(data, lenient=True))
+    sys.stdout.write(f"{mode}: {turns} turns, {attempts} attempts, {len(data) / 1e6:.1f} MB\n")
+    shown = partial(show, rounds=rounds)
+    shown("  strict parser alone", lambda: parse_object(data))
+    shown("  read: parser, models, every rule", lambda: read_debate(data, lenient=True))
     for name, evaluator in EVALUATORS.items():
-        show(f"  evaluator {name}", partial(evaluator, artefact.debate))
-    show("  extension of itself", lambda: verify_extension(artefact.document, artefact.document))
+        shown(f"  evaluator {name}", partial(evaluator, artefact.debate))
+    shown("  extension of itself", lambda: verify_extension(artefact.document, artefact.document))
+
+
+def main() -> None:
+    """Measure with as many turns and rounds as the caller asks for."""
+    given = [int(one) for one in sys.argv[1:]]
+    turns, rounds = (*given, *(TURNS, ROUNDS)[len(given) :])
+    show_all("posthoc", turns, rounds)
+    show_all("in_loop", turns, rounds)
 
 
 if __name__ == "__main__":
-    show_all("posthoc")
-    show_all("in_loop")
+    main()

@@ -1,7 +1,8 @@
 """Prints what an episode over HTTP takes beside bare loops of calls; asserts nothing.
 
-`python -m tests.benchmarks.http_run` measures processor time, then the peak of memory in
-processes of their own; with `peak EPISODES` it is such a process.
+`python -m tests.benchmarks.http_run [EPISODES] [ROUNDS] [MANY]` measures processor time, then the
+peak of memory for a quarter of MANY episodes and for MANY, in processes of their own; with
+`peak EPISODES` it is such a process.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from theatre.engine.oracle_contract import OracleInvocationRequest
 PEAK = Path("/proc/self/status")
 EPISODES = 3_000
 ROUNDS = 5
-FEW, MANY = 5_000, 20_000
+MANY = 20_000
 SERIAL, PARALLEL = 1, 16
 
 MODES = (
@@ -107,18 +108,18 @@ def cpu_of(work: Callable[[], Coroutine[None, None, None]]) -> float:
     return time.process_time() - began
 
 
-def one_round(mode: Mode, url: str, home: Path) -> list[float]:
+def one_round(mode: Mode, url: str, home: Path, episodes: int) -> list[float]:
     """Return the processor time of an episode, and that of a call in each loop, in turns."""
-    store, theatre_id = commit(home, EPISODES, mode)
-    sent = requests_of(theatre_id, EPISODES)
+    store, theatre_id = commit(home, episodes, mode)
+    sent = requests_of(theatre_id, episodes)
     calls = [cpu_of(partial(loop, url, sent, mode.concurrency)) for loop in LOOPS.values()]
     episode = cpu_of(lambda: run(store, theatre_id, url))
-    return [seconds / EPISODES for seconds in (episode, *calls)]
+    return [seconds / episodes for seconds in (episode, *calls)]
 
 
-def show_processor_time(mode: Mode, url: str, home: Path) -> None:
+def show_processor_time(mode: Mode, url: str, home: Path, total: int, count: int) -> None:
     """Print what an episode of a whole run takes, and calls of bare loops beside it."""
-    rounds = [one_round(mode, url, home / f"{mode.name} {number}") for number in range(ROUNDS)]
+    rounds = [one_round(mode, url, home / f"{mode.name} {n}", total) for n in range(count)]
     episodes, *loops = zip(*rounds, strict=True)
     show(f"episode, {mode.name}", episodes)
     for name, calls in zip(LOOPS, loops, strict=True):
@@ -143,27 +144,30 @@ def peak_of(total: int, url: str, home: Path) -> None:
     sys.stdout.write(f"{int(peak) / 1024:.1f}\n")
 
 
-def show_memory() -> None:
+def show_memory(many: int) -> None:
     """Print the peaks of processes that do one run each."""
     peaks = {}
-    for total in (FEW, MANY):
+    few = many // 4
+    for total in (few, many):
         command = [sys.executable, "-m", "tests.benchmarks.http_run", "peak", str(total)]
         finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         peaks[total] = float(finished.stdout)
         sys.stdout.write(f"{f'peak of memory, {total} episodes':44}     {peaks[total]:9.1f} MB\n")
-    sys.stdout.write(f"{'  the difference':44}     {peaks[MANY] - peaks[FEW]:9.1f} MB\n")
+    sys.stdout.write(f"{'  the difference':44}     {peaks[many] - peaks[few]:9.1f} MB\n")
 
 
 def main() -> None:
-    """Measure everything, or one peak."""
+    """Measure everything, at the sizes that the caller asks for, or one peak."""
     with construct() as url, tempfile.TemporaryDirectory() as folder:
         if sys.argv[1:2] == ["peak"]:
             peak_of(int(sys.argv[2]), url, Path(folder))
             return
+        given = [int(one) for one in sys.argv[1:]]
+        total, rounds, many = (*given, *(EPISODES, ROUNDS, MANY)[len(given) :])
         for mode in MODES:
-            show_processor_time(mode, url, Path(folder))
+            show_processor_time(mode, url, Path(folder), total, rounds)
     if PEAK.exists():
-        show_memory()
+        show_memory(many)
 
 
 if __name__ == "__main__":

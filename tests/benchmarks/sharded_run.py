@@ -48,7 +48,7 @@ class Course:
     """How a run went: when what was done, and how large its workers were meanwhile."""
 
     called_seconds: float = 0.0
-    """From the first look at it in ACTIVE to the last result."""
+    """From the first look at it behind COMMITTED to the last result; LOOK_SECONDS at least."""
     settled_seconds: float = 0.0
     """From there to ARCHIVED."""
     sizes: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)
@@ -112,7 +112,7 @@ def watched(client: Client, path: str, total: int, workers: Sequence[int]) -> Co
     while True:
         seen, now = client.get(path).document, time.monotonic()
         done = int(seen["run"]["progress"])
-        if began is None and seen["state"] == "ACTIVE":
+        if began is None and seen["state"] not in {"COMMITTED", "DRAFT"}:
             began = now
         if called is None and done == total:
             called = now
@@ -123,7 +123,9 @@ def watched(client: Client, path: str, total: int, workers: Sequence[int]) -> Co
         time.sleep(LOOK_SECONDS)
     if seen["outcome"] != "certified" or began is None or called is None:
         raise RuntimeError(f"expected a certificate for {total} episodes, got {seen}")
-    course.called_seconds, course.settled_seconds = called - began, now - called
+    # A run that is over between two looks took at most one.
+    course.called_seconds = max(called - began, LOOK_SECONDS)
+    course.settled_seconds = now - called
     return course
 
 

@@ -60,6 +60,7 @@ def test_the_table_of_states_has_every_state_in_order() -> None:
     [
         "Rooms of the package",
         "Floors of the service",
+        "Floors of the independent check",
         "Floors of the pseudo-axion audit",
         "Pipeline order of the engine",
     ],
@@ -114,6 +115,11 @@ def test_every_module_of_the_audit_is_in_its_table() -> None:
     }
     named = rows_under("| module of the audit | what it does |")
     assert (set(named), len(named)) == (modules, len(modules))
+
+
+def test_every_floor_of_the_check_is_in_its_table() -> None:
+    layers = import_layers("Floors of the independent check").split()
+    assert rows_under("| floor of the check | what it does |") == layers[1:]
 
 
 def test_every_module_of_the_replay_loop_is_in_its_table() -> None:

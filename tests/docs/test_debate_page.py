@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.theatre.echelon_process import echelon
 from theatre.debate.auditor import AuditFinding, audit
 from theatre.debate.evaluators import EVALUATORS
 from theatre.debate.models import Debate
@@ -147,6 +148,12 @@ def test_the_table_of_the_sweep_is_what_the_plan_comes_to() -> None:
     assert [one for one in map(sweep_row, cells) if one not in PAGE] == []
 
 
+def test_the_table_of_constructs_is_what_their_sweep_comes_to(tmp_path: Path) -> None:
+    plan = CORPUS / "construct_sweep.json"
+    swept = echelon("debate", "sweep", plan, "--out", tmp_path / "out", "--json", home=tmp_path)
+    assert [one for one in map(sweep_row, swept.document["cells"]) if one not in PAGE] == []
+
+
 def sweep_row(cell: dict[str, Any]) -> str:
     rates = [cell["per_retry"][name] for name in ("paranoia_rate", "realignment_rate")]
     net = cell["endpoints"]["net_effect"]
@@ -154,6 +161,7 @@ def sweep_row(cell: dict[str, Any]) -> str:
         f"`{cell['configuration']}`",
         str(cell["runs"]),
         f"{cell['attempts_per_turn']:.3f}",
+        f"{cell['gamma_mean']:.3f}",
         with_interval(cell["final_answers_true"]),
         *("-" if one["value"] is None else with_interval(one) for one in rates),
         "-" if net is None else f"{net:.3f}",

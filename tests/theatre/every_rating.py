@@ -1,8 +1,8 @@
 """One run with everything that people and failing steps can leave, for tests of the check.
 
 A computation whose output does not fit and leads on, a step that is skipped, a rating that
-nobody finishes in time, one that three people finish (a fourth does not, others are refused), and
-one behind the aggregation.
+nobody finishes in time, one that three people finish (a fourth does not, others are refused), a
+computation in the aggregate, and a rating behind that.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ MISFIT: JsonObject = {
     "input_spec": {
         "computation": "provenance_chain",
         "params": {"required": ["hops.pilot.colour"]},
+        "in_aggregate": True,
     },
     "output_spec": {"properties": {"records": {"maximum": 3}}},
     "escalation_path": "late",
@@ -48,6 +49,7 @@ STEPS: list[JsonObject] = [
     FITTING | {"step_id": "never"},
     rubric_step("late", timeout_seconds=SHORT, escalation_path="taste"),
     rubric_step(timeout_seconds=LONG),
+    FITTING | {"step_id": "filled"},
     AGGREGATE,
     rubric_step("after"),
 ]

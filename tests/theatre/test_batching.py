@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.drawn import drawn
 from theatre.engine.models import (
     EpisodeOutcome,
     EpisodeResult,
@@ -362,7 +363,7 @@ ACTIONS = st.lists(st.sampled_from(["put", "ring", "cancel", "settle"]), max_siz
 CALLERS = st.integers(min_value=1, max_value=4)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=drawn(200))
 @given(ACTIONS, st.integers(min_value=1, max_value=4), CALLERS, st.booleans())
 def test_what_was_put_is_written_once_and_in_order_whatever_happens(
     actions: list[str],

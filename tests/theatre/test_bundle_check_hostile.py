@@ -29,8 +29,8 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from theatre.engine.bundle_check import CheckId
-from theatre.engine.bundle_check.folder import BundleFolder
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.reading.folder import BundleFolder
+from theatre.engine.bundle_check.reading.json_values import (
     NOTHING,
     DefectError,
     first_difference,
@@ -222,6 +222,19 @@ def test_no_bytes_make_the_check_raise(files: Files, tmp_path: Path, data: st.Da
         checked_in(tmp_path / "bundle", spoilt)
 
 
+@pytest.mark.parametrize("other", [7, [None]])
+def test_no_member_of_another_kind_makes_the_check_raise(
+    files: Files, tmp_path: Path, other: JsonValue
+) -> None:
+    """Each member of each document in turn: what is drawn may pass by any of them."""
+    for name in sorted(one for one in files if "/" not in one and one.endswith(".json")):
+        whole = document(files, name)
+        for member in sorted(whole):
+            edited = spliced(whole, (member,), other)
+            if not same_json(whole, edited):
+                checked_in(tmp_path / "bundle", files | {name: canonical_line(edited)})
+
+
 @pytest.mark.no_cover  # tracing would double the time
 @FUZZ
 @given(data=st.data())
@@ -331,7 +344,7 @@ def test_a_file_that_changed_its_nature_after_the_listing_is_refused(bundle: Pat
 
 
 def test_a_folder_of_too_many_files_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("theatre.engine.bundle_check.folder.MAX_FILES", 12)
+    monkeypatch.setattr("theatre.engine.bundle_check.reading.folder.MAX_FILES", 12)
     report = check(bundle)
     assert [line.id for line in report.checks] == IDS
     told = {line.id: line.actual for line in report.failed}

@@ -18,10 +18,11 @@ from hypothesis import strategies as st
 
 from tests.theatre.mixed_runs import RATED, MixedRun, scored
 from tests.theatre.scored_runs import COMMITMENT, SCORER, episode_results
-from theatre.engine.bundle_check.mixed_scores import with_human_parts
-from theatre.engine.bundle_check.panels import Panel
-from theatre.engine.bundle_check.rated_columns import RatedColumns
-from theatre.engine.bundle_check.rubrics import CommittedRubric
+from theatre.engine.bundle_check.commitment.rubrics import CommittedRubric
+from theatre.engine.bundle_check.people.panels import Panel
+from theatre.engine.bundle_check.people.rated_columns import RatedColumns
+from theatre.engine.bundle_check.scores.mixed_scores import with_human_parts
+from theatre.engine.bundle_check.scores.results_hash import ResultsHash
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring import Aggregator, ScoredEpisode, TheatreScoringProvider
 
@@ -41,9 +42,10 @@ def checked(run: MixedRun, values: Sequence[Sequence[Fraction]]) -> JsonObject:
         {"any": SCORER},
     )
     aggregator = Aggregator(machine, COMMITMENT)
-    columns = RatedColumns(list(weights), COMMITMENT)
+    columns, lines = RatedColumns(list(weights), COMMITMENT), ResultsHash()
     for one in run.episodes:
-        columns.add(one, aggregator.add(one))
+        columns.add(one)
+        lines.add(aggregator.add(one))
     items = [item.episode_id for item in columns.items(run.items)]
     rubric = CommittedRubric(
         step_id="taste",
@@ -62,7 +64,7 @@ def checked(run: MixedRun, values: Sequence[Sequence[Fraction]]) -> JsonObject:
     }
     panel = Panel(rubric=rubric, items=items, complete=complete)
     criteria: JsonObject = {"criteria_ids": [*weights], "weights": dict(weights)}
-    return with_human_parts(aggregator.finish(), criteria, columns, {"taste": panel})
+    return with_human_parts(aggregator.finish(), criteria, columns, {"taste": panel}, lines)
 
 
 def by_the_run(run: MixedRun, values: Sequence[Sequence[Fraction]]) -> JsonObject:
@@ -147,7 +149,7 @@ def test_where_every_answer_is_rated_the_interval_is_that_of_both_parts_together
     run = graded(a=[0.9, 0.2, 0.6, 0.4, 1.0, 0.0])
     columns = RatedColumns([RATED], COMMITMENT)
     for one in run.episodes:
-        columns.add(one, b"")
+        columns.add(one)
     tastes = {f"episode {n}": Fraction(t, 4) for n, t in enumerate([3, 1, 2, 4, 4, 0], start=1)}
     drawn = [tastes[item.episode_id] for item in columns.items(6)]
     seen = cast("dict[str, JsonObject]", checked(run, [drawn])["score_intervals"])[RATED]

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from tests.theatre.conftest import CONSTRUCT_ID, TEMPLATE
-from theatre.engine.bundle_check.chain import CommittedHop, SanitisePolicy
-from theatre.engine.bundle_check.json_values import DefectError
-from theatre.engine.bundle_check.plan import committed_plan
-from theatre.engine.bundle_check.steps import CommittedComputation, CommittedStep
+from theatre.engine.bundle_check.commitment.chain import CommittedHop, SanitisePolicy
+from theatre.engine.bundle_check.commitment.plan import committed_plan
+from theatre.engine.bundle_check.commitment.steps import CommittedComputation, CommittedStep
+from theatre.engine.bundle_check.reading.json_values import DefectError
 from theatre.engine.canonical_json import JsonObject
 
 SHA = "ab" * 32
@@ -179,7 +179,10 @@ NO_PLAN: list[tuple[Edit, str]] = [
     (computing(computation="mean", over="nothing"), "over episodes or a committed dataset"),
     (computing(computation="mean", over=["sums"]), "over episodes or a committed dataset"),
     (computing(computation="mean", params=[]), "the params of a computation as an object"),
-    (computing(computation="mean", where="here"), "an input_spec of computation, over and params"),
+    (computing(computation="mean", where="here"), "of computation, over, params and in"),
+    (computing(computation="mean", in_aggregate=1), "in_aggregate true or false"),
+    (computing(computation="mean", in_aggregate=True, over="gold_labels"), "true over episodes"),
+    (computing(computation="mean", in_aggregate=True), "before the first aggregation"),
     (lambda t: t["resolution_programme"][1].update(output_spec=SPEC), "an output_spec only in"),
     (lambda t: t["product_theatre_config"].pop("replay_dataset_id"), "replay_dataset_id"),
     (lambda t: t["product_theatre_config"].update(replay_dataset_id="x"), "replay_dataset_id"),

@@ -370,7 +370,10 @@ NO_DATASET = (
         ),
         (
             {"computation": "collect", "dataset": "truth"},
-            "step compute: expected an input_spec of computation, over, params, got dataset",
+            (
+                "step compute: expected an input_spec of computation, over, params, in_aggregate, "
+                "got dataset"
+            ),
         ),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.drawn import drawn
 from tests.theatre.mixed_runs import RATED, MixedRun, scored
 from tests.theatre.scored_runs import COMMITMENT, NANO, episode, nine_places
 from theatre.engine.canonical_json import JsonObject
@@ -19,7 +20,7 @@ from theatre.engine.models import InvocationStatus, Scored, Verdict
 from theatre.engine.scoring import CommittedRating, committed_ratings
 from theatre.engine.scoring.agreement import agreement, interval_alpha
 
-per_property = settings(deadline=None, max_examples=100)
+per_property = settings(deadline=None, max_examples=drawn(100))
 OTHER = "b"
 Z = 1.959963984540054
 

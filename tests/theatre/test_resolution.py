@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.drawn import drawn
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.resolution import (
@@ -210,7 +211,7 @@ OUTCOMES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=drawn(500))
 @given(programmes(forward=True), OUTCOMES)
 def test_whatever_fails_a_programme_ends_and_settles_no_step_twice(
     steps: list[ResolutionStep], outcomes: list[StepOutcome]
@@ -254,7 +255,7 @@ def expected_statuses(steps: list[ResolutionStep], outcomes: list[StepOutcome]) 
     return statuses
 
 
-@settings(deadline=None, max_examples=500)
+@settings(deadline=None, max_examples=drawn(500))
 @given(programmes(forward=False))
 def test_a_programme_that_could_go_back_cannot_be_made(steps: list[ResolutionStep]) -> None:
     ids = [one.step_id for one in steps]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
+from tests.drawn import drawn
 from theatre.engine.errors import ResourceMissingError
 from theatre.engine.schema_registry import (
     SchemaRegistry,
@@ -380,7 +381,7 @@ JSON = st.recursive(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=drawn(200))
 @given(schema=st.dictionaries(KEYWORDS, JSON, max_size=3), document=JSON)
 def test_no_schema_and_no_document_make_it_raise(
     schema: dict[str, object], document: object

@@ -13,6 +13,7 @@ import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.drawn import drawn
 from tests.theatre.scored_runs import (
     COMMITMENT,
     NANO,
@@ -153,7 +154,7 @@ def expected_aggregate(run: Run) -> dict[str, Any]:
     }
 
 
-per_property = settings(deadline=None, max_examples=200)
+per_property = settings(deadline=None, max_examples=drawn(200))
 
 
 @per_property

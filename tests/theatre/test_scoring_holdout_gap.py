@@ -229,7 +229,7 @@ def graded(seq: int, top: int, row: dict[str, int | None]) -> ScoredEpisode:
     return episode(seq, scores)
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=200 if SOAK else 50)
 @given(split_runs())
 def test_the_gap_of_any_run_is_the_one_by_hand(run: Run) -> None:
     total = sum(run.weights.values())

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.drawn import drawn
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Judgement, Scorer, ScoringCase
 from theatre.engine.schema_registry import without_values
@@ -352,6 +353,15 @@ ERRORS = [
     *(Case("computation-over", {f"{COMPUTATION}/over": over}, f"{COMPUTATION}/over", COMPUTED)
       for over in ("quarters", "gold_labels", None, ["halves"])),
     Case("computation-params", {f"{COMPUTATION}/params": [1]}, f"{COMPUTATION}/params", COMPUTED),
+    *(Case("computation-in-aggregate", {COMPUTATION: {"computation": "sums", **spec}},
+           f"{COMPUTATION}/in_aggregate", COMPUTED)
+      for spec in ({"in_aggregate": "yes"}, {"in_aggregate": 1},
+                   {"over": "halves", "in_aggregate": True})),
+    Case("computation-in-aggregate",
+         {f"{STEPS}/1": AGGREGATION,
+          f"{STEPS}/2": {"step_id": "add_up", "type": "deterministic_computation",
+                         "input_spec": {"computation": "sums", "in_aggregate": True}}},
+         f"{STEPS}/2/input_spec/in_aggregate", COMPUTED),
     Case("computation-members", {f"{COMPUTATION}/dataset": "halves"}, f"{COMPUTATION}/dataset",
          COMPUTED),
     *(Case("role-markers-known", {f"{SENT}/role_markers": markers}, f"{SENT}/role_markers",
@@ -591,6 +601,8 @@ WITHIN_THE_RULES: list[tuple[Edits, JsonObject]] = [
     ({STEPS: [invocation("mirror"), invocation("lens")], f"{CONSTRUCTS}/lens": "abc1234"}, REPLAY),
     ({f"{COMPUTATION}/over": "episodes"}, COMPUTED),
     ({COMPUTATION: {"computation": "sums"}}, COMPUTED),
+    ({COMPUTATION: {"computation": "sums", "in_aggregate": True}}, COMPUTED),
+    ({f"{COMPUTATION}/in_aggregate": False}, COMPUTED),
     ({f"{COMPUTATION}/over": "gold_labels", f"{PRODUCT}/gold_label_set": "gold",
       "/dataset_hashes/gold_labels": SHA}, COMPUTED),
     ({f"{PRODUCT}/dataset_paths": {"Styles_2.v-1": "s"}, "/dataset_hashes/Styles_2.v-1": SHA},
@@ -764,7 +776,7 @@ def mutations(draw: st.DrawFn) -> JsonObject:
     return document
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=drawn(300))
 @given(document=JSON | mutations(), certificate_run=st.booleans(), from_api=st.booleans())
 def test_no_document_makes_the_validator_raise(
     document: JsonObject, *, certificate_run: bool, from_api: bool

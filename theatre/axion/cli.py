@@ -18,6 +18,7 @@ from theatre.axion.harness.roster import AGENTS
 from theatre.axion.harness.runner import COUNTEREXAMPLES, SuitePlan, run_agent, run_suite
 from theatre.axion.harness.runner import write_report as write
 from theatre.axion.harness.scenarios import SCENARIOS
+from theatre.axion.harness.summary_text import summary_lines
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.audit_log import verify_log
 from theatre.engine.errors import ChainBrokenError, TheatreError
@@ -164,12 +165,8 @@ def suite(  # noqa: PLR0913 - the options of the command
     write(out_dir / "report.json", [record for run in runs for record in run.records])
     summary = suite_summary(plan, runs)
     write(out_dir / "summary.json", summary)
-    for name, agent in summary["agents"].items():
-        rate = agent["pass_rate"]
-        click.echo(f"{name:20} {rate['value']:.3f}  {rate['low']:.3f} … {rate['high']:.3f}")
-    for held in summary["thresholds"]:
-        stated = f"{held['agent']} {held['measure']} {held['relation']} {held['bound']}"
-        click.echo(f"{stated:36} {held['verdict']}")
+    for line in summary_lines(summary):
+        click.echo(line)
 
 
 @cli.command("ladder")

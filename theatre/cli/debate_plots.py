@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -14,30 +14,61 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from theatre.cli.plot_style import ACCENT, QUIET, STYLE, finish
-from theatre.debate.models import Debate
+from theatre.debate.models import Audit, Debate
 from theatre.debate.pid import Quadrant
+
+QUADRANTS = tuple(quadrant.value for quadrant in Quadrant)
 
 
 class Step(NamedTuple):
-    """One attempt, as the loop stored it; None where it stored nothing of the kind."""
+    """One attempt, and the figures that the loop stored of it: there are any, or none."""
 
     label: str
-    crit: dict[str, Any] | None
-    pid: dict[str, Any] | None
+    figures: dict[str, float]
+    quadrant: str | None
+
+    def has(self, *members: str) -> bool:
+        """Tell whether all of these were stored."""
+        return all(member in self.figures for member in members)
 
 
 def steps_of(debate: Debate) -> list[Step]:
-    """Return the attempts of `debate` with what their audits stored."""
+    """Return the attempts of `debate` with what their audits stored.
+
+    Members that the format leaves open may hold anything: what is no number is not drawn.
+    """
     return [
         Step(
             label=f"{turn.turn_index}.{attempt.attempt_index}",
-            crit=audit.crit.model_dump() if audit and audit.crit else None,
-            pid=audit.pid.model_dump() if audit and audit.pid else None,
+            figures=_numbers(attempt.audit),
+            quadrant=_quadrant(attempt.audit),
         )
         for turn in debate.turns
         for attempt in turn.attempts or ()
-        for audit in [attempt.audit]
     ]
+
+
+def _numbers(audit: Audit | None) -> dict[str, float]:
+    parts = (audit.crit, audit.pid) if audit is not None else ()
+    stored = [part.model_dump() for part in parts if part is not None]
+    members = [item for part in stored for item in part.items()]
+    return {name: float(one) for name, one in members if type(one) in {int, float}}
+
+
+def _quadrant(audit: Audit | None) -> str | None:
+    members = (audit.pid.model_extra if audit is not None and audit.pid is not None else None) or {}
+    name = members.get("quadrant")
+    return name if isinstance(name, str) and name in QUADRANTS else None
+
+
+_QUALITY, _CONTROLLER = ("gamma_mean", "theta_mean"), ("e_t", "u_t", "beta_applied")
+_PLACE = ("divergence", "rho_bar")
+
+
+def _drawn(steps: Sequence[Step], member: str) -> tuple[list[int], list[float]]:
+    """Return the places of the steps that have a figure, and the figures."""
+    places = [place for place, step in enumerate(steps) if step.has(member)]
+    return places, [steps[place].figures[member] for place in places]
 
 
 def write_debate_plots(debate: Debate, folder: Path) -> list[Path]:
@@ -48,10 +79,11 @@ def write_debate_plots(debate: Debate, folder: Path) -> list[Path]:
         mpl.rcdefaults()
         mpl.rcParams.update(STYLE)
         figures: dict[str, Figure] = {}
-        if any(step.crit for step in steps):
+        if any(step.has(name) for step in steps for name in _QUALITY):
             figures["quality.svg"] = _quality(steps, title)
-        if any(step.pid for step in steps):
+        if any(step.has(*_CONTROLLER) for step in steps):
             figures["controller.svg"] = _controller(steps, title)
+        if any(step.has(*_PLACE) for step in steps):
             figures["quadrants.svg"] = _quadrants(steps, title)
         for name, figure in figures.items():
             figure.savefig(folder / name, format="svg", metadata={"Date": None})
@@ -61,11 +93,8 @@ def write_debate_plots(debate: Debate, folder: Path) -> list[Path]:
 def _quality(steps: Sequence[Step], title: str) -> Figure:
     figure = Figure(figsize=(7.5, 3.4), layout="constrained")
     axes: Axes = figure.add_subplot()
-    marks = (("gamma_mean", ACCENT, "o"), ("theta_mean", QUIET, "s"))
-    for member, colour, marker in marks:
-        at = [(place, step.crit[member]) for place, step in enumerate(steps) if step.crit]
-        drawn = [(place, value) for place, value in at if value is not None]
-        axes.plot(*zip(*drawn, strict=True), marker, ls="-", lw=1, color=colour, label=member)
+    for member, colour, marker in zip(_QUALITY, (ACCENT, QUIET), "os", strict=True):
+        axes.plot(*_drawn(steps, member), marker, ls="-", lw=1, color=colour, label=member)
     axes.axhline(0.8, color=ACCENT, lw=0.8, ls="--")
     axes.axhline(0.5, color=QUIET, lw=0.8, ls="--")
     axes.set_ylim(-0.02, 1.02)
@@ -78,16 +107,12 @@ def _quality(steps: Sequence[Step], title: str) -> Figure:
 def _controller(steps: Sequence[Step], title: str) -> Figure:
     figure = Figure(figsize=(7.5, 4.6), layout="constrained")
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    pids = [(place, step.pid) for place, step in enumerate(steps) if step.pid]
-    places = [place for place, _ in pids]
     for member, colour, marker in (("e_t", QUIET, "s"), ("u_t", ACCENT, "o")):
-        values = [pid[member] for _, pid in pids]
-        upper.plot(places, values, marker, ls="-", lw=1, color=colour, label=member)
+        upper.plot(*_drawn(steps, member), marker, ls="-", lw=1, color=colour, label=member)
     upper.axhline(0, color=QUIET, lw=0.6)
     upper.set_ylabel("error, output")
     upper.legend(loc="upper right", frameon=False, fontsize=8)
-    betas = [pid.get("beta_applied") for _, pid in pids]
-    lower.step(places, betas, where="mid", color=ACCENT, lw=1.5)
+    lower.step(*_drawn(steps, "beta_applied"), where="mid", color=ACCENT, lw=1.5)
     lower.set_ylim(-0.02, 1.02)
     lower.set_ylabel("strength applied next")
     finish(upper, title)
@@ -100,10 +125,10 @@ def _controller(steps: Sequence[Step], title: str) -> Figure:
 def _quadrants(steps: Sequence[Step], title: str) -> Figure:
     figure = Figure(figsize=(9.5, 4.6), layout="constrained")
     path, table = figure.subplots(1, 2, width_ratios=(3, 2))
-    pids = [step.pid for step in steps if step.pid]
-    _draw_path(path, [(one["divergence"], one["rho_bar"]) for one in pids if "rho_bar" in one])
+    placed = [step.figures for step in steps if step.has(*_PLACE)]
+    _draw_path(path, [(one["divergence"], one["rho_bar"]) for one in placed])
     finish(path, title)
-    _draw_transitions(table, [str(one["quadrant"]) for one in pids if one.get("quadrant")])
+    _draw_transitions(table, [step.quadrant for step in steps if step.quadrant is not None])
     finish(table, "steps from a quadrant to the next")
     table.grid(visible=False)
     return figure
@@ -133,7 +158,7 @@ def _draw_path(axes: Axes, drawn: Sequence[tuple[float, float]]) -> None:
 
 def _draw_transitions(axes: Axes, quadrants: Sequence[str]) -> None:
     """Draw how often a step in one quadrant was followed by one in another."""
-    names = [quadrant.value for quadrant in Quadrant]
+    names = QUADRANTS
     counts = Counter(pairwise(quadrants))
     most = max(counts.values(), default=1)
     for row, before in enumerate(names):

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import signal
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
+from theatre.cli.committing import utc_now
+from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.input_files import read_file
 from theatre.cli.output import echo, json_option, print_document
+from theatre.cli.signals import cancelled_by
+from theatre.cli.sweep_debaters import opened_debaters, versions_of
 from theatre.cli.tables import print_table
-from theatre.debate.errors import InvalidDebateError, SweepError
+from theatre.cli.workspace import Workspace
+from theatre.debate.debaters import Debater
+from theatre.debate.errors import DebateRunError, InvalidDebateError, SweepError
 from theatre.debate.models import Debate
 from theatre.debate.runner import DebateRun
 from theatre.debate.scripted import Scenario, ScriptedDebater, read_scenario
@@ -38,22 +47,113 @@ PLAN = "sweep.json"
 )
 @json_option
 def sweep(plan_path: Path, *, folder: Path, as_json: bool) -> None:
-    """Run every seed of PLAN under every configuration; runs that are there are kept."""
+    """Run every seed of PLAN under every configuration; runs that are there are kept.
+
+    Where a construct gives no answer that a turn can be made of, that run is left out, and tried
+    again by the same command: exit 8.
+    """
     document = parse_object(read_file(plan_path, what="a sweep plan"))
     plan = read_plan(document)
-    source = read_file(plan_path.parent / plan.scenario, what="a scenario")
-    scenario = read_scenario(parse_object(source))
-    _claim_folder(folder, {"plan": document, "scenario": parse_object(source)})
-    done = 0
-    for run in runs_of(plan, scenario):
-        done += _run_once(folder, run, scenario)
-    names = [one.name for one in plan.configurations]
-    rows = table(_debates(folder, plan, scenario), scenario, names)
+    source = parse_object(read_file(plan_path.parent / plan.scenario, what="a scenario"))
+    workspace = Workspace.from_environment()
+    versions = versions_of(plan, workspace, plan_path.parent)
+    constructs: JsonObject = {"constructs": {**versions}} if versions else {}
+    _claim_folder(folder, {"plan": document, "scenario": source, **constructs})
+    one = _Sweep(folder=folder, plan=plan, scenario=read_scenario(source), versions=versions)
+    try:
+        made = asyncio.run(one.make_missing(workspace, plan_path.parent))
+    except asyncio.CancelledError as error:
+        raise KeyboardInterrupt from error
+    _report(one, made, as_json=as_json)
+    if made.failures:
+        raise CommandEndedError(ExitCode.INCOMPLETE)
+
+
+@dataclass(slots=True)
+class _Made:
+    """What one call of the command came to."""
+
+    runs: int = 0
+    failures: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sweep:
+    """The runs of a plan, in their folder."""
+
+    folder: Path
+    plan: SweepPlan
+    scenario: Scenario
+    versions: Mapping[str, str]
+    """Of the constructs that debate."""
+
+    def runs(self) -> Iterator[SweepRun]:
+        """Yield every run, made or not."""
+        return runs_of(self.plan, self.scenario, self.versions)
+
+    async def make_missing(self, workspace: Workspace, places: Path) -> _Made:
+        """Make every run that is not there whole; `places` is where constructs are looked up."""
+        registry, made = SchemaRegistry(), _Made()
+        total = self.plan.seeds.count * len(self.plan.configurations)
+        shown = click.progressbar(self.runs(), total, "runs", file=sys.stderr)
+        with cancelled_by(signal.SIGTERM), shown:
+            async with opened_debaters(self.versions, workspace, places) as constructs:
+                for run in shown:
+                    if _read(self.path(run), registry) is not None:
+                        continue
+                    name = run.configuration.construct_id
+                    try:
+                        await self._make(run, None if name is None else constructs[name])
+                    except DebateRunError as error:
+                        place = f"{run.configuration.name}, seed {run.seed}"
+                        made.failures.append(f"{place}: {error}")
+                    else:
+                        made.runs += 1
+        return made
+
+    async def _make(self, run: SweepRun, construct: Debater | None) -> None:
+        """Make a run; DebateRunError where a construct does not answer, and nothing is left."""
+        entries: list[JsonObject] = []
+        disposition = run.configuration.debaters.disposition()
+        debater = construct or ScriptedDebater(self.scenario, disposition, run.seed)
+        # A script's run is the same whenever it is made.
+        clock = counting_clock() if construct is None else utc_now
+        speakers = {agent: debater for agent, _ in run.plan.participants}
+        artefact = await DebateRun(run.plan, clock, entries.append).run(speakers)
+        path = self.path(run)
+        # The log first: an artefact that is there has its log.
+        replace_durably(path.with_suffix(".log.jsonl"), b"".join(map(canonical_line, entries)))
+        replace_durably(path, canonical_line(artefact))
+
+    def debates(self) -> Iterator[tuple[str, Debate]]:
+        """Yield every run that is there, with the name of its configuration."""
+        registry = SchemaRegistry()
+        for run in self.runs():
+            debate = _read(self.path(run), registry)
+            if debate is not None:
+                yield run.configuration.name, debate
+
+    def path(self, run: SweepRun) -> Path:
+        """Return where the artefact of a run lies, or will."""
+        return self.folder / "runs" / f"{run.plan.run_id}.json"
+
+
+def _report(one: _Sweep, made: _Made, *, as_json: bool) -> None:
+    rows = table(one.debates(), one.scenario, [each.name for each in one.plan.configurations])
     if as_json:
-        print_document({"debate_id": scenario.debate_id, "new_runs": done, "cells": rows})
-    else:
-        _print(rows)
-        echo(f"{done} new run(s) in {folder}", err=True)
+        print_document(
+            {
+                "debate_id": one.scenario.debate_id,
+                "new_runs": made.runs,
+                "failed_runs": [*made.failures],
+                "cells": [*rows],
+            }
+        )
+        return
+    _print(rows)
+    echo(f"{made.runs} new run(s) in {one.folder}", err=True)
+    for failure in made.failures:
+        echo(f"left out: {failure}", err=True)
 
 
 def _claim_folder(folder: Path, content: JsonObject) -> None:
@@ -65,34 +165,6 @@ def _claim_folder(folder: Path, content: JsonObject) -> None:
         return
     (folder / "runs").mkdir(parents=True, exist_ok=True)
     replace_durably(path, canonical_line(content))
-
-
-def _run_once(folder: Path, run: SweepRun, scenario: Scenario) -> int:
-    """Make a run unless a whole one is there; return how many were made."""
-    path = _path(folder, run)
-    if _read(path, SchemaRegistry()) is not None:
-        return 0
-    entries: list[JsonObject] = []
-    disposition = run.configuration.debaters.disposition()
-    debater = ScriptedDebater(scenario, disposition, run.seed)
-    speakers = {agent: debater for agent, _ in run.plan.participants}
-    artefact = asyncio.run(DebateRun(run.plan, counting_clock(), entries.append).run(speakers))
-    # The log first: an artefact that is there has its log.
-    replace_durably(path.with_suffix(".log.jsonl"), b"".join(map(canonical_line, entries)))
-    replace_durably(path, canonical_line(artefact))
-    return 1
-
-
-def _debates(folder: Path, plan: SweepPlan, scenario: Scenario) -> Iterator[tuple[str, Debate]]:
-    registry = SchemaRegistry()
-    for run in runs_of(plan, scenario):
-        debate = _read(_path(folder, run), registry)
-        if debate is not None:
-            yield run.configuration.name, debate
-
-
-def _path(folder: Path, run: SweepRun) -> Path:
-    return folder / "runs" / f"{run.plan.run_id}.json"
 
 
 def _read(path: Path, registry: SchemaRegistry) -> Debate | None:
@@ -107,6 +179,7 @@ def _print(rows: list[JsonObject]) -> None:
         "configuration",
         "runs",
         "attempts/turn",
+        "gamma",
         "final true",
         "paranoia",
         "realignment",
@@ -119,6 +192,7 @@ def _print(rows: list[JsonObject]) -> None:
                 str(row["configuration"]),
                 str(row["runs"]),
                 _figure(row["attempts_per_turn"]),
+                _figure(row["gamma_mean"]),
                 _rate(row["final_answers_true"]),
                 _rate(_part(row["per_retry"], "paranoia_rate")),
                 _rate(_part(row["per_retry"], "realignment_rate")),

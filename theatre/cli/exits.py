@@ -72,6 +72,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (verification_errors.RepositoryError, ExitCode.INVALID),
     (verification_errors.OutputTakenError, ExitCode.INVALID),
     (verification_errors.NoVerificationError, ExitCode.INVALID),
+    (verification_errors.NoRecordError, ExitCode.INVALID),
     (verification_errors.NotComparableError, ExitCode.INVALID),
     (oracle_errors.ConstructFilesError, ExitCode.INVALID),
     (oracle_errors.ConstructRegistryError, ExitCode.INVALID),

@@ -136,9 +136,12 @@ async def opened_model(workspace: Workspace) -> AsyncIterator[AskableModel]:
         )
     origin = (workspace.environment.get(ORIGIN_VARIABLE) or _PUBLIC).rstrip("/")
     parts = urlsplit(origin)
-    if parts.username is not None or (parts.scheme != "https" and parts.hostname not in _LOOPBACK):
+    # It stands beside each answer in the evidence, where no secret belongs.
+    tells_more = parts.username is not None or parts.query or parts.fragment
+    if tells_more or (parts.scheme != "https" and parts.hostname not in _LOOPBACK):
         raise JudgeUnavailableError(
-            f"expected an https address without a name in {ORIGIN_VARIABLE}, got {parts.scheme}"
+            f"expected an https address without name and query in {ORIGIN_VARIABLE}, got "
+            f"{'more' if tells_more else parts.scheme}"
         )
     async with opened_judge(key, origin, clock=utc_now, sleep=asyncio.sleep) as judge:
         yield judge

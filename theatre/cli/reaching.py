@@ -10,7 +10,11 @@ from pathlib import Path
 from theatre.cli.committing import utc_now
 from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
 from theatre.engine.templates import ProductTheatreTemplate, VersionPins
-from theatre.oracles.construct_registry import local_adapter_for, program_of
+from theatre.oracles.construct_registry import (
+    RegisteredConstruct,
+    local_adapter_for,
+    program_of,
+)
 from theatre.oracles.endpoints import (
     Construct,
     Endpoint,
@@ -77,6 +81,19 @@ async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
             raise ConstructUnreachableError(
                 f"construct {construct_id} cannot be reached: {error}"
             ) from error
+
+
+def adapter_of(construct: Construct, workspace: Workspace) -> ReachableAdapter:
+    """Return the adapter of a registered construct; the caller closes it.
+
+    Raises what `http_adapter` raises.
+    """
+    if isinstance(construct, RegisteredConstruct) and construct.start_seconds is None:
+        return local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
+    from theatre.cli.http_adapters import http_adapter  # noqa: PLC0415  # as below
+
+    with _naming_the_variable():
+        return http_adapter(construct, workspace)
 
 
 def _places(

@@ -10,7 +10,7 @@ from typing import cast
 
 from theatre.cli.verification_run import TEMPLATE_FILE
 from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name
@@ -92,7 +92,7 @@ class UncommittedAnswers:
         """Return the scores; raises DatasetError for lines that are none."""
         dataset = (self.folder / DATASET_FILE).read_bytes()
         answers = read_answers(_lines(self.folder / BESIDE_THE_DATA), SchemaRegistry())
-        template = oracle_template(_NOBODY, _NO_TERMS, dataset)
+        template = oracle_template(_NOBODY, _NO_TERMS, sha256_hex(dataset))
         episodes = read_episodes(dataset.splitlines())
         why = "no commitment was made before these answers"
         return _report(why, rescored(template, load_scorers(), episodes, answers))

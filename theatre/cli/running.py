@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from theatre.cli.committing import utc_now
 from theatre.cli.judging import open_judge
 from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
+from theatre.cli.signals import cancelled_by
 from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
 from theatre.engine.oracle_contract import Invoker
@@ -96,7 +96,7 @@ async def run_theatre(
                     concurrency_limit=options.concurrency_limit,
                 ),
             )
-            with _cancelled_by(signal.SIGTERM):
+            with cancelled_by(signal.SIGTERM):
                 if is_calling:
                     await check_all_reachable(adapters)
                 await engine.run()
@@ -105,15 +105,3 @@ async def run_theatre(
 def _invoker(options: RunOptions, adapters: Mapping[str, ReachableAdapter]) -> Invoker:
     invoke = retrying(asyncio.sleep)
     return while_reachable(invoke, adapters) if options.ends_with_construct else invoke
-
-
-@contextlib.contextmanager
-def _cancelled_by(number: signal.Signals) -> Iterator[None]:
-    """Let a signal cancel the run as Ctrl-C does: recorded first, then over."""
-    loop, task = asyncio.get_running_loop(), asyncio.current_task()
-    if task is not None:
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        yield
-    finally:
-        loop.remove_signal_handler(number)

@@ -29,6 +29,8 @@ def print_certified_judge(judge: Mapping[str, Any]) -> None:
     temperature = judge["temperature"]
     taken = "no temperature" if temperature is None else f"temperature {temperature}"
     echo(f"judge        {judge['model']}, {taken}, passes of each answer: {judge['repeats']}")
+    asked = ", ".join(f"{origin} {count}" for origin, count in judge["origins"].items())
+    echo(f"asked at     {asked or 'none'}")
     if judge["second_opinion"] is None:
         echo("             no second opinion was completed")
         return

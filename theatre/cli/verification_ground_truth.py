@@ -16,10 +16,12 @@ from theatre.cli.output import echo, print_document
 from theatre.cli.verification_log import VerificationLog
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
+from theatre.engine.errors import ParseError
 from theatre.files.durable import replace_durably
 from theatre.verification.dataset import dataset_lines
-from theatre.verification.errors import OutputTakenError, RepositoryError
+from theatre.verification.errors import NoRecordError, OutputTakenError, RepositoryError
 from theatre.verification.local_history import History, Selection, clone_folder, read_history
+from theatre.verification.record_form import read_record
 from theatre.verification.records import GroundTruthRecord, ground_truth_lines
 from theatre.verification.template import DATASET_FILE, LOCAL_CLONE
 
@@ -179,7 +181,8 @@ def keep_ground_truth(
 def kept_ground_truth(folder: Path, *, log: VerificationLog) -> GroundTruth:
     """Return what an earlier reading kept in a folder.
 
-    Raises NotFoundError where there is none, and RepositoryError where it is not as it was read.
+    Raises NotFoundError where there is none, and RepositoryError where it is not as it was read, or
+    the dataset is not the one that follows from the records.
     """
     what = "the ground truth of `echelon ingest`"
     said = parse_object(read_file(folder / SOURCE_FILE, what=what))
@@ -193,12 +196,20 @@ def kept_ground_truth(folder: Path, *, log: VerificationLog) -> GroundTruth:
         sha256=sha256_hex(lines),
         dataset=dataset,
     )
-    if truth.provenance() != said:
+    if truth.provenance() != said or not _follows(dataset, lines):
         raise RepositoryError(
             f"expected {folder} as `echelon ingest` left it, got other bytes: ingest again"
         )
     log.tell("ground-truth", **truth.as_document())
     return truth
+
+
+def _follows(dataset: bytes, lines: bytes) -> bool:
+    try:
+        records = [read_record(parse_object(line)) for line in lines.splitlines()]
+    except (ParseError, NoRecordError):
+        return False
+    return dataset_lines(records) == dataset
 
 
 def print_ground_truth(truth: GroundTruth, *, as_json: bool) -> None:

@@ -30,6 +30,7 @@ from theatre.engine.scoring.paths import at_path
 from theatre.engine.scoring.tallies import CriterionTally
 from theatre.oracles.errors import ConstructUnreachableError
 from theatre.verification.errors import NoVerificationError
+from theatre.verification.provenance import require_built_in
 from theatre.verification.template import CRITERIA, TEMPLATE_ID
 
 TEMPLATE_FILE = "template.json"
@@ -66,6 +67,8 @@ class VerificationFolder:
         minimum = at_path(template, "oracle_config.minimum_replays")
         if template.get("theatre_id") != TEMPLATE_ID or not isinstance(minimum, int):
             raise NoVerificationError(f"expected a template {TEMPLATE_ID} at {path}, got another")
+        # Now, and not only when its calls are paid for.
+        require_built_in(template)
         return minimum
 
     def resumption(self, *, new: bool = False) -> str:

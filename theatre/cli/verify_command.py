@@ -26,7 +26,7 @@ from theatre.cli.verification_oracle import NamedOracle, oracle_under_test
 from theatre.cli.verification_run import TEMPLATE_FILE, VerificationFolder, Wishes
 from theatre.cli.weights_option import weights_option
 from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import canonical_line
+from theatre.engine.canonical_json import canonical_line, sha256_hex
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.files.durable import replace_durably
 from theatre.verification.errors import TooFewReplaysError
@@ -237,7 +237,7 @@ def _write_template(
         repository=truth.repository,
         minimum_replays=given.min_replays,
     )
-    template = oracle_template(oracle, terms, truth.dataset, scoring=scoring)
+    template = oracle_template(oracle, terms, sha256_hex(truth.dataset), scoring=scoring)
     replace_durably(truth.folder / TEMPLATE_FILE, canonical_line(template))
     given.log.tell(
         "template",

@@ -22,6 +22,8 @@ from theatre.engine.oracle_contract import (
     invocation_id,
 )
 
+PROTOCOL = "debate@1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
@@ -33,7 +35,11 @@ class Said:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnRequest:
-    """What a debater is asked: whose turn, which try, what was said, what the audit wants."""
+    """What a debater is asked: whose turn, which try, what was said, what the audit wants.
+
+    Who is asked again hears what it had said itself (`own_last`). `settings` is what a sweep
+    varies: temperature, version of the prompts, seed.
+    """
 
     debate_id: str
     run_id: str
@@ -47,10 +53,15 @@ class TurnRequest:
     instruction: str | None
     strategy_level: str
     persona: str
+    own_last: str | None = None
+    settings: JsonObject | None = None
 
     def as_document(self) -> JsonObject:
         """Return the form that a construct gets as `input_data`."""
+        varied: JsonObject = {} if self.settings is None else {"settings": self.settings}
         return {
+            "protocol": PROTOCOL,
+            "ask": "turn",
             "scenario": self.scenario,
             "speaker_id": self.speaker_id,
             "role": self.role,
@@ -61,6 +72,8 @@ class TurnRequest:
             "instruction": self.instruction,
             "strategy_level": self.strategy_level,
             "persona": self.persona,
+            "own_last": self.own_last,
+            **varied,
         }
 
 

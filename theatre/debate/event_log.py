@@ -6,11 +6,12 @@ A chain cannot show a cut tail or a full rewrite by itself: keep its head elsewh
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import cast
 
 from theatre.debate.errors import DebateLogError
+from theatre.debate.history import ADDED_ONCE
 from theatre.engine.audit_chain import (
     AuditEvent,
     ChainHead,
@@ -29,7 +30,9 @@ INTERVENTION_LOGGED = "intervention_logged"
 TURN_ACCEPTED = "turn_accepted"
 DEBATE_CLOSED = "debate_closed"
 
-_AT_ACCEPTANCE = ("content", "recommendation", "rca_trace")
+_OF_AN_ATTEMPT = ("content", "recommendation")
+"""What a turn has from its last attempt (rule R10)."""
+_AT_ACCEPTANCE = (*_OF_AN_ATTEMPT, "rca_trace")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ class _OpenTurn:
             return None
         last = self.attempts[-1]
         accepted: JsonObject = {
-            name: last[name] for name in ("content", "recommendation") if name in last
+            name: last[name] for name in _OF_AN_ATTEMPT if last.get(name) is not None
         }
         return {**self.members, **accepted, "attempts": list(self.attempts)}
 
@@ -123,10 +126,8 @@ def events_of(document: JsonObject, *, at: str) -> Iterator[AuditEvent]:
 
     `at` (RFC 3339, UTC) is when it was taken in: the log says nothing of when turns were made.
     """
-    closing: JsonObject = {
-        name: document[name] for name in ("raud_it", "raudit") if name in document
-    }
-    apart = {"turns", "intervention_log", *closing}
+    closing: JsonObject = {name: document[name] for name in ADDED_ONCE if name in document}
+    apart = {"turns", *(["intervention_log"] if document.get("intervention_log") else []), *closing}
     header = {name: value for name, value in document.items() if name not in apart}
     yield AuditEvent(event_type=DEBATE_OPENED, at=at, detail={"header": header})
     for turn in cast("list[JsonObject]", document["turns"]):
@@ -153,13 +154,21 @@ def _turn_events(turn: JsonObject, at: str) -> Iterator[AuditEvent]:
 def _opening(kind: str, detail: JsonObject) -> JsonObject:
     if kind != DEBATE_OPENED:
         raise DebateLogError(f"expected {DEBATE_OPENED} first, got {shown(kind)}")
-    return _object(detail, "header")
+    header = _object(detail, "header")
+    _refuse(header, {"turns", *ADDED_ONCE}, "in a header")
+    if header.get("intervention_log"):
+        raise DebateLogError("expected interventions by events of their own, got some in a header")
+    return header
 
 
 def _open_turn(view: DebateView, detail: JsonObject) -> DebateView:
     if view.open_turn is not None:
         raise DebateLogError("expected the open turn to be accepted first, got another turn")
-    return replace(view, open_turn=_OpenTurn(members=_object(detail, "turn")))
+    members = _object(detail, "turn")
+    _refuse(members, _AT_ACCEPTANCE, "of a turn that is being opened")
+    if members.get("attempts"):
+        raise DebateLogError("expected attempts by events of their own, got some with the turn")
+    return replace(view, open_turn=_OpenTurn(members=members))
 
 
 def _append_attempt(view: DebateView, detail: JsonObject) -> DebateView:
@@ -172,8 +181,10 @@ def _append_attempt(view: DebateView, detail: JsonObject) -> DebateView:
 
 def _accept_turn(view: DebateView, detail: JsonObject) -> DebateView:
     turn, accepted = _open_turn_of(view, detail), _object(detail, "turn")
-    if turn.attempts and accepted.get("content") != turn.attempts[-1].get("content"):
-        raise DebateLogError("expected the content of the last attempt, got another")
+    _refuse(accepted, {"attempts", *turn.members}, "of a turn that is open, a second time")
+    for member in _OF_AN_ATTEMPT if turn.attempts else ():
+        if accepted.get(member) != turn.attempts[-1].get(member):
+            raise DebateLogError(f"expected the {member} of the last attempt, got another")
     attempts: JsonObject = {"attempts": list(turn.attempts)} if turn.attempts else {}
     whole = {**turn.members, **attempts, **accepted}
     return replace(view, turns=(*view.turns, whole), open_turn=None)
@@ -187,7 +198,9 @@ def _log_intervention(view: DebateView, detail: JsonObject) -> DebateView:
 def _close(view: DebateView, detail: JsonObject) -> DebateView:
     if view.open_turn is not None:
         raise DebateLogError("expected the open turn to be accepted first, got the end")
-    return replace(view, closing=_object(detail, "members"), is_closed=True)
+    members = _object(detail, "members")
+    _refuse(members, set(members) - ADDED_ONCE, "at the end")
+    return replace(view, closing=members, is_closed=True)
 
 
 _STEPS = {
@@ -208,6 +221,13 @@ def _open_turn_of(view: DebateView, detail: JsonObject) -> _OpenTurn:
             f"expected turn {expected}, the open one, got {shown(detail.get('turn_index'))}"
         )
     return view.open_turn
+
+
+def _refuse(given: JsonObject, names: Collection[str], where: str) -> None:
+    """Refuse members that would stand in the place of what other events say, or said."""
+    taken = sorted(set(given) & set(names))
+    if taken:
+        raise DebateLogError(f"expected no {shown(taken[0])} {where}, got one")
 
 
 def _object(detail: JsonObject, member: str) -> JsonObject:

@@ -22,8 +22,9 @@ def verify_extension(old: JsonObject, new: JsonObject) -> None:
     """Verify that `new` only adds to `old`; both are valid artefacts.
 
     Turns and attempts of `old` are there again, in place and equal in canonical form; the last
-    turn may have got attempts, and members that it did not have. Raises HistoryRewrittenError
-    that names every turn and attempt that was rewritten or removed.
+    turn may have got members that it did not have, and further attempts, unless it had none at
+    all: what it said was then its one attempt. Raises HistoryRewrittenError that names every turn
+    and attempt that was rewritten or removed.
     """
     findings = sorted(rewritten(old, new))
     if findings:
@@ -63,10 +64,12 @@ def _turn(
             pointer = json_pointer("turns", place, "attempts", number)
             seen = "another" if number < len(after) else "none"
             yield _finding(pointer, f"expected attempt {number} of {name} as before, got {seen}")
-    has_grown = may_grow and len(after) > len(before)
-    if len(after) > len(before) and not may_grow:
+    is_longer = len(after) > len(before)
+    has_grown = is_longer and may_grow and before != []
+    if is_longer and not has_grown:
         pointer = json_pointer("turns", place, "attempts", len(before))
-        yield _finding(pointer, f"expected no further attempt of {name}: later turns were there")
+        why = "it was there without any" if may_grow else "later turns were there"
+        yield _finding(pointer, f"expected no further attempt of {name}: {why}")
     free = ACCEPTED if has_grown else frozenset()
     for member in sorted((set(old) | set(new)) - free - {"attempts"}):
         is_addition = may_grow and member not in old

@@ -19,11 +19,10 @@ from theatre.debate.event_log import (
     subject_of,
     view_of,
 )
+from theatre.debate.history import ADDED_ONCE
 from theatre.debate.validation import DebateArtefact, read_debate
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
-
-_AT_THE_END = ("raud_it", "raudit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +41,7 @@ def taken_in(data: bytes, *, at: str, goes_on: bool) -> Extension:
     end. Raises InvalidDebateError for bytes that are no artefact, and DebateLogError.
     """
     artefact = read_debate(data)
-    early = [name for name in _AT_THE_END if goes_on and name in artefact.document]
+    early = [name for name in sorted(ADDED_ONCE) if goes_on and name in artefact.document]
     if early:
         raise DebateLogError(f"expected no {early[0]} before the end of the run, got one")
     entries: list[JsonObject] = []

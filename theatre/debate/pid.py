@@ -56,6 +56,19 @@ class ControlConfig:
         }
 
 
+def config_in(document: object) -> ControlConfig | None:
+    """Return the configuration that `as_document` gave; None where it is not whole."""
+    members = document.items() if isinstance(document, dict) else ()
+    known = set(ControlConfig().as_document())
+    figures = {
+        name: float(one) for name, one in members if name in known and type(one) in {int, float}
+    }
+    if set(figures) != known:
+        return None
+    gains = Gains(**{name: figures.pop(name) for name in ("k_p", "k_i", "k_d")})
+    return ControlConfig(gains=gains, **figures)
+
+
 @dataclass(frozen=True, slots=True)
 class PidMemory:
     """What a step needs of the steps before it: clamped sum of errors, and the last error."""

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from theatre.debate.models import Debate, PidAudit
-from theatre.debate.pid import Gains, PidMemory, pid_step
+from theatre.debate.models import Attempt, Debate, PidAudit
+from theatre.debate.pid import (
+    ControlConfig,
+    Gains,
+    PidMemory,
+    config_in,
+    next_strength,
+    pid_step,
+    quadrant_of,
+)
 from theatre.engine.schema_registry import json_pointer
 
 TOLERANCE = 1e-9
@@ -33,12 +41,12 @@ class StoredStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """A stored output that is not what its errors come to."""
+    """A stored value that is not what its inputs come to."""
 
     pointer: str
     turn_index: int
-    expected: float
-    stored: float
+    expected: float | str
+    stored: object
 
 
 def stored_steps(debate: Debate) -> Iterator[StoredStep]:
@@ -68,6 +76,60 @@ def mismatches(debate: Debate) -> Iterator[Mismatch]:
                 expected=expected,
                 stored=step.output,
             )
+
+
+def routing_mismatches(debate: Debate) -> Iterator[Mismatch]:
+    """Yield each stored error, quadrant and strength that does not follow from its inputs.
+
+    The configuration is the one in `run_metadata.control`; without it nothing can be said.
+    """
+    config = config_in((debate.run_metadata.model_extra or {}).get("control"))
+    if config is None:
+        return
+    for place, turn in enumerate(debate.turns):
+        for number, attempt in enumerate(turn.attempts or ()):
+            stored = _stored_values(attempt)
+            for member, expected in _routed(stored, config):
+                if member in stored and not _is_same(expected, stored[member]):
+                    at = ("turns", place, "attempts", number, "audit", "pid", member)
+                    yield Mismatch(
+                        pointer=json_pointer(*at),
+                        turn_index=turn.turn_index,
+                        expected=expected,
+                        stored=stored[member],
+                    )
+
+
+def _stored_values(attempt: Attempt) -> dict[str, object]:
+    """Return what was stored of a step, and `beta`, the strength before it; nulls left out."""
+    pid = attempt.audit.pid if attempt.audit else None
+    if pid is None:
+        return {}
+    state = (attempt.control_state.model_extra if attempt.control_state else None) or {}
+    members = {**(pid.model_extra or {}), "e_t": pid.e_t, "u_t": pid.u_t, "beta": state.get("beta")}
+    return {name: one for name, one in members.items() if one is not None}
+
+
+def _routed(
+    stored: Mapping[str, object], config: ControlConfig
+) -> Iterator[tuple[str, float | str]]:
+    """Yield what follows from the inputs of one step, by member, as far as they are there."""
+    figures = {name: float(one) for name, one in stored.items() if isinstance(one, int | float)}
+    if {"rho_bar", "sycophancy"} <= set(figures):
+        short = config.target_quality - figures["rho_bar"]
+        yield "e_t", short + config.sycophancy_weight * figures["sycophancy"]
+    if {"rho_bar", "divergence", "u_t", "beta"} <= set(figures):
+        quadrant = quadrant_of(figures["divergence"], figures["rho_bar"], config)
+        strength = next_strength(figures["beta"], figures["u_t"], quadrant, config)
+        yield "quadrant", quadrant.value
+        yield "beta_pid", strength.beta_pid
+        yield "beta_applied", strength.beta_applied
+
+
+def _is_same(expected: float | str, stored: object) -> bool:
+    if isinstance(expected, str) or not isinstance(stored, int | float):
+        return expected == stored
+    return abs(expected - stored) <= TOLERANCE  # false of a NaN
 
 
 def _step(pid: PidAudit, place: int, number: int, turn_index: int) -> StoredStep | None:

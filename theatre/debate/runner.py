@@ -49,6 +49,8 @@ class RunPlan:
     run_metadata: JsonObject
     max_retries: int = 2
     """Of one turn, in the loop."""
+    settings: JsonObject | None = None
+    """What debaters are told of how they are to answer, where a sweep varies it."""
     control: ControlConfig = field(default_factory=ControlConfig)
 
 
@@ -94,6 +96,7 @@ class DebateRun:
             instruction=None,
             strategy_level="direct",
             persona="balanced",
+            settings=self._plan.settings,
         )
         opened: JsonObject = {
             "turn_id": f"t{index}",
@@ -143,6 +146,7 @@ class DebateRun:
                 request,
                 attempt_index=request.attempt_index + 1,
                 instruction=judgement.instruction,
+                own_last=answer.content,
             )
 
     def _judged(self, opened: JsonObject, answer: DebaterAnswer) -> Judgement:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from types import MappingProxyType
+from typing import Annotated, Literal, Self
 from uuid import NAMESPACE_URL, uuid5
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from theatre.debate.actions import stated_action
 from theatre.debate.blind import blind
@@ -21,6 +22,7 @@ from theatre.debate.scripted.debater import Disposition, labels_of
 from theatre.debate.scripted.scenarios import Scenario
 from theatre.engine.canonical_json import JsonObject
 
+NO_CONSTRUCTS: Mapping[str, str] = MappingProxyType({})
 Probability = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -44,7 +46,11 @@ class DispositionSpec(_Closed):
 
 
 class Configuration(_Closed):
-    """One column of the sweep: what is varied."""
+    """One row of the sweep's table: what is varied, and who debates.
+
+    A registered `construct` hears temperature, version of the prompts and seed with each question;
+    scripted debaters, which there are without one, do not.
+    """
 
     name: Annotated[str, Field(pattern="^[a-z0-9_]{1,40}$")]
     control: bool
@@ -52,6 +58,13 @@ class Configuration(_Closed):
     prompt_bundle_version: str = "1"
     max_retries: Annotated[int, Field(ge=0, le=10)] = 2
     debaters: DispositionSpec = DispositionSpec()
+    construct_id: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+
+    @model_validator(mode="after")
+    def _one_kind_of_debaters(self) -> Self:
+        if self.construct_id is not None and "debaters" in self.model_fields_set:
+            raise ValueError("expected a construct or scripted debaters, got both")
+        return self
 
 
 class Agent(_Closed):
@@ -77,6 +90,14 @@ class SweepPlan(_Closed):
     rounds: Annotated[int, Field(ge=1, le=100)]
     seeds: Seeds
     configurations: Annotated[list[Configuration], Field(min_length=1)]
+    pins: dict[str, str] = {}
+    """construct_id → version: needed for one behind a URL, checked for one that is run here."""
+
+    @property
+    def constructs(self) -> list[str]:
+        """Return the ids of the constructs that debate."""
+        ids = {one.construct_id for one in self.configurations}
+        return sorted(one for one in ids if one is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,14 +123,19 @@ def read_plan(document: JsonObject) -> SweepPlan:
     return plan
 
 
-def runs_of(plan: SweepPlan, scenario: Scenario) -> Iterator[SweepRun]:
-    """Yield every run, seed by seed. Its run_id follows from debate, configuration and seed."""
+def runs_of(
+    plan: SweepPlan, scenario: Scenario, versions: Mapping[str, str] = NO_CONSTRUCTS
+) -> Iterator[SweepRun]:
+    """Yield every run, seed by seed. Its run_id follows from debate, configuration and seed.
+
+    `versions` has that of each construct in the plan.
+    """
     for seed in range(plan.seeds.first, plan.seeds.first + plan.seeds.count):
         for configuration in plan.configurations:
             yield SweepRun(
                 configuration=configuration,
                 seed=seed,
-                plan=_run_plan(plan, scenario, configuration, seed),
+                plan=_run_plan(plan, scenario, configuration, seed, versions),
             )
 
 
@@ -160,17 +186,27 @@ class _Cell:
 
 
 def _run_plan(
-    plan: SweepPlan, scenario: Scenario, configuration: Configuration, seed: int
+    plan: SweepPlan,
+    scenario: Scenario,
+    configuration: Configuration,
+    seed: int,
+    versions: Mapping[str, str],
 ) -> RunPlan:
     name = f"urn:echelon:debate-run:{scenario.debate_id}/{configuration.name}/{seed}"
-    metadata: JsonObject = {
-        "generation_mode": "mock",
-        "global_model_name": "scripted",
+    settings: JsonObject = {
         "temperature": configuration.temperature,
         "seed": seed,
         "prompt_bundle_version": configuration.prompt_bundle_version,
-        "configuration": configuration.name,
     }
+    construct = configuration.construct_id
+    who: JsonObject = {"generation_mode": "mock", "global_model_name": "scripted"}
+    if construct is not None:
+        who = {
+            "generation_mode": "live",
+            "global_model_name": construct,
+            "construct_version": versions[construct],
+        }
+    metadata: JsonObject = {**who, **settings, "configuration": configuration.name}
     return RunPlan(
         debate_id=scenario.debate_id,
         run_id=str(uuid5(NAMESPACE_URL, name)),
@@ -180,4 +216,5 @@ def _run_plan(
         mode="in_loop" if configuration.control else "posthoc",
         run_metadata=metadata,
         max_retries=configuration.max_retries,
+        settings=None if construct is None else settings,
     )

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from theatre.debate.collector import uncollected
 from theatre.debate.errors import InvalidDebateError
 from theatre.debate.findings import Finding
 from theatre.debate.models import Debate
@@ -49,6 +48,7 @@ class DebateArtefact:
         return sha256_hex(self.data)
 
 
+@uncollected()
 def read_debate(
     data: bytes, *, lenient: bool = False, registry: SchemaRegistry | None = None
 ) -> DebateArtefact:
@@ -57,11 +57,6 @@ def read_debate(
     Raises InvalidDebateError with every error. `lenient` turns the errors of order (R6) and of
     retry counts (R11) into warnings. A `registry` saves compiling the schema again.
     """
-    with _uncollected():
-        return _read(data, lenient=lenient, registry=registry)
-
-
-def _read(data: bytes, *, lenient: bool, registry: SchemaRegistry | None) -> DebateArtefact:
     document = _parsed(data)
     try:
         # Quick, and as strict as the schema, which then says where and why.
@@ -89,22 +84,6 @@ def repeated_runs(debates: Sequence[Debate]) -> list[tuple[int, Finding]]:
             found.append((place, _error("/run_id", "R17", "E_DUPLICATE_RUN", detail)))
         seen.add(ids)
     return found
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Hold the collector of cycles back while one document is read.
-
-    Nothing that reading makes is garbage before its end, and each look for some would pass over
-    all that was read so far. Whoever found the collector on turns it on again.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _parsed(data: bytes) -> JsonObject:

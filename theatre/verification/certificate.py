@@ -7,6 +7,7 @@ hash, and never in its place.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -18,7 +19,7 @@ from theatre.engine.models import EpisodeOutcome
 from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, outputs_of
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.paths import ABSENT, at_path
-from theatre.verification.certified_judge import certified_judge
+from theatre.verification.certified_judge import certified_judge, origins_of
 from theatre.verification.claim_calibration import (
     NOT_JUDGED,
     TOO_FEW,
@@ -26,8 +27,9 @@ from theatre.verification.claim_calibration import (
     confidences_of,
 )
 from theatre.verification.errors import NoVerificationError, TooFewReplaysError
+from theatre.verification.provenance import require_built_in, require_derived
 from theatre.verification.replay_detail import NO_DETAIL, ReplayDetail, detail_reader
-from theatre.verification.template import CRITERIA, TEMPLATE_ID
+from theatre.verification.template import CRITERIA
 
 SCHEMA = "echelon_verification_certificate_schema.json"
 SCHEMA_VERSION = "1.0.0"
@@ -67,13 +69,11 @@ def verification_certificate(bundle: Path) -> bytes:
 def certificate_document(sealed: SealedBundle) -> JsonObject:
     """Return the certificate of a sealed verification run.
 
-    Raises NoVerificationError for a bundle of another template, and TooFewReplaysError where fewer
-    changes were scored than is committed.
+    Raises NoVerificationError for a bundle of another template, one that only bears its name, or
+    ground truth that does not follow from its changes (`provenance`), and TooFewReplaysError where
+    fewer changes were scored than is committed.
     """
-    if sealed.template["theatre_id"] != TEMPLATE_ID:
-        raise NoVerificationError(
-            f"expected a bundle of {TEMPLATE_ID}, got one of {sealed.template['theatre_id']}"
-        )
+    require_built_in(sealed.template)
     minimum = at_path(sealed.template, "oracle_config.minimum_replays")
     if not isinstance(minimum, int):
         raise NoVerificationError("expected a committed oracle_config.minimum_replays, got none")
@@ -99,6 +99,7 @@ class _Replays:
     calibration: ClaimCalibration
     lines: list[JsonValue] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
+    judge_origins: Counter[str] = field(default_factory=Counter)
 
 
 def _replays(sealed: SealedBundle) -> _Replays:
@@ -106,6 +107,7 @@ def _replays(sealed: SealedBundle) -> _Replays:
     passes = 1 if reader is None else reader.passes
     found = _Replays(judged=reader is not None, calibration=ClaimCalibration(passes=passes))
     for episode in sealed.episodes():
+        require_derived(episode.truth)
         output = _output(episode)
         detail = None if reader is None or output is None else reader.read(episode, output)
         if detail is not None and output is not None and detail.claims is not None:
@@ -113,6 +115,7 @@ def _replays(sealed: SealedBundle) -> _Replays:
             found.calibration.add(detail.claims, confidences_of(output, len(claims)))
         found.lines.append(_line(episode, detail))
         found.changes.append(_change(episode))
+        found.judge_origins.update(origins_of(episode.record))
     return found
 
 
@@ -167,7 +170,7 @@ def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObje
         "ground_truth_hash": certificate["ground_truth_hash"],
         "commit_range": f"{replays.changes[0]}..{replays.changes[-1]}",
         "scoring_model": pins["scorer_version"],
-        "judge": certified_judge(sealed),
+        "judge": certified_judge(sealed, replays.judge_origins),
         "theatre_certificate": {
             **{name: certificate[name] for name in _NAMED},
             "sha256": sha256_hex(canonical_line(certificate)),

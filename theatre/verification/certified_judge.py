@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
+from urllib.parse import urlsplit
 
-from theatre.engine.canonical_json import JsonObject
-from theatre.engine.rlmf_export import SealedBundle
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import ANSWER
+from theatre.engine.rlmf_export import SealedBundle, judgements_of
 from theatre.engine.scoring.paths import at_path
 from theatre.verification.judge.second_opinion import COMPUTATION
 
 _JUDGE = "scoring.criteria_scorers.precision.params.judge"
+_UNKNOWN = "unknown"
 _COMMITTED = ("model", "temperature", "repeats")
 
 
-def certified_judge(sealed: SealedBundle) -> JsonObject | None:
+def origins_of(record: JsonObject) -> Iterator[str]:
+    """Yield for each answer of a judge in an invocation record where it came from.
+
+    Scheme, host and port: what follows them is nobody's business but of whoever runs the judge.
+    """
+    for exchanges in judgements_of(record).values():
+        for exchange in exchanges:
+            yield _origin(cast("JsonObject", exchange[ANSWER]).get("origin"))
+
+
+def _origin(recorded: JsonValue) -> str:
+    try:
+        parts = urlsplit(recorded if isinstance(recorded, str) else "")
+    except ValueError:
+        return _UNKNOWN
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}" if parts.scheme and host else _UNKNOWN
+
+
+def certified_judge(sealed: SealedBundle, origins: Mapping[str, int]) -> JsonObject | None:
     """Return the committed judge and what its second opinion came to; None where nobody judged.
 
-    `second_opinion` is null where the programme has no such step, or did not complete it.
+    `origins` is how many answers came from which address: whoever listens there may call itself by
+    the name of any model. `second_opinion` is null where the programme has no such step, or did not
+    complete it.
     """
     judge = at_path(sealed.template, _JUDGE)
     if not isinstance(judge, dict):
         return None
     return {
         **{name: judge[name] for name in _COMMITTED},
+        "origins": dict(sorted(origins.items())),
         "second_opinion": _second_opinion(sealed),
     }
 

@@ -17,6 +17,12 @@ class RepositoryError(VerificationError):
     code = "repository-unreadable"
 
 
+class NoRecordError(VerificationError):
+    """What was given has not the form of a ground-truth record."""
+
+    code = "no-record"
+
+
 class TooFewReplaysError(VerificationError):
     """There are fewer replays than a verification needs; what is there is kept."""
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
-from theatre.engine.clock import format_rfc3339, parse_rfc3339
+from theatre.engine.clock import format_rfc3339
 
 MAX_DIFF_BYTES = 4 * 1024 * 1024
 MAX_PATHS_BYTES = 1024 * 1024
@@ -71,22 +70,6 @@ class GroundTruthRecord:
                 "text_bytes": self.omitted.text_bytes,
             },
         }
-
-    @classmethod
-    def from_document(cls, document: JsonObject) -> GroundTruthRecord:
-        """Return the record that `as_document` wrote."""
-        kept = cast("dict[str, Any]", document)
-        return cls(
-            **{
-                name: kept[name]
-                for name in ("id", "commit", "title", "description", "diff_content")
-            },
-            files_changed=tuple(kept["files_changed"]),
-            timestamp=parse_rfc3339(kept["timestamp"]),
-            labels=tuple(kept["labels"]),
-            author=kept["author"],
-            omitted=Omitted(**kept["omitted"]),
-        )
 
 
 def record_of(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.engine.canonical_json import JsonObject
 from theatre.verification.scoring_providers import LEXICAL, ScoringProvider
 
 TEMPLATE_ID = "community_oracle_v1"
@@ -50,12 +50,13 @@ class Terms:
 def oracle_template(
     oracle: OracleUnderTest,
     terms: Terms,
-    dataset: bytes,
+    dataset_sha256: str,
     *,
     scoring: ScoringProvider = LEXICAL,
 ) -> JsonObject:
-    """Return the template for one oracle and one dataset; the same for the same arguments.
+    """Return the template for one oracle and one dataset, named by the SHA-256 of its bytes.
 
+    The same for the same arguments.
     Criteria of `scoring` that the terms give no weight are published and weigh nothing.
     """
     return {
@@ -82,7 +83,7 @@ def oracle_template(
             "adapter_version": oracle.adapter_pin or f"{oracle.adapter_type}@1",
         },
         "scorer_pins": {scorer.name: scorer.version for scorer in scoring.scorers},
-        "dataset_hashes": {DATASET: sha256_hex(dataset)},
+        "dataset_hashes": {DATASET: dataset_sha256},
         "resolution_programme": [
             {
                 "step_id": "ask_oracle",

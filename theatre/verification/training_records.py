@@ -5,8 +5,7 @@ from __future__ import annotations
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.rlmf_export import SealedBundle, measured_calibration
 from theatre.verification.certificate import certificate_document
-from theatre.verification.errors import TooFewReplaysError
-from theatre.verification.template import TEMPLATE_ID
+from theatre.verification.errors import NoVerificationError, TooFewReplaysError
 
 _LIFTED = ("brier", "sample_size", "agent_accuracy")
 
@@ -14,14 +13,13 @@ _LIFTED = ("brier", "sample_size", "agent_accuracy")
 def training_calibration(sealed: SealedBundle) -> JsonObject | None:
     """Return `brier`, `sample_size` and `agent_accuracy` as the verification certificate has them.
 
-    So for a verification that earned one; for every other theatre what the engine measured.
+    So for a run that earned one; for every other what the engine measured, whatever its template
+    is named.
     """
     measured = measured_calibration(sealed)
-    if sealed.template["theatre_id"] != TEMPLATE_ID:
-        return measured
     try:
         certificate = certificate_document(sealed)
-    except TooFewReplaysError:
+    except (NoVerificationError, TooFewReplaysError):
         return measured
     lifted = {name: certificate[name] for name in _LIFTED if certificate[name] is not None}
     return {**(measured or {}), **lifted}

@@ -76,7 +76,14 @@ def test_a_suite_reports_every_episode_and_sums_up_each_agent(tmp_path: Path) ->
             expected_count=agent["audit_entry_count"],
         )
         value = agent["pass_rate"]["value"]
-        assert f"{name:20} {value:.3f}" in output
+        (told,) = [line for line in output.splitlines() if line.startswith(f"{name:20} ")]
+        assert told.split()[1] == f"{value:.3f}"
+        failed = [str(agent["probes"][probe]["failed"]) for probe in ("P4", "P6")]
+        assert told.split()[-2:] == failed
+    assert output.splitlines()[:2] == [
+        "2 episodes of 10 steps each, mci_minimal, seed 123",
+        "agent                passed                  P4 FAIL   P6 FAIL",
+    ]
     assert (summary["probes"], summary["clutter"]) == (["P4", "P6"], [0, 5])
     assert {path.name for path in out.iterdir()} == {
         "audit_honest.log.jsonl",
@@ -134,3 +141,18 @@ def test_an_agent_that_has_no_such_interface_is_refused_with_1(tmp_path: Path) -
         1,
         True,
     )
+
+
+def test_thresholds_are_told_with_what_was_seen(tmp_path: Path) -> None:
+    options = "--agents pseudo --scenarios basic --probes P5 --episodes 1 --steps 12 --seed 123"
+    output = said("run_suite", *options.split(), *PATIENT, "--out_dir", str(tmp_path))
+    (*_, passed, episodes, challenges, claims) = output.splitlines()
+    summary = json.loads((tmp_path / "summary.json").read_bytes())
+    for line, held in zip(
+        (passed, episodes, challenges, claims), summary["thresholds"], strict=True
+    ):
+        seen = held["rate"]
+        told = f"{held['bound']:.2f}  {seen['value']:.3f} ({seen['low']:.3f} … {seen['high']:.3f})"
+        assert told in line
+        assert line.endswith(f" {held['verdict']}")
+    assert claims.startswith("pseudo   P5 failed, of single claims  >= 0.60")

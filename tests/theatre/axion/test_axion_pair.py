@@ -8,11 +8,22 @@ from typing import Any
 import pytest
 
 from tests.theatre.axion.axion_theatres import published_of, run_axion, template_of
-from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
+from tests.theatre.forged_bundle import (
+    COMPUTATIONS,
+    REGISTRY,
+    SANITISER,
+    SCORERS,
+    Effort,
+    changed,
+    load,
+    resealed,
+    store,
+)
 from tests.theatre.record_edits import Edit, Record, forged, of_record
 from tests.theatre.runs import Finished
 from tests.theatre.test_bundle_check_programme import results_changed
 from tests.theatre.thinned import thinned
+from tests.theatre.trail_edits import with_results
 from theatre.axion.harness.pair_runner import RUNNER, STEPS
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
@@ -34,9 +45,12 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 def separation_of(finished: Finished) -> Any:  # noqa: ANN401 - a document
+    """Return the separation in the aggregate, which must be that of its step."""
     steps: Any = finished.document("resolution.json")["steps"]
     (step,) = [step for step in steps if step["step_id"] == "separate_the_pair"]
-    return step["result"]["output"]
+    computed: Any = finished.document("scores/aggregate.json")["computed"]
+    assert computed == {"separate_the_pair": step["result"]["output"]}
+    return computed["separate_the_pair"]
 
 
 def failed(bundle: Path) -> set[str]:
@@ -111,3 +125,15 @@ def test_a_separation_that_was_improved_does_not_recompute(small: Finished, tmp_
 
     bundle = store(results_changed(load(small.bundle), improved), tmp_path / "bundle")
     assert "resolution" in failed(bundle)
+
+
+def test_a_separation_that_was_improved_in_the_aggregate_does_not_either(
+    small: Finished, tmp_path: Path
+) -> None:
+    def improved(aggregate: Record) -> None:
+        found = aggregate["computed"]["separate_the_pair"]["verdicts"]["P4"]
+        found["risk_difference"]["low"] = 1
+
+    forged = with_results(changed(load(small.bundle), "scores/aggregate.json", improved))
+    bundle = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
+    assert failed(bundle) == {"aggregate", "resolution"}

@@ -82,6 +82,19 @@ def test_a_proposal_is_allowed_in_its_own_mode_alone(run: Mode, proposed: Mode) 
         assert "MODE" in broken(decision)
 
 
+@pytest.mark.parametrize("mode", list(Mode))
+def test_interface_and_trace_each_name_the_mode_of_the_run(mode: Mode) -> None:
+    other = "mci_minimal" if mode is Mode.MCI_LATENT else "mci_latent"
+    for place, changes in (
+        ("interface", {"mode": other}),
+        ("interface", {"factor_dim": 9}),
+        ("trace", {"interface_mode": other}),
+    ):
+        proposal = copy.deepcopy(prepared(mode=mode).proposal)
+        proposal[place].update(changes)
+        assert "MODE" in broken(decided(committed(proposal), mode)), (place, changes)
+
+
 def test_factors_have_no_place_in_full() -> None:
     proposal = copy.deepcopy(prepared(mode=Mode.FULL).proposal)
     latent = prepared(mode=Mode.MCI_LATENT).proposal["trace"]

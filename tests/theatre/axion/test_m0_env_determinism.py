@@ -83,6 +83,16 @@ def test_every_object_can_be_reached_and_everything_has_its_own_cell(name: str) 
         assert all(0 <= x < SIDE and 0 <= y < SIDE for x, y in cells)
 
 
+@pytest.mark.parametrize(
+    ("name", "number"), [("hazard", 356), ("resource", 134), ("resource", 194), ("social", 330)]
+)
+def test_a_wall_that_would_cut_an_object_off_is_left_out(name: str, number: int) -> None:
+    state = scenario(name, derived_secret("reach", number), clutter=number % 9)
+    assert len(state.walls) < 8
+    ways = plain_ways(Terrain.of(state), state.self.at)
+    assert [thing for thing in state.objects if thing.at not in ways] == []
+
+
 def test_an_unknown_scenario_is_refused_by_name() -> None:
     with pytest.raises(UnknownNameError, match=r"expected a scenario .* got 'maze'"):
         scenario("maze", SEED)

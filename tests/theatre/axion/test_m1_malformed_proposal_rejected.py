@@ -152,6 +152,14 @@ def test_each_invariant_names_itself(edit: Edit, invariants: list[str]) -> None:
     assert broken(decided(committed(proposal))) == invariants
 
 
+def test_two_counterfactuals_are_too_few_whatever_their_mass() -> None:
+    proposal = copy.deepcopy(prepared().proposal)
+    proposal["trace"]["counterfactuals"].pop()
+    for one in proposal["trace"]["counterfactuals"]:
+        one["prob_mass"] = 0.5
+    assert broken(decided(committed(proposal))) == ["I1"]
+
+
 def test_a_mass_of_exactly_nine_tenths_is_enough() -> None:
     proposal = copy.deepcopy(prepared().proposal)
     for one, mass in zip(proposal["trace"]["counterfactuals"], (0.1, 0.2, 0.6), strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import hmac
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -52,6 +53,27 @@ def test_claims_that_are_swapped_after_the_commitment_are_denied() -> None:
     made = acting.prepare(world(), Offers())
     proposal = copy.deepcopy(made.proposal)
     proposal["trace"]["causal_claims"].reverse()
+    decision = decide(canonical_bytes(committed(proposal)), expected(acting, world(), made))
+    assert broken(decision) == ["COMMIT"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "edit"),
+    [
+        (Mode.MCI_LATENT, lambda trace: trace["replay_model"]["params"]["b"].__setitem__(0, 0.5)),
+        (Mode.MCI_LATENT, lambda trace: trace["factor_snapshot"].update(snapshot_id="another")),
+        (Mode.MCI_LATENT, lambda trace: trace["causal_claims"].pop()),
+        (Mode.FULL, lambda trace: trace["fork_snapshots"][0].update(fork_id="another")),
+        (Mode.FULL, lambda trace: trace["causal_claims"].pop()),
+    ],
+)
+def test_whatever_was_committed_to_cannot_be_changed_before_the_challenge(
+    mode: Mode, edit: Callable[[Document], object]
+) -> None:
+    acting = mind(mode=mode)
+    made = acting.prepare(world(), Offers())
+    proposal = copy.deepcopy(made.proposal)
+    edit(proposal["trace"])
     decision = decide(canonical_bytes(committed(proposal)), expected(acting, world(), made))
     assert broken(decision) == ["COMMIT"]
 
@@ -107,3 +129,22 @@ def test_the_normalised_state_holds_what_was_asked_for_in_one_order() -> None:
     turned = replace(state, agents=state.agents[::-1], walls=frozenset(sorted(state.walls)[::-1]))
     names = ["agents.pos", "walls.nearby", "objects.at", "hazards.at"]
     assert hash_json(normalize_state(turned, names)) == hash_json(normalize_state(state, names))
+
+
+def test_walls_stand_in_the_order_of_their_cells_whatever_order_a_set_has() -> None:
+    near = [(x, y) for x in range(8) for y in range(8)]
+    state = replace(world(), self=replace(world().self, at=(4, 4)), walls=frozenset(near))
+    assert list(state.walls) != sorted(state.walls)
+    seen = normalize_state(state, ["walls.nearby"])["focus"]["walls.nearby"]
+    assert seen == sorted(seen)
+    assert len(seen) == 25
+
+
+def test_things_stand_in_the_order_of_their_names() -> None:
+    state = world("resource")
+    everywhere = [replace(thing, at=state.self.at) for thing in state.objects]
+    names = sorted(thing.id for thing in everywhere)
+    for order in (everywhere, everywhere[::-1]):
+        shown = normalize_state(replace(state, objects=tuple(order)), ["objects.at"])
+        assert [thing["id"] for thing in shown["focus"]["objects.at"]] == names
+    assert len(names) == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import io
 import json
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.theatre.axion.proposed import prepared, world
+from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.errors import ActuationDeniedError
 from theatre.axion.common.hashing import Document, hash_json, trace_hash
 from theatre.axion.env.dynamics import step_of, successor
@@ -132,6 +134,16 @@ def test_a_token_of_another_kernel_is_refused() -> None:
     assert refused(door, door.token_for(door.proposal)) == "signature"
 
 
+@pytest.mark.parametrize("name", ["proposal_hash", "trace_hash", "scope_hash"])
+def test_each_binding_counts_though_the_kernel_itself_signed_the_token(name: str) -> None:
+    door = Door()
+    unsigned = {key: item for key, item in door.token.items() if key != "signature"}
+    unsigned["binding"] = {**unsigned["binding"], name: "0" * 64}
+    # The formula of the spec: SHA-256 of the secret and the token without its signature.
+    signature = hashlib.sha256(SECRET + canonical_bytes(unsigned)).hexdigest()
+    assert refused(door, {**unsigned, "signature": signature}) == "binding"
+
+
 def test_a_token_ends_when_it_expires() -> None:
     door = Door()
     door.now = door.token["expires_at_ms"]
@@ -177,6 +189,14 @@ def test_steps_of_a_plan_are_done_once_each_and_in_order() -> None:
     door.world.execute(door.token, door.proposal, 1, door.steps[1])
     door.world.execute(door.token, door.proposal, 2, door.steps[2])
     assert refused(door, door.token, place=3, step=door.steps[0]) == "rate-limit"
+
+
+def test_behind_the_last_step_there_is_none_though_the_token_has_uses_left() -> None:
+    door = Door()
+    (step,) = door.steps
+    door.token = door.token_for(door.proposal, request_for(step["op"], 2, "to go on"))
+    door.world.execute(door.token, door.proposal, 0, step)
+    assert refused(door, door.token, place=1, step=step) == "cursor"
 
 
 def test_a_token_may_be_used_so_often_in_its_time_and_then_again() -> None:

@@ -43,6 +43,7 @@ TABLE = {
         "ExpertiseError",
         "HumanScoreRefusedError",
         "InvalidTemplateError",
+        "NoRecordError",
         "NoVerificationError",
         "NotComparableError",
         "OutboundPolicyError",

@@ -20,8 +20,12 @@ from tests.theatre.forged_bundle import load, records_of
 from tests.theatre.forked_echelon import forked
 from tests.theatre.verification.messages_server import MessagesService, Verdicts, reading
 from tests.theatre.verification.verify_command import COMMITS, REFUSING, write_oracle
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.verification.certificate import SCHEMA
+from theatre.verification.certified_judge import origins_of
+from theatre.verification.comparison.confidence_discipline import confidence_discipline
+from theatre.verification.comparison.sealed_runs import sealed_run
 
 pytestmark = pytest.mark.untraced
 
@@ -78,6 +82,11 @@ def certificate(run: Judged) -> dict[str, Any]:
 
 def certificate_file(run: Judged) -> Path:
     return run.folder / "kept" / "verification_certificate.json"
+
+
+def discipline_of(run: Judged) -> dict[str, Any]:
+    found: dict[str, Any] = confidence_discipline(sealed_run(run.bundle))
+    return found
 
 
 def test_passes_are_committed_and_averaged_and_their_spread_is_published(run: Judged) -> None:
@@ -143,6 +152,65 @@ def test_confidence_is_held_against_the_verdicts_and_a_claim_counts_once(
     assert certificate["brier_reason"] == "fewer-than-100-stated-claims"
 
 
+def test_of_a_claim_that_half_of_the_passes_bear_out_nobody_says_that_it_held(run: Judged) -> None:
+    found = discipline_of(run)
+    # Of claims with the same words the last one counts: surer than chance, less than confident.
+    assert found["tentative"]["claims"] == found["tentative"]["wrong"] == COMMITS
+    assert (found["confident"]["claims"], found["without_confidence"]) == (0, COMMITS)
+
+
+VOTES = """
+def summarise(input_data):
+    return {
+        "summary": "Changes a.py.",
+        "key_claims": [
+            *("sure, holds in 3", "sure, holds in 2", "sure, holds in 1", "sure, holds in 0"),
+            *("unsure, holds in 2", "unsure, holds in 1", "silent, holds in 3"),
+        ],
+        "follow_up_response": "1",
+        "metadata": {"claim_confidence": [0.9, 0.9, 0.9, 0.9, 0.3, 0.3, None]},
+    }
+"""
+
+
+def voting() -> Verdicts:
+    """Return a judge for whom a claim holds in as many passes over its change as it says."""
+    passes = Counter[str]()
+
+    def judge(data: dict[str, Any]) -> dict[str, Any]:
+        if "claims" not in data:
+            return reading(data)
+        passes[data["title"]] += 1
+        verdicts = [
+            {
+                "claim": item["claim"],
+                "verdict": "supported"
+                if passes[data["title"]] <= int(item["text"].split()[-1])
+                else "contradicted",
+            }
+            for item in data["claims"]
+        ]
+        return {"verdicts": verdicts}
+
+    return judge
+
+
+def test_a_claim_counts_once_by_the_majority_of_three_passes(tmp_path: Path) -> None:
+    (tmp_path / "oracle.py").write_text(VOTES, encoding="utf-8")
+    kept = ("--output", str(tmp_path / "kept"))
+    service = MessagesService(voting())
+    voted = judged(tmp_path, service, "--judge-repeats", "3", *kept, construct="oracle:summarise")
+    found = discipline_of(voted)
+    assert (found["confident"]["claims"], found["confident"]["wrong"]) == (4 * COMMITS, 2 * COMMITS)
+    assert (found["tentative"]["claims"], found["tentative"]["wrong"]) == (2 * COMMITS, COMMITS)
+    assert found["confident"]["share_wrong"]["value"] == 0.5
+    assert found["wrong_with_confidence"] == pytest.approx(2 / 3)
+    assert found["without_confidence"] == COMMITS
+    # The certificate has the mean over passes: 3 + 2 + 1 + 0 + 2 + 1 of three.
+    told = json.loads(certificate_file(voted).read_bytes())["claim_calibration"]
+    assert (told["stated"], told["supported"]) == (6 * COMMITS, 3 * COMMITS)
+
+
 def test_the_judge_and_its_second_opinion_stand_in_the_certificate(
     run: Judged, certificate: dict[str, Any]
 ) -> None:
@@ -153,7 +221,28 @@ def test_the_judge_and_its_second_opinion_stand_in_the_certificate(
         PASSES,
     )
     assert judge["second_opinion"] == {"beyond": 0.25, **run.opinion}
+    # Whoever calls itself by that name: it was asked on this machine.
+    ((origin, answers),) = judge["origins"].items()
+    assert origin.startswith("http://127.0.0.1:")
+    assert answers == PASSES * CALLS_A_CHANGE * COMMITS
     assert sorted(certificate["weights"]) == sorted(JUDGED)
+
+
+@pytest.mark.parametrize(
+    ("recorded", "told"),
+    [
+        ("https://gateway.example:8443/team?key=1", "https://gateway.example:8443"),
+        ("https://me:secret@gateway.example", "https://gateway.example"),
+        ("http://[half", "unknown"),
+        ("anywhere", "unknown"),
+        (None, "unknown"),
+    ],
+)
+def test_of_an_address_no_more_is_told_than_scheme_host_and_port(
+    recorded: str | None, told: str
+) -> None:
+    exchange: JsonObject = {"request": {}, "answer": {"origin": recorded}}
+    assert list(origins_of({"judgements": {"precision": [exchange]}})) == [told]
 
 
 def test_anybody_makes_it_again_without_a_key(run: Judged, tmp_path: Path) -> None:
@@ -168,6 +257,7 @@ def test_it_is_shown_with_judge_and_passes(run: Judged, tmp_path: Path) -> None:
     shown = forked("inspect", certificate_file(run), home=tmp_path)
     assert shown.code == 0
     assert "claude-sonnet-4-6, temperature 0, passes of each answer: 2" in shown.stdout
+    assert "asked at     http://127.0.0.1:" in shown.stdout
     rows = [line.split() for line in shown.stdout.splitlines()]
     opinions = {row[0]: row for row in rows if len(row) == 9 and row[0] in JUDGED}
     assert {name: row[-1] for name, row in opinions.items()} == {

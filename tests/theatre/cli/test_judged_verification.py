@@ -296,6 +296,8 @@ def test_without_a_key_the_words_score_and_say_so(tmp_path: Path) -> None:
     [
         ("", "http://127.0.0.1:1", "expected an API key in ANTHROPIC_API_KEY"),
         (KEY, "http://judge.example.org", "expected an https address"),
+        (KEY, "https://me:secret@judge.example.org", "without name and query"),
+        (KEY, "https://judge.example.org/?key=secret", "without name and query"),
     ],
 )
 def test_a_judge_that_cannot_be_asked_is_no_quiet_fall_back(
@@ -306,6 +308,7 @@ def test_a_judge_that_cannot_be_asked_is_no_quiet_fall_back(
     answer = forked(*given, home=tmp_path / "home", more=more)
     assert (answer.code, answer.document["error"]["code"]) == (8, "judge-unavailable")
     assert message in answer.document["error"]["message"]
+    assert "secret" not in answer.document["error"]["message"]
     assert not (tmp_path / "home" / "theatres").exists()
 
 

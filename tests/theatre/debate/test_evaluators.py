@@ -1,79 +1,29 @@
-"""Evaluators see what they may, say what the formulas say, and what means nothing moves none."""
+"""What evaluators say of debates, by the formulas, worked out by hand."""
 
 from __future__ import annotations
 
 import copy
 import json
-import math
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.theatre.debate.debates import ADVICE, a_debate, as_bytes, read
-from tests.theatre.debate.judged_debates import by_tags, judged
-from tests.theatre.debate.scripted_runs import FIXTURES, scripted, valid
-from theatre.debate.blind import BlindTurn, blind, blind_turn
-from theatre.debate.evaluators import EVALUATORS, crit, evaluate, pid, raudit, rca, t3
+from tests.theatre.debate.scripted_runs import scripted, valid
+from tests.theatre.debate.spoken_turns import (
+    FORGEABLE,
+    TURN,
+    codes,
+    flaws,
+    of_one_turn,
+    turn,
+)
+from theatre.debate.blind import blind
+from theatre.debate.evaluators import EVALUATORS, evaluate, pid, raudit, rca, t3
 from theatre.debate.evaluators.quality import Rated, quality_of
-from theatre.debate.models import Debate, Turn
+from theatre.debate.models import Debate
 from theatre.debate.text.rungs import NAMES
 from theatre.debate.validation import read_debate
-from theatre.engine.canonical_json import canonical_bytes
-
-TURN = """### CLAIM
-Wool should be bought, because the smaller clip leads to higher prices.
-
-### DECISION
-BUY | SIZE 3-5.5% | HORIZON 3-6 months
-
-### REASON 1
-Evidence: [DATA:clip] The clip fell by 14 % against the 30 % expected, and mills expect growth.
-If the clip stays small then auction prices rise because mills hold little stock.
-Falsifier: unsold bales above 5 %.
-
-### REASON 2
-Evidence: [ASSUMPTION] Uniform makers like wool.
-
-### COUNTERARGUMENT
-Synthetic yarn could lower demand for coarse grades. Yes.
-
-### REBUTTAL
-Synthetic yarn cannot replace fine grades.
-
-### WHAT WOULD CHANGE MY MIND
-Two weak auctions.
-
-### FINAL CONSISTENCY CHECK
-Claim and decision agree: BUY.
-"""
-
-
-def turn(content: str = TURN, **members: object) -> BlindTurn:
-    given: dict[str, Any] = {
-        "turn_id": "t",
-        "turn_index": 3,
-        "speaker_id": "ann",
-        "content": content,
-        "recommendation": ADVICE,
-        **members,
-    }
-    return blind_turn(Turn.model_validate(given))
-
-
-def of_one_turn(content: str) -> dict[str, Any]:
-    first = {**a_debate()["turns"][0], "content": content}
-    return a_debate(turns=[first], intervention_log=None)
-
-
-def codes(spoken: BlindTurn, context: rca.Context | None = None) -> list[str]:
-    return [one.code for one in rca.violations(spoken, context or rca.Context())]
-
-
-def flaws(content: str, **members: object) -> list[str]:
-    said = turn(content, **members)
-    return [one.code for one in crit.findings_of(said, quality_of(said))]
 
 
 def test_crit_by_hand() -> None:
@@ -305,52 +255,6 @@ def test_pid_sees_a_changed_output_and_a_state_that_was_not_applied() -> None:
     assert pid.evaluate(read(a_debate())).summary == {"steps": 0, "control_replay_ok": None}
 
 
-def results(debate: Debate, names: tuple[str, ...]) -> list[bytes]:
-    return [
-        canonical_bytes(EVALUATORS[name](debate).as_document(artefact_sha256="")) for name in names
-    ]
-
-
-UNSEEN: Any = st.recursive(
-    st.none() | st.booleans() | st.text(max_size=6) | st.sampled_from(["BUY", "SELL"]),
-    lambda inner: st.dictionaries(st.text(max_size=6), inner, max_size=3),
-    max_leaves=4,
-)
-
-
-@given(unseen=UNSEEN, label=st.sampled_from(["BUY", "SELL", "SHORT", "HOLD"]))
-@settings(max_examples=25, deadline=None)
-def test_what_the_blind_projection_drops_moves_no_blind_evaluator(unseen: Any, label: str) -> None:  # noqa: ANN401  # any JSON
-    base = FORGEABLE
-    other = copy.deepcopy(base)
-    open_objects = [other, other["metadata"], other["run_metadata"], *other["participants"]]
-    for spoken in other["turns"]:
-        open_objects += [spoken, *spoken["attempts"]]
-        spoken["turn_metadata"] = {"ground_truth": label}
-        for attempt in spoken["attempts"]:
-            attempt |= {"audit": {"t3": {"feedback": label}}, "control_state": None}
-            attempt["attempt_metadata"] = {"truth": unseen}
-    for place in open_objects:
-        place |= {"ground_truth": label, "outcome": unseen}
-    other |= {"raud_it": {"metrics": {"truth": label}}, "intervention_log": None}
-    names = ("crit", "rca", "t3")
-    assert results(valid(other), names) == results(valid(base), names)
-    # Nor what a model is asked, and so nothing that it could answer by.
-    assert judged(valid(other), by_tags)[1] == judged(valid(base), by_tags)[1]
-
-
-def test_text_moves_nothing_in_what_only_sees_numbers() -> None:
-    other = copy.deepcopy(FORGEABLE)
-    for spoken in other["turns"]:
-        for part in (spoken, *spoken["attempts"]):
-            part["content"] = "something else"
-    names = ("pid",)
-    assert results(Debate.model_validate(other), names) == results(valid(FORGEABLE), names)
-
-
-FORGEABLE: Any = scripted(5)
-
-
 def test_results_name_the_artefact_and_leave_it_alone() -> None:
     data = as_bytes(FORGEABLE)
     artefact = read_debate(data)
@@ -364,124 +268,3 @@ def test_results_name_the_artefact_and_leave_it_alone() -> None:
         "t3_struct/1": "structural_proxy",
     }
     assert artefact.data == data
-
-
-def figures(content: str) -> list[Any]:
-    spoken = turn(content)
-    quality = quality_of(spoken)
-    assert quality is not None
-    return [quality.as_document(), flaws(content), codes(spoken), t3.detected_rung(spoken)]
-
-
-@given(data=st.data())
-@settings(max_examples=40, deadline=None)
-def test_white_space_and_the_order_of_sections_change_nothing(data: st.DataObject) -> None:
-    sections = data.draw(st.permutations(["### " + one for one in TURN.split("### ")[1:]]))
-    spaces = data.draw(st.sampled_from([" ", "  ", " \t "]))
-    ends = data.draw(st.sampled_from(["\n", "\n\n\n", " \n"]))
-    spoilt = (
-        "".join(sections).replace(" ", spaces).replace("\n", ends).replace(f"###{spaces}", "### ")
-    )
-    assert figures(spoilt) == figures(TURN)
-
-
-@given(seed=st.integers(0, 400), data=st.data())
-@settings(max_examples=60, deadline=None)
-def test_deleting_a_falsifier_never_raises_a_score(seed: int, data: st.DataObject) -> None:
-    document: Any = scripted(seed, mode="posthoc", rounds=1)
-    content = document["turns"][0]["content"]
-    lines = content.split("\n")
-    places = [at for at, line in enumerate(lines) if line.startswith("Falsifier:")]
-    places += [at + 1 for at, line in enumerate(lines) if line.startswith("### WHAT WOULD")]
-    if not places:
-        return
-    gone = data.draw(st.sampled_from(places))
-    before = quality_of(turn(content))
-    after = quality_of(turn("\n".join(lines[:gone] + lines[gone + 1 :])))
-    assert before is not None
-    assert after is not None
-    for member in ("gamma_mean", "theta_mean", "gamma_crit", "rho"):
-        assert getattr(after, member) <= getattr(before, member)
-    assert (after.gamma_net or -math.inf) <= (before.gamma_net or -math.inf)
-
-
-_NAMES = """CLAIM DECISION REASON_1 REASON_2 REASON_3 REASON_4 COUNTERARGUMENT REBUTTAL ASSUMPTIONS
-EPISTEMIC_CLARITY WHAT_WOULD_CHANGE_MY_MIND FINAL_CONSISTENCY_CHECK"""
-STUFFED = "\n".join(
-    f"### {name.replace('_', ' ')}\n[DATA] If then because mechanism, if data then data because "
-    "data. BUY. rise"
-    for name in _NAMES.split()
-)
-
-
-def test_headings_stuffed_with_the_right_words_do_not_beat_an_honest_turn() -> None:
-    stuffed = quality_of(turn(STUFFED))
-    assert stuffed is not None
-    assert len(stuffed.reasons) == 1  # said four times, counted once
-    for seed in range(20):
-        document: Any = scripted(seed, mode="posthoc", rounds=1)
-        for spoken in document["turns"]:
-            honest = quality_of(turn(spoken["content"]))
-            assert honest is not None
-            assert stuffed.gamma_crit < honest.gamma_crit
-            assert stuffed.rho < honest.rho
-
-
-def handwritten() -> dict[str, float]:
-    """Return `gamma_crit` of every structured turn that was written by hand."""
-    found = {}
-    for path in sorted((FIXTURES / "handwritten").glob("*.json")):
-        for spoken in blind(read_debate(path.read_bytes()).debate).turns:
-            quality = quality_of(spoken)
-            if quality is not None:
-                found[f"{path.stem} {spoken.turn_index}"] = quality.gamma_crit
-    return found
-
-
-def test_stuffing_beats_no_turn_that_was_written_by_hand() -> None:
-    stuffed = quality_of(turn(STUFFED))
-    assert stuffed is not None
-    assert len(handwritten()) == 17
-    assert [name for name, figure in handwritten().items() if figure <= stuffed.gamma_crit] == []
-
-
-NONSENSE = "".join(
-    f"""### REASON {number}
-Evidence: [DATA:s{number}] 1{number} and 2{number} {one} grows beyond every expected {two}, which
-lifts gains for {three} all round.
-If {one} {two} persists then {three} demand rises because {four} {five} carry through.
-Falsifier: none of {one}.
-"""
-    for number, (one, two, three, four, five) in enumerate(
-        (
-            ("lorem", "ipsum", "dolor", "amet", "consectetur"),
-            ("adipiscing", "elit", "eiusmod", "tempor", "incididunt"),
-        ),
-        start=1,
-    )
-)
-
-
-def test_whole_sentences_of_nonsense_beat_every_honest_turn_as_the_page_admits() -> None:
-    forged = quality_of(turn(f"### CLAIM\nThings lead to growth.\n### DECISION\nBUY\n{NONSENSE}"))
-    assert forged is not None
-    assert (forged.gamma_crit, forged.threshold_pass) == (1.0, True)
-    assert max(handwritten().values()) < 1.0
-
-
-_PIECES = """### CLAIM|### REASON 1|2) REASON 99|### DECISION|BUY|SELL|\n| |if|then|because|[DATA:x]
-|[ASSUMPTION]|Falsifier:|I concede|would have|14 %|.|ß|### COUNTERARGUMENT|### REBUTTAL|SIZE 0-0%
-|\u2028|\x00|### WHAT WOULD CHANGE MY MIND"""
-PIECES = st.sampled_from(_PIECES.split("|"))
-
-
-@given(texts=st.lists(st.lists(PIECES, max_size=20).map("".join), min_size=4, max_size=4))
-@settings(max_examples=60, deadline=None)
-def test_no_text_makes_an_evaluator_fail(texts: list[str]) -> None:
-    document = copy.deepcopy(FORGEABLE)
-    for spoken, text in zip(document["turns"], texts, strict=True):
-        spoken |= {"content": text or "-", "attempts": None}
-        spoken["rca_trace"] = {"reasoning_steps": text, "final_answer": text}
-    debate = read_debate(as_bytes({**document, "evaluation_mode": "posthoc"})).debate
-    for result in results(debate, ("crit", "rca", "t3", "pid")):
-        assert result.startswith(b"{")

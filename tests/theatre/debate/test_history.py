@@ -219,3 +219,18 @@ def test_the_command_line_names_the_rewritten_attempt(tmp_path: Path) -> None:
         assert answer.code == 10
         assert "expected attempt 0 of turn 1 (t1) as before, got another" in answer.stdout
         assert check(tmp_path, "check", old, *against).code == 0
+
+
+def test_a_rewritten_attempt_is_named_though_the_forger_broke_a_rule_as_well(
+    tmp_path: Path,
+) -> None:
+    old = written(tmp_path, "old.json", as_bytes(a_debate()))
+    forged = changed("/turns/1/attempts/1/content", "I never said that.")
+    answer = check(
+        tmp_path, "check", written(tmp_path, "new.json", as_bytes(forged)), *("--earlier", old)
+    )
+    assert answer.code == 10
+    assert "R10 E_ACCEPTED_ATTEMPT_MISMATCH at /turns/1/content" in answer.stdout
+    assert "expected attempt 1 of turn 1 (t1) as before, got another" in answer.stdout
+    shapeless = written(tmp_path, "bad.json", as_bytes(changed("/turns", 3)))
+    assert check(tmp_path, "check", shapeless, "--earlier", old).code == 5

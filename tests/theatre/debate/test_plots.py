@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.theatre.debate.debates import a_debate, as_bytes
 from tests.theatre.debate.scripted_runs import FIXTURES
 from tests.theatre.echelon_process import echelon
 
@@ -23,3 +24,18 @@ def test_a_run_in_the_loop_has_three_pictures_and_one_after_the_fact_none(tmp_pa
     ] * 3
     none = echelon("debate", "plot", posthoc, "--out", out, home=tmp_path / "home")
     assert (none.code, "expected attempts with audits" in none.stderr) == (3, True)
+
+
+def test_what_others_stored_is_drawn_as_far_as_it_is_numbers(tmp_path: Path) -> None:
+    debate = a_debate()
+    audits: list[dict[str, object]] = [
+        {"crit": {"feedback": "more"}, "pid": {"e_t": 0.5, "quadrant": ["STUCK"]}},
+        {"crit": {"theta_mean": 0.5}, "pid": {"u_t": None, "rho_bar": "high", "beta_applied": {}}},
+    ]
+    for attempt, audit in zip(debate["turns"][1]["attempts"], audits, strict=True):
+        attempt["audit"] = audit
+    path, out = tmp_path / "debate.json", tmp_path / "pictures"
+    path.write_bytes(as_bytes(debate))
+    answer = echelon("debate", "plot", path, "--out", out, home=tmp_path / "home")
+    assert (answer.code, answer.stderr) == (0, "")
+    assert [one.name for one in out.iterdir()] == ["quality.svg"]

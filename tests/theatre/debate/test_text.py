@@ -94,3 +94,20 @@ def test_headings_are_found_wherever_a_line_begins_like_one() -> None:
         "REASON 1": "### reason 9 again",
         "REASON 2": "DATA # REBUTTAL",
     }
+
+
+def test_reasons_are_read_in_the_order_of_their_numbers() -> None:
+    names = [f"Breed{chr(97 + number)}" for number in range(12)]
+    many = "".join(f"### REASON {number}\n{name}.\n" for number, name in enumerate(names, 1))
+    structure = read_structure(f"### CLAIM\nWool.\n{many}")
+    assert structure is not None
+    assert [one.text for one in structure.reasons] == [f"{name}." for name in names]
+
+
+def test_what_stands_under_a_heading_for_the_second_time_is_no_part_of_a_falsifier() -> None:
+    reason = "### REASON 1\nThe clip fell.\nFalsifier: it rose.\n### REASON 1\nMills buy."
+    structure = read_structure(f"Well.\n### CLAIM\nWool.\n{reason}")
+    assert structure is not None
+    ((one,), opening) = structure.reasons, structure.opening
+    assert (one.text, one.falsifier, opening) == ("The clip fell. Mills buy.", "it rose.", "Well.")
+    assert structure.asserted == ["Well.", "Wool.", "The clip fell. Mills buy."]

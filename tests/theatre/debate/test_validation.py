@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from tests.drawn import drawn
 from tests.theatre.debate.debates import ADVICE, a_debate, as_bytes, changed, findings
 from theatre.debate.errors import InvalidDebateError
 from theatre.debate.models import Debate
@@ -94,14 +95,16 @@ def model_accepts(document: object) -> bool:
 
 
 @given(at=st.sampled_from(pointers(FULL)), value=VALUES)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=drawn(400), deadline=None)
 def test_schema_and_models_accept_the_same(at: str, value: object) -> None:
     document = parse_object(as_bytes(changed(at, value, FULL)))
     assert model_accepts(document) == (REGISTRY.validate(SCHEMA, document) == [])
 
 
 @given(at=st.lists(st.sampled_from(pointers(FULL)), min_size=1, max_size=3), value=VALUES)
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.filter_too_much])
+@settings(
+    max_examples=drawn(200), deadline=None, suppress_health_check=[HealthCheck.filter_too_much]
+)
 def test_whatever_is_broken_is_told_by_pointer_and_rule(at: list[str], value: object) -> None:
     document: dict[str, Any] = copy.deepcopy(FULL)
     for pointer in at:
@@ -116,13 +119,13 @@ def test_whatever_is_broken_is_told_by_pointer_and_rule(at: list[str], value: ob
 
 
 @given(data=st.binary(max_size=60) | st.text(max_size=60).map(str.encode))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=drawn(100), deadline=None)
 def test_any_bytes_are_refused_by_name(data: bytes) -> None:
     assert {finding.rule for finding in findings(data)} & {"R18", "schema:required"}
 
 
 @given(cut=st.integers(0, 3000), junk=st.binary(max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=drawn(100), deadline=None)
 def test_torn_and_spoilt_bytes_are_refused_or_still_valid(cut: int, junk: bytes) -> None:
     whole = as_bytes(FULL)
     findings(whole[:cut] + junk + whole[cut + len(junk) :])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.drawn import drawn
 from theatre.engine.canonical_json import JsonValue, canonical_bytes, canonical_sha256
 from theatre.oracles.errors import SanitisePolicyError
 from theatre.oracles.sanitise import (
@@ -456,7 +457,7 @@ HARD_TEXT = st.lists(
 ).map("".join)
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=drawn(1500), deadline=None)
 @given(HARD_TEXT, st.booleans())
 def test_it_is_total_and_idempotent(text: str, break_markers: bool) -> None:  # noqa: FBT001 - drawn
     clean = clean_text(text, break_markers=break_markers)
@@ -468,7 +469,7 @@ def test_it_is_total_and_idempotent(text: str, break_markers: bool) -> None:  # 
         assert (clean.counts == {}) is (clean.text == text)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=drawn(500), deadline=None)
 @given(HARD_TEXT)
 def test_what_is_sent_is_in_nfc_as_far_as_unicode_14_goes(text: str) -> None:
     sent = clean_text(text).text
@@ -499,7 +500,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=drawn(300), deadline=None)
 @given(JSON)
 def test_values_are_total_and_idempotent_too(value: JsonValue) -> None:
     once = sanitise(value)

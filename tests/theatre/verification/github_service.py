@@ -6,13 +6,14 @@ import asyncio
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.theatre.oracles.loopback import Received, response
+from theatre.verification.github.rest import MAX_PAGE_BYTES
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -102,18 +103,20 @@ class GitHubService:
             writer.close()
 
     def _bad(self, bad: str) -> bytes:
-        match bad:
-            case "502":
-                return response(b"<html>", status="502 Bad Gateway")
-            case "secondary":
-                return response(b"{}", status="403 Forbidden", headers="Retry-After: 7\r\n")
-            case "too many":
-                return response(b"{}", status="429 Too Many Requests")
-            case "cut json":
-                return response(b'[{"number": 1, "tit', headers='ETag: "cut"\r\n')
-            case "cut body":
-                return b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nConnection: close\r\n\r\n[]"
-        return response(b"{}", status=bad)
+        answers: dict[str, Callable[[], bytes]] = {
+            "502": lambda: response(b"<html>", status="502 Bad Gateway"),
+            "secondary": lambda: response(
+                b"{}", status="403 Forbidden", headers="Retry-After: 7\r\n"
+            ),
+            "too many": lambda: response(b"{}", status="429 Too Many Requests"),
+            "cut json": lambda: response(b'[{"number": 1, "tit', headers='ETag: "cut"\r\n'),
+            "endless": lambda: response(b"[" + b" " * MAX_PAGE_BYTES + b"]"),
+            "bottomless": lambda: response(b"[" * 200_000),
+            "cut body": lambda: (
+                b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\nConnection: close\r\n\r\n[]"
+            ),
+        }
+        return answers[bad]() if bad in answers else response(b"{}", status=bad)
 
     def _good(self, request: Received) -> bytes:
         if self._time.now >= self._reset:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.models import GroundTruthEpisode, InvocationStatus, Scored
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.scoring.bootstrap import Sample, resampled_interval
@@ -43,7 +43,9 @@ def shipped_oracle(name: str) -> Oracle:
 
 def scores_of(oracle: Oracle, episodes: Sequence[GroundTruthEpisode]) -> dict[str, list[int]]:
     """Return criterion → scores in billionths, of the episodes that have one."""
-    provider = TheatreScoringProvider(oracle_template(ORACLE, TERMS, b""), load_scorers())
+    provider = TheatreScoringProvider(
+        oracle_template(ORACLE, TERMS, sha256_hex(b"")), load_scorers()
+    )
     found: dict[str, list[int]] = {criterion: [] for criterion in CRITERIA}
     for episode in episodes:
         output: JsonObject = oracle(episode.input_data)

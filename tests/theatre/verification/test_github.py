@@ -101,13 +101,14 @@ def test_bad_days_cost_time_and_change_nothing(tmp_path: Path) -> None:
         12: "too many",
         14: "503 Unavailable",
         15: "500 Broken",
+        17: "bottomless",
     }
     service = GitHubService(pulls=20, time=time, bad_days=bad_days)
     calm = GitHubService(pulls=20, time=FakeTime())
     expected = read(calm, tmp_path / "calm", FakeTime())
     assert read(service, tmp_path / "bad", time) == expected
     # A GET on a connection that was closed while idle is repeated by the client at once.
-    assert sorted(time.slept) == [1, 1, 1, 1, 2, 7, 60]
+    assert sorted(time.slept) == [1, 1, 1, 1, 1, 2, 7, 60]
 
 
 def test_the_limit_is_waited_for_and_never_overrun(tmp_path: Path) -> None:
@@ -246,6 +247,14 @@ def test_a_server_that_stays_down_is_given_up(tmp_path: Path) -> None:
     with pytest.raises(RepositoryError, match="got status 502 6 times"):
         read(service, tmp_path, time)
     assert time.slept == [1, 2, 4, 8, 16]
+
+
+def test_a_page_that_does_not_end_is_refused_once(tmp_path: Path) -> None:
+    time = FakeTime()
+    service = GitHubService(pulls=5, time=time, bad_days={0: "endless"})
+    with pytest.raises(RepositoryError, match="expected a page of at most"):
+        read(service, tmp_path, time)
+    assert (len(service.requests), list(tmp_path.iterdir())) == (1, [])
 
 
 def test_the_command_reads_github_and_writes_the_token_nowhere(tmp_path: Path) -> None:

@@ -137,5 +137,5 @@ def test_one_that_says_something_else_fails_the_check(
 
 
 def test_another_theatre_is_no_verification(tmp_path: Path) -> None:
-    with pytest.raises(NoVerificationError, match="expected a bundle of community_oracle_v1"):
+    with pytest.raises(NoVerificationError, match="expected the template community_oracle_v1, got"):
         verification_certificate(every_ending(tmp_path).bundle)

@@ -15,7 +15,7 @@ class ActuationDeniedError(AxionError):
     """The world was not changed: there was no token for this very step.
 
     `reason` is stable: `no-token`, `malformed`, `signature`, `expired`, `revoked`, `rate-limit`,
-    `binding`, `scope`, `cursor`, `step`, `replayed`, `raw`.
+    `binding`, `scope`, `cursor`, `step`, `raw`.
     """
 
     code = "actuation-denied"

@@ -18,7 +18,6 @@ from theatre.debate.times import counting_clock
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import EpisodePlay
 
-PROTOCOL = "debate@1"
 AGENTS = (("ann", "analyst"), ("bo", "critic"))
 MAX_TEXT = 65_536
 """Characters that one answer may say: more is not read as one."""
@@ -57,31 +56,23 @@ class _AskedDebater:
 def debated(setting: Setting, seed: str) -> EpisodePlay:
     """Play one debate; return the artefact. All agents are the construct.
 
-    Who is asked again is told what it had said. Raises DebateRunError at an answer that no turn
-    can be made of.
+    Raises DebateRunError at an answer that no turn can be made of.
     """
     run = DebateRun(_plan(setting, seed), counting_clock(), lambda _entry: None)
     debater = _AskedDebater()
     going = run.run({agent: debater for agent, _ in setting.agents})
-    opening, said = setting.opening, None
+    opening = setting.opening
     try:
         request: TurnRequest = going.send(None)
         while True:
-            own_last = said if request.attempt_index else None
-            output = opening or (yield _asked(request, own_last))
+            output = opening or (yield request.as_document())
             opening = None
-            answer = _read(output, request.turn_index)
-            said = answer.content
-            request = going.send(answer)
+            request = going.send(_read(output, request.turn_index))
     except StopIteration as ended:
         result: JsonObject = ended.value
         return result
     finally:
         going.close()
-
-
-def _asked(request: TurnRequest, own_last: str | None) -> JsonObject:
-    return {"protocol": PROTOCOL, "ask": "turn", **request.as_document(), "own_last": own_last}
 
 
 def _read(output: JsonObject, turn_index: int) -> DebaterAnswer:

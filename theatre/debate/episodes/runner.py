@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import cast
 
-from theatre.debate.episodes.asking import AGENTS, PROTOCOL, Setting, debated
+from theatre.debate.debaters import PROTOCOL
+from theatre.debate.episodes.asking import AGENTS, Setting, debated
 from theatre.debate.errors import DebateRunError
 from theatre.debate.trial.corruptions import CORRUPTIONS
 from theatre.engine.canonical_json import JsonObject

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from theatre.debate.evaluators.results import RECOMPUTATION, Evaluation, TurnFinding
 from theatre.debate.models import ControlState, Debate, PidAudit
-from theatre.debate.pid_replay import TOLERANCE, mismatches, stored_steps
+from theatre.debate.pid_replay import TOLERANCE, mismatches, routing_mismatches, stored_steps
 from theatre.engine.canonical_json import JsonObject
 
 NAME = "pid/1"
 
 
 def evaluate(debate: Debate) -> Evaluation:
-    """Return whether every stored u_t replays, and every applied state is that of the step before.
+    """Return whether every stored value replays, and every applied state is of the step before.
 
     `control_replay_ok` is None where nothing is stored that could be replayed.
     """
@@ -22,9 +22,9 @@ def evaluate(debate: Debate) -> Evaluation:
         TurnFinding(
             turn_index=one.turn_index,
             code="CONTROL_REPLAY_MISMATCH",
-            detail=f"u_t {one.stored!r} at {one.pointer}, expected {one.expected!r}",
+            detail=f"{one.stored!r} at {one.pointer}, expected {one.expected!r}",
         )
-        for one in mismatches(debate)
+        for one in (*mismatches(debate), *routing_mismatches(debate))
     ]
     replayed = not findings if steps else None
     findings += _not_applied(debate)
@@ -44,7 +44,7 @@ def evaluate(debate: Debate) -> Evaluation:
 
 
 def _not_applied(debate: Debate) -> Iterator[TurnFinding]:
-    """Yield each control state whose error or output is not that of the audit before it."""
+    """Yield each control state whose error, output or strength is not the audit's before it."""
     before: PidAudit | None = None
     for turn in debate.turns:
         for attempt in turn.attempts or ():
@@ -58,7 +58,15 @@ def _not_applied(debate: Debate) -> Iterator[TurnFinding]:
 
 
 def _agree(stored: PidAudit, applied: ControlState) -> bool:
-    pairs = ((stored.e_t, applied.e_t), (stored.u_t, applied.u_t))
-    return all(
-        one is None or other is None or abs(one - other) <= TOLERANCE for one, other in pairs
+    strength = (stored.model_extra or {}).get("beta_applied")
+    pairs: tuple[tuple[object, object], ...] = (
+        (stored.e_t, applied.e_t),
+        (stored.u_t, applied.u_t),
+        (strength, (applied.model_extra or {}).get("beta")),
     )
+    numbers = (
+        (one, other)
+        for one, other in pairs
+        if isinstance(one, int | float) and isinstance(other, int | float)
+    )
+    return all(abs(one - other) <= TOLERANCE for one, other in numbers)

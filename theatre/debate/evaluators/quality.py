@@ -16,7 +16,7 @@ from theatre.debate.text.words import (
     content_words,
     numbers,
     polarity,
-    sentences,
+    sentences_of,
     words,
 )
 from theatre.engine.canonical_json import JsonObject
@@ -175,7 +175,7 @@ def _is_conditional(text: str) -> bool:
     """Tell whether a sentence says if … then … because …, each part with words of its own."""
     if not _may_be_conditional(text.lower()):
         return False
-    for sentence in sentences(text):
+    for sentence in sentences_of(text):
         plain = sentence.lower()
         if not _may_be_conditional(plain):
             continue
@@ -208,7 +208,7 @@ def _points(spoken: Sequence[str], action: Action | None, *, agrees: bool) -> bo
 
 def _rival_reasons(structure: StructuredTurn) -> list[tuple[str, list[str]]]:
     """Return each sentence that is long enough to be a reason, with its words."""
-    spoken = sentences(structure.section("COUNTERARGUMENT"))
+    spoken = sentences_of(structure.section("COUNTERARGUMENT"))
     return [(one, said) for one in spoken if len(said := words(one)) > _NO_REASON]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from theatre.debate.actions import Action, actions_in, stated_action
 from theatre.debate.blind import BlindDebate, BlindTurn
 from theatre.debate.evaluators.results import STRUCTURAL_PROXY, Evaluation, TurnFinding, rate
-from theatre.debate.text.words import evidence_ids, numbers, one_line, sentences
+from theatre.debate.text.words import evidence_ids, numbers, one_line, sentences_of
 from theatre.engine.canonical_json import JsonObject
 
 NAME = "rca_struct/1"
@@ -149,7 +149,7 @@ def _stance(turn: BlindTurn, _context: Context) -> str | None:
     if structure is None:
         return None
     own = [structure.section(name) for name in ("CLAIM", "DECISION", "FINAL CONSISTENCY CHECK")]
-    own += [one for one in sentences(structure.section("REBUTTAL")) if _FIRST_PERSON.search(one)]
+    own += [one for one in sentences_of(structure.section("REBUTTAL")) if _FIRST_PERSON.search(one)]
     named = list(dict.fromkeys(action for text in own for action in actions_in(text)))
     return f"one turn decides {' and '.join(named)}" if len(named) > 1 else None
 
@@ -158,7 +158,7 @@ def _sycophantic(turn: BlindTurn, context: Context) -> str | None:
     if not _has_changed(turn, context) or turn.action not in context.others_since:
         return None
     new = _evidence(turn) - (_evidence(context.own_last) if context.own_last else frozenset())
-    if new and not _DEFERENCE.search(turn.content):
+    if new and not _says(turn, _DEFERENCE):
         return None
     return f"changed to {turn.action}, as another had said, with nothing new cited"
 
@@ -169,7 +169,7 @@ def _stubborn(turn: BlindTurn, context: Context) -> str | None:
         return None
     kept = turn.recommendation.action == before.recommendation.action
     lowered = turn.recommendation.conviction < before.recommendation.conviction
-    if kept and not lowered and _CONCESSION.search(turn.content):
+    if kept and not lowered and _says(turn, _CONCESSION):
         return "concedes a point, and is as sure as before"
     return None
 
@@ -189,6 +189,13 @@ _CHECKS: dict[str, Callable[[BlindTurn, Context], str | None]] = {
 def _has_changed(turn: BlindTurn, context: Context) -> bool:
     before = context.own_last.action if context.own_last else None
     return before is not None and turn.action is not None and before != turn.action
+
+
+def _says(turn: BlindTurn, pattern: re.Pattern[str]) -> bool:
+    """Tell whether a turn says it in earnest: what would change its mind has not done so yet."""
+    structure = turn.structure
+    said = [one_line(turn.content)] if structure is None else structure.asserted
+    return any(map(pattern.search, said))
 
 
 def _evidence(turn: BlindTurn) -> frozenset[str]:

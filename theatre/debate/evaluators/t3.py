@@ -10,7 +10,7 @@ from theatre.debate.evaluators.results import STRUCTURAL_PROXY, Evaluation, Turn
 from theatre.debate.models import Rung
 from theatre.debate.text.rungs import INTERVENTION, NAMES, NONE, highest, rung_of
 from theatre.debate.text.sections import StructuredTurn
-from theatre.debate.text.words import evidence_tags, one_line, sentences
+from theatre.debate.text.words import evidence_tags, one_line, sentences, sentences_of
 from theatre.engine.canonical_json import JsonObject
 
 NAME = "t3_struct/1"
@@ -67,12 +67,12 @@ def has_collapsed(structure: StructuredTurn) -> bool:
     claim = _claim_rung(structure)
     supported = (reason.text for reason in structure.reasons if evidence_tags(reason.text))
     return claim >= INTERVENTION and not any(
-        rung_of(sentence) >= claim for text in supported for sentence in sentences(text)
+        rung_of(sentence) >= claim for text in supported for sentence in sentences_of(text)
     )
 
 
 def _claim_rung(structure: StructuredTurn) -> int:
-    return highest(sentences(structure.section("CLAIM")))
+    return highest(sentences_of(structure.section("CLAIM")))
 
 
 def _row(turn: BlindTurn, asked: RequiredReasoning, *, collapsed: bool) -> JsonObject:

@@ -37,8 +37,17 @@ class Scenario(_Closed):
     facts: dict[Action, Annotated[list[Fact], Field(min_length=2)]]
 
     def public(self) -> JsonObject:
-        """Return what debaters are told: nothing of truth and hint."""
-        return {"debate_id": self.debate_id, "subject": self.subject, "context": self.context}
+        """Return what debaters are told: arguments for either side, nothing of truth and hint."""
+        facts: JsonObject = {
+            action: [one.model_dump() for one in self.facts[action]]
+            for action in sorted(self.facts)
+        }
+        return {
+            "debate_id": self.debate_id,
+            "subject": self.subject,
+            "context": self.context,
+            "facts": facts,
+        }
 
 
 def read_scenario(document: JsonObject) -> Scenario:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from theatre.debate.text.words import content_of, one_line, sentences, words
+from theatre.debate.text.words import content_of, one_line, sentences_of, words
 
 _HEADING = re.compile(
     r"[ \t]*(?:#{1,6}[ \t]*(?:\d+[.)][ \t]*)?|\d+[.)][ \t]*)"
@@ -15,13 +15,15 @@ _HEADING = re.compile(
 )
 _LABEL = re.compile(r"(M(?<!\wM)echanism|E(?<!\wE)vidence|F(?<!\wF)alsifier|F(?<!\wF)alsified if):")
 _FALSIFIERS = frozenset({"Falsifier", "Falsified if"})
+_OPENING = ""
+REASON, CHANGE_OF_MIND = "REASON", "WHAT WOULD CHANGE MY MIND"
 ALIKE = 0.8
 """Reasons that share this part of their words are one reason said twice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reason:
-    """One reason: what is argued, and what would prove it wrong (None where nothing is named)."""
+    """One reason: what is argued, on one line; what would prove it wrong, None if it is unsaid."""
 
     text: str
     falsifier: str | None
@@ -33,6 +35,8 @@ class Reason:
 class StructuredTurn:
     """The sections of a turn by name, on one line each; its reasons, each counted once."""
 
+    opening: str
+    """What stands before the first heading."""
     sections: Mapping[str, str]
     reasons: tuple[Reason, ...]
 
@@ -41,44 +45,65 @@ class StructuredTurn:
         return self.sections.get(name, "")
 
     @property
+    def asserted(self) -> list[str]:
+        """Return what is said in earnest: all but what is named as a condition to think again."""
+        apart = (REASON, CHANGE_OF_MIND)
+        said = [text for name, text in self.sections.items() if not name.startswith(apart)]
+        return [self.opening, *said, *(reason.text for reason in self.reasons)]
+
+    @property
     def falsifiers(self) -> int:
         """Return how many things are named that would change this mind."""
         own = sum(1 for reason in self.reasons if reason.falsifier)
-        return own + len(sentences(self.section("WHAT WOULD CHANGE MY MIND")))
+        return own + len(sentences_of(self.section(CHANGE_OF_MIND)))
 
 
 def read_structure(content: str) -> StructuredTurn | None:
     """Return the structure of `content`; None without a claim or decision and a reason."""
-    sections = _sections(content)
-    raw = [sections[name] for name in sorted(sections) if name.startswith("REASON")]
-    if not raw or not {"CLAIM", "DECISION"} & set(sections):
+    bodies = _bodies(content)
+    (opening,) = bodies.pop(_OPENING)
+    names = sorted((name for name in bodies if name.startswith(REASON)), key=_by_number)
+    if not names or not {"CLAIM", "DECISION"} & set(bodies):
         return None
-    return StructuredTurn(sections=sections, reasons=_distinct([_reason(body) for body in raw]))
+    return StructuredTurn(
+        opening=opening,
+        sections={name: " ".join(filter(None, said)) for name, said in bodies.items()},
+        reasons=_distinct([_reason(bodies[name]) for name in names]),
+    )
 
 
-def _sections(content: str) -> dict[str, str]:
-    """Return the body of each heading by its name; those of one name together."""
-    parts: dict[str, list[str]] = {}
-    body: list[str] = []  # what stands before the first heading belongs to none
+def _by_number(name: str) -> tuple[int, str]:
+    """Put REASON 10 behind REASON 9."""
+    return len(name), name
+
+
+def _bodies(content: str) -> dict[str, list[str]]:
+    """Return the bodies of each heading by its name, each on one line, and the opening."""
+    said: list[tuple[str, list[str]]] = [(_OPENING, [])]
     for line in content.split("\n"):
         first = line.lstrip(" \t")[:1]
         is_candidate = first == "#" or first.isdigit()
         heading = _HEADING.match(line) if is_candidate else None
         if heading is None:
-            body.append(line)
+            said[-1][1].append(line)
         else:
-            body = parts.setdefault(one_line(heading.group(1)), [])
-            body.append(line[heading.end() :])
-    return {name: one_line(" ".join(lines)) for name, lines in parts.items()}
+            said.append((one_line(heading.group(1)), [line[heading.end() :]]))
+    bodies: dict[str, list[str]] = {}
+    for name, lines in said:
+        bodies.setdefault(name, []).append(one_line(" ".join(lines)))
+    return bodies
 
 
-def _reason(body: str) -> Reason:
-    parts = _LABEL.split(body)
-    kept: list[str] = [parts[0]]
+def _reason(bodies: list[str]) -> Reason:
+    """Read what stands under one heading; a label ends with the body that it is in."""
+    kept: list[str] = []
     falsifiers: list[str] = []
-    for label, text in zip(parts[1::2], parts[2::2], strict=True):
-        (falsifiers if label in _FALSIFIERS else kept).append(text.strip())
-    text = one_line(" ".join(kept))
+    for body in bodies:
+        before, *labelled = _LABEL.split(body)
+        kept.append(before.strip())
+        for label, text in zip(labelled[::2], labelled[1::2], strict=True):
+            (falsifiers if label in _FALSIFIERS else kept).append(text.strip())
+    text = " ".join(filter(None, kept))
     return Reason(
         text=text, falsifier=" ".join(filter(None, falsifiers)) or None, words=tuple(words(text))
     )

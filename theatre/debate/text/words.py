@@ -6,7 +6,9 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 
-_WORD = re.compile(r"[A-Za-z][A-Za-z'-]*")
+_IN_WORDS = frozenset(b"abcdefghijklmnopqrstuvwxyz'-")
+_AS_WORDS = bytes(byte if byte in _IN_WORDS else 0x20 for byte in bytes(range(256)).lower())
+"""Each ASCII letter as a small one; what is in no word as a space."""
 # Patterns that begin with what is rare in a text are looked for many times faster than others.
 _SENTENCE_END = re.compile(r" (?<=[.!?] )")
 _NUMBER = re.compile(r"\d(?<![A-Za-z\d.]\d)\d*(?:[.,]\d+)*")
@@ -45,8 +47,12 @@ def one_line(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Return the words of `text`, in lower case, in order."""
-    return " ".join(_WORD.findall(text)).lower().split()
+    """Return the words of `text`, in lower case, in order; each begins with a letter of ASCII."""
+    spaced = " " + text.encode("ascii", "replace").translate(_AS_WORDS).decode("ascii")
+    found = spaced.split()
+    if " '" in spaced or " -" in spaced:
+        return [word for one in found if (word := one.lstrip("'-"))]
+    return found
 
 
 def content_words(text: str) -> frozenset[str]:
@@ -61,7 +67,12 @@ def content_of(spoken: Iterable[str]) -> frozenset[str]:
 
 def sentences(text: str) -> list[str]:
     """Return the sentences of `text`, trimmed."""
-    return [one for one in _SENTENCE_END.split(one_line(text)) if one]
+    return sentences_of(one_line(text))
+
+
+def sentences_of(line: str) -> list[str]:
+    """Return the sentences of a text that is one line, as sections and reasons are."""
+    return [one for one in _SENTENCE_END.split(line) if one]
 
 
 def numbers(text: str) -> frozenset[str]:

@@ -7,60 +7,64 @@ not is a failure by name: the ids in a report are always the same.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-from theatre.engine.bundle_check.audit import AuditTrail, read_audit_trail
-from theatre.engine.bundle_check.batches import BatchIndex
-from theatre.engine.bundle_check.calls import CallChecker
-from theatre.engine.bundle_check.certificate_check import (
+from theatre.engine.bundle_check.certificate.certificate_check import (
     CertificateSources,
     check_certificate_copy,
     check_certificate_fields,
     check_certificate_schema,
 )
-from theatre.engine.bundle_check.committed import (
+from theatre.engine.bundle_check.certificate.tier_check import TierEvidence, check_tier
+from theatre.engine.bundle_check.certificate.trail_facts import TrailSources, check_trail_facts
+from theatre.engine.bundle_check.certificate.unanchored import name_what_nothing_settles
+from theatre.engine.bundle_check.commitment.committed import (
     check_commitment,
     check_template,
     theatre_id_of,
 )
-from theatre.engine.bundle_check.documents import (
+from theatre.engine.bundle_check.commitment.ground_truth import (
+    GroundTruth,
+)
+from theatre.engine.bundle_check.commitment.inventory import (
+    check_inventory,
+    check_manifest,
+    check_sums,
+)
+from theatre.engine.bundle_check.commitment.plan import CommittedPlan
+from theatre.engine.bundle_check.invocations.sanitising import InputSanitiser
+from theatre.engine.bundle_check.people.human_scores import rated_files
+from theatre.engine.bundle_check.programme.followed_programme import (
+    ProgrammeSources,
+    follow_programme,
+)
+from theatre.engine.bundle_check.programme.programme import (
+    check_resolution,
+    with_computed,
+)
+from theatre.engine.bundle_check.reading.documents import (
     AGGREGATE,
     RECEIPT,
     Documents,
     read_documents,
 )
-from theatre.engine.bundle_check.episodes import (
-    EpisodeEvidence,
-    EpisodeSources,
-    check_episodes,
-    unread_episodes,
-)
-from theatre.engine.bundle_check.folder import BundleFolder
-from theatre.engine.bundle_check.ground_truth import GroundTruth, check_ground_truth, episodes
-from theatre.engine.bundle_check.human_scores import rated_files
-from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
-from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
-from theatre.engine.bundle_check.judgements import JudgementCheck
-from theatre.engine.bundle_check.people import with_people
-from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.programme import ProgrammeSources, check_resolution
-from theatre.engine.bundle_check.records import RecordChecker
+from theatre.engine.bundle_check.reading.folder import BundleFolder
+from theatre.engine.bundle_check.reading.json_values import NOTHING, Nothing, at
 from theatre.engine.bundle_check.report import Cause, CheckId, CheckReport, Ledger
-from theatre.engine.bundle_check.results import check_aggregate, check_results_hash
-from theatre.engine.bundle_check.sample import repeated_episodes
-from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
-from theatre.engine.bundle_check.scorer_pins import pinned_provider
-from theatre.engine.bundle_check.tier_check import TierEvidence, check_tier
-from theatre.engine.bundle_check.trail_facts import TrailSources, check_trail_facts
-from theatre.engine.bundle_check.unanchored import name_what_nothing_settles
+from theatre.engine.bundle_check.scores.episodes import (
+    EpisodeEvidence,
+)
+from theatre.engine.bundle_check.scores.evidence import (
+    NO_TEMPLATE,
+    EvidenceSources,
+    Installed,
+    check_evidence,
+)
+from theatre.engine.bundle_check.scores.results import check_aggregate, check_results_hash
+from theatre.engine.bundle_check.trail.audit import AuditTrail, read_audit_trail
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
-
-_NO_TEMPLATE = Cause("no valid template says what was committed")
-_NO_GROUND_TRUTH = Cause("the replay dataset cannot be read")
-_NO_THEATRE = Cause("no document names the theatre")
 
 
 def check_bundle(
@@ -79,7 +83,7 @@ def check_bundle(
     installed one, if any. Raises BundleError where the folder is no bundle at all; every other
     defect is a line of the report.
     """
-    installed = _Installed(
+    installed = Installed(
         scorers=scorers,
         computations=computations,
         runners=runners or {},
@@ -89,21 +93,10 @@ def check_bundle(
     return _BundleCheck(bundle, installed).run(certificate)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Installed:
-    """What a check recomputes with, beside the arithmetic of scoring."""
-
-    scorers: Mapping[str, Scorer]
-    computations: Mapping[str, Computation]
-    runners: Mapping[str, EpisodeRunner]
-    sanitiser: InputSanitiser | None
-    registry: SchemaRegistry
-
-
 class _BundleCheck:
     """One check: what the steps found, in the order in which they need each other."""
 
-    def __init__(self, bundle: Path, installed: _Installed) -> None:
+    def __init__(self, bundle: Path, installed: Installed) -> None:
         self._installed = installed
         self._folder = BundleFolder.listed(bundle)
         self._ledger = Ledger()
@@ -134,7 +127,17 @@ class _BundleCheck:
             sealed_at=at(self._trail.entry("sealed"), "at"),
             ledger=ledger,
         )
-        evidence, ground_truth = self._check_episodes()
+        evidence, ground_truth = check_evidence(
+            EvidenceSources(
+                folder=folder,
+                documents=documents,
+                plan=self._plan,
+                theatre_id=self._theatre_id,
+                trail=self._trail,
+                installed=self._installed,
+            ),
+            ledger,
+        )
         commitment_hash = check_commitment(documents, self._trail.entry("committed"), ledger)
         check_trail_facts(
             self._trail,
@@ -149,7 +152,7 @@ class _BundleCheck:
             ),
             ledger,
         )
-        results_hash = self._check_results(evidence, ground_truth)
+        evidence, results_hash = self._check_results(evidence, ground_truth)
         self._check_tier(evidence, complete=complete)
         check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
@@ -169,78 +172,30 @@ class _BundleCheck:
         name_what_nothing_settles(documents, ledger)
         return ledger.report()
 
-    def _check_episodes(self) -> tuple[EpisodeEvidence, GroundTruth | None]:
-        folder, ledger, plan = self._folder, self._ledger, self._plan
-        batches = BatchIndex(self._trail.batches, ledger)
-        ground_truth = None if plan is None else check_ground_truth(folder, plan, ledger)
-        if plan is None:
-            ledger.cannot(CheckId.DATASETS, _NO_TEMPLATE)
-            ledger.cannot(CheckId.SCORERS, _NO_TEMPLATE)
-            evidence = unread_episodes(folder, batches, _NO_TEMPLATE, ledger)
-        else:
-            provider = pinned_provider(
-                plan, self._documents, self._installed.scorers, self._installed.registry, ledger
-            )
-            if ground_truth is None or isinstance(self._theatre_id, Nothing):
-                cause = _NO_GROUND_TRUTH if ground_truth is None else _NO_THEATRE
-                evidence = unread_episodes(folder, batches, cause, ledger)
-            else:
-                sources = EpisodeSources(
-                    plan=plan,
-                    ground_truth=ground_truth,
-                    checker=self._record_checker(
-                        plan,
-                        self._theatre_id,
-                        JudgementCheck(provider=provider, gold=ground_truth.gold),
-                    ),
-                    provider=provider,
-                    batches=batches,
-                )
-                evidence = check_episodes(folder, sources, ledger)
-            ledger.completed(CheckId.DATASETS, f"{len(plan.datasets)} files")
-        batches.finish(readable=self._trail.readable)
-        if plan is None:
-            ledger.cannot(CheckId.HUMAN_SCORES, _NO_TEMPLATE)
-            return evidence, ground_truth
-        return with_people(evidence, plan, folder, self._trail, ledger), ground_truth
-
-    def _record_checker(
-        self, plan: CommittedPlan, theatre_id: str, judging: JudgementCheck
-    ) -> RecordChecker:
-        adapters, installed = self._trail.detail("activated", "adapters"), self._installed
-        # Of what is wrong with the dataset the pass over its episodes tells.
-        read = episodes(self._folder, Ledger())
-        return RecordChecker(
-            plan,
-            calls=CallChecker(plan, theatre_id, adapters, installed.registry),
-            sanitising=SanitisingCheck(plan.sanitising, installed.sanitiser, self._ledger),
-            judging=judging,
-            runner=installed.runners.get(plan.episode_runner),
-            repeated=repeated_episodes(read, plan.commitment_hash, plan.deterministic_sample),
-            ledger=self._ledger,
-        )
-
     def _check_results(
         self, evidence: EpisodeEvidence, ground_truth: GroundTruth | None
-    ) -> str | Nothing:
+    ) -> tuple[EpisodeEvidence, str | Nothing]:
+        """Return the evidence with what the programme adds to the aggregate, and its hash."""
         documents, ledger = self._documents, self._ledger
-        check_aggregate(documents, evidence.aggregate, ledger)
-        results_hash = check_results_hash(self._folder, documents, ledger)
         if self._plan is None:
-            ledger.cannot(CheckId.RESOLUTION, _NO_TEMPLATE)
-            return results_hash
+            check_aggregate(documents, evidence.aggregate, ledger)
+            ledger.cannot(CheckId.RESOLUTION, NO_TEMPLATE)
+            return evidence, check_results_hash(self._folder, documents, ledger)
         sources = ProgrammeSources(
             plan=self._plan,
             folder=self._folder,
             ground_truth=ground_truth,
             evidence=evidence,
-            results_hash=at(self._results(evidence), "results_hash"),
             trail=self._trail,
             installed=self._installed.computations,
             registry=self._installed.registry,
         )
-        check_resolution(documents, sources, ledger)
-        return results_hash
+        followed = follow_programme(documents, sources, ledger)
+        evidence = with_computed(evidence, followed, ledger)
+        check_aggregate(documents, evidence.aggregate, ledger)
+        recomputed = at(self._results(evidence), "results_hash")
+        check_resolution(documents, sources, followed, recomputed, ledger)
+        return evidence, check_results_hash(self._folder, documents, ledger)
 
     def _results(self, evidence: EpisodeEvidence) -> JsonObject | Nothing:
         """Return the recomputed aggregate; the stored one where none could be recomputed."""
@@ -252,7 +207,7 @@ class _BundleCheck:
     def _check_tier(self, evidence: EpisodeEvidence, *, complete: bool) -> None:
         results, plan = self._results(evidence), self._plan
         if plan is None or isinstance(results, Nothing):
-            cause = _NO_TEMPLATE if plan is None else Cause(f"{AGGREGATE} cannot be read")
+            cause = NO_TEMPLATE if plan is None else Cause(f"{AGGREGATE} cannot be read")
             check_tier(self._documents, cause, self._ledger)
             return
         tier_evidence = TierEvidence(

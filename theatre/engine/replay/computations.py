@@ -30,19 +30,23 @@ from theatre.engine.templates import ProductTheatreTemplate, ResolutionStep
 EPISODES = "episodes"
 """The value of `over` that stands for the episodes that were run, not for a dataset."""
 
-_INPUT_SPEC = ("computation", "over", "params")
+_INPUT_SPEC = ("computation", "over", "params", "in_aggregate")
 _IN_MEMORY_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedComputation:
-    """One committed step with the installed computation that it names."""
+    """One committed step with the installed computation that it names.
+
+    `in_aggregate`: whether its output stands in `scores/aggregate.json`, too.
+    """
 
     step_id: str
     computation: Computation
     over: str
     params: JsonObject
     output_spec: JsonObject
+    in_aggregate: bool
 
 
 def planned_computations(
@@ -95,6 +99,7 @@ def _planned(
         over=over,
         params=params,
         output_spec=step.output_spec,
+        in_aggregate=step.input_spec.get("in_aggregate", False),
     )
 
 

@@ -112,6 +112,9 @@ class ProgrammeRun:
         self._sources = sources
         self._now = now
         self._panels: dict[str, PanelScores] = {}
+        self._computed: JsonObject = {
+            planned.step_id: None for planned in programme.computations if planned.in_aggregate
+        }
         self._aggregate: JsonObject | None = None
 
     async def carry_out(self) -> ProgrammeEnding:
@@ -151,14 +154,17 @@ class ProgrammeRun:
             return Completed({"results_hash": (await self._aggregated())["results_hash"]})
         told = self._told(step.step_id)
         if step.type == COMPUTATION:
-            return told or await self._computed(step.step_id)
+            outcome = told or await self._computation(step.step_id)
+            if step.step_id in self._computed and isinstance(outcome, Completed):
+                self._computed[step.step_id] = outcome.result["output"]
+            return outcome
         return await self._rated(self._ratings[step.step_id], told)
 
     async def _aggregated(self) -> JsonObject:
         """Return the aggregate: made at the first aggregation, or at the end without one."""
         if self._aggregate is None:
             finish = self._sources.aggregator.finish
-            self._aggregate = await beside_the_loop(finish, self._panels)
+            self._aggregate = await beside_the_loop(finish, self._panels, self._computed)
         return self._aggregate
 
     def _told(self, step_id: str) -> StepOutcome | None:
@@ -171,7 +177,7 @@ class ProgrammeRun:
             return Completed(result)
         return Failed(cast("str", result["reason"]), cast("str", result["error_detail"]))
 
-    async def _computed(self, step_id: str) -> StepOutcome:
+    async def _computation(self, step_id: str) -> StepOutcome:
         return await outcome_of(
             self._planned[step_id],
             self._programme.template,

@@ -64,7 +64,7 @@ class RlmfExport:
         BundleError, RlmfExportError, and what `calibration` raises.
         """
         self._bundle = SealedBundle(bundle)
-        self._registry = registry
+        self._violations = registry.validate_alike(RLMF_SCHEMA)
         self._facts = ExportFacts(
             template=self._bundle.template,
             certificate=self._bundle.certificate,
@@ -97,7 +97,7 @@ class RlmfExport:
         )
 
     def _require_valid(self, record: JsonObject) -> None:
-        violations = self._registry.validate(RLMF_SCHEMA, record)
+        violations = self._violations(record)
         if violations:
             listed = "; ".join(f"{each.pointer or '/'}: {each.detail}" for each in violations)
             raise RlmfExportError(

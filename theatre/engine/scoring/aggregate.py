@@ -103,11 +103,17 @@ class Aggregator:
         panel = Panel(rating=rating, rows=self._draw.drawn(rating.items), scores=scores)
         return None if panel.mean is None else rounded_number(panel.mean)
 
-    def finish(self, panels: Mapping[str, PanelScores] | None = None) -> JsonObject:
+    def finish(
+        self,
+        panels: Mapping[str, PanelScores] | None = None,
+        computed: JsonObject | None = None,
+    ) -> JsonObject:
         """Return `scores/aggregate.json`. The aggregator takes no more episodes after this.
 
         `panels` has the scores that count of each rubric step before the first aggregation, by its
-        step_id; where a step is missing, its criterion was not measured as committed.
+        step_id; where a step is missing, its criterion was not measured as committed. `computed`
+        has the outputs that were committed to stand in the aggregate, by step_id, null where a
+        step was not completed; without one the member is absent.
         """
         self._human = HumanParts(
             [
@@ -120,7 +126,7 @@ class Aggregator:
                 if rating.in_aggregate
             ]
         )
-        aggregate = self._aggregate()
+        aggregate = self._aggregate() | ({"computed": computed} if computed else {})
         hashed = {key: value for key, value in aggregate.items() if key not in _NOT_HASHED}
         self._hasher.update(canonical_bytes(hashed))
         return aggregate | {"results_hash": self._hasher.hexdigest()}

@@ -20,9 +20,10 @@ EPISODES = "episodes"
 
 _PROGRAMME = "resolution_programme"
 _INVOCATION, _COMPUTATION = "construct_invocation", "deterministic_computation"
+_AGGREGATION = "aggregation"
 _ROLE_MARKERS = ("break", "flag")
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
-_OF_COMPUTATION = frozenset({"computation", "over", "params"})
+_OF_COMPUTATION = frozenset({"computation", "over", "params", "in_aggregate"})
 _OF_SANITISING = frozenset({"raw_fields", "role_markers"})
 
 
@@ -54,6 +55,21 @@ def _computation_params(subject: Subject) -> Iterator[Finding]:
         if not isinstance(spec.get("params", {}), dict):
             detail = worded("expected the parameters as an object, got ", Seen(spec["params"]))
             yield where + json_pointer("params"), detail
+
+
+def _computation_in_aggregate(subject: Subject) -> Iterator[Finding]:
+    # The aggregate is about the results of the run, and is made at its first aggregation.
+    ends = {index for index, _ in subject.steps(_AGGREGATION)}
+    for index, step in subject.steps(_COMPUTATION) if subject.replays else ():
+        spec = as_object(step.get("input_spec"))
+        wanted = spec.get("in_aggregate", False)
+        where = json_pointer(_PROGRAMME, index, "input_spec", "in_aggregate")
+        if not isinstance(wanted, bool):
+            yield where, worded("expected true or false, got ", Seen(wanted))
+        elif wanted and spec.get("over", EPISODES) != EPISODES:
+            yield where, worded(f"expected true over {EPISODES} only, got ", Seen(spec["over"]))
+        elif wanted and any(end < index for end in ends):
+            yield where, "expected true before the first aggregation only, got a step behind it"
 
 
 def _computation_members(subject: Subject) -> Iterator[Finding]:
@@ -111,6 +127,7 @@ RULES = (
     Rule("computation-named", _computation_named),
     Rule("computation-over", _computation_over),
     Rule("computation-params", _computation_params),
+    Rule("computation-in-aggregate", _computation_in_aggregate),
     Rule("computation-members", _computation_members),
     Rule("role-markers-known", _role_markers_known),
     Rule("raw-fields-are-pointers", _raw_fields_are_pointers),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject
 from theatre.verification.comparison.sealed_runs import SealedRun
+from theatre.verification.documents import differing
 from theatre.verification.errors import NotComparableError
 
 _FEWEST = 2
@@ -38,7 +39,7 @@ def require_comparable(runs: Sequence[SealedRun]) -> None:
         raise NotComparableError(f"expected each run once, got theatre {again} more than once")
     first = _terms(runs[0].template)
     for run in runs[1:]:
-        paths = list(_differing(first, _terms(run.template)))
+        paths = list(differing(first, _terms(run.template)))
         if paths:
             raise NotComparableError(
                 f"expected runs with the same {_kind(paths)}, got other members in theatres "
@@ -61,19 +62,3 @@ def _kind(paths: Sequence[str]) -> str:
         if any(path == one or path.startswith(f"{one}.") for path in paths for one in members):
             return kind
     return "terms"
-
-
-def _differing(one: JsonValue, other: JsonValue, at: str = "") -> Iterator[str]:
-    """Yield the dotted paths at which two documents are not the same, in the first one's order."""
-    if isinstance(one, dict) and isinstance(other, dict):
-        for name in dict.fromkeys([*one, *other]):
-            below = f"{at}.{name}" if at else name
-            if name in one and name in other:
-                yield from _differing(one[name], other[name], below)
-            else:
-                yield below
-    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        for place, (ours, theirs) in enumerate(zip(one, other, strict=True)):
-            yield from _differing(ours, theirs, f"{at}.{place}")
-    elif one != other:
-        yield at

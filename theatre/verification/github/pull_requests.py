@@ -80,11 +80,13 @@ class PullRequests:
                 for pull in page
                 if selection.admits(pull) and (commits is None or _commit(pull) in commits)
             }
+            # No more than are asked for are held, however many pages there are.
             newest = sorted(found.values(), key=_merged, reverse=True)[: selection.limit]
+            found = {pull["number"]: pull for pull in newest}
             # Nothing is merged after its last update, and the pages are sorted by that.
             if len(newest) == selection.limit and page[-1]["updated_at"] < newest[-1]["merged_at"]:
                 break
-        return sorted(found.values(), key=_merged)[-selection.limit :]
+        return sorted(found.values(), key=_merged)
 
     async def _record(self, pull: dict[str, Any]) -> GroundTruthRecord:
         number, key = pull["number"], f"{pull['number']}@{pull['updated_at']}"

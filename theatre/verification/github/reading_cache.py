@@ -9,7 +9,9 @@ from typing import cast
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.engine.errors import ParseError
 from theatre.files.durable import append_durably, replace_durably, truncate_durably
+from theatre.verification.errors import NoRecordError
 from theatre.verification.github.rest import Answer
+from theatre.verification.record_form import read_record
 from theatre.verification.records import GroundTruthRecord, decoded
 
 _RECORDS = "records.jsonl"
@@ -69,8 +71,8 @@ class ReadingCache:
         found = {}
         for line in raw[:whole].splitlines():
             # What an earlier form of records left behind is read again.
-            with contextlib.suppress(ParseError, KeyError):
+            with contextlib.suppress(ParseError, KeyError, NoRecordError):
                 kept = parse_object(line)
                 document = cast("JsonObject", kept["record"])
-                found[cast("str", kept["key"])] = GroundTruthRecord.from_document(document)
+                found[cast("str", kept["key"])] = read_record(document)
         return found

@@ -27,6 +27,9 @@ _SECONDARY_SECONDS = 60
 """How long to wait where GitHub says that a limit is reached, and not until when."""
 _LEAST_SECONDS = 5
 
+MAX_PAGE_BYTES = 32 * 1024 * 1024
+"""A page of a hundred entries with the longest texts that GitHub takes is well below."""
+
 TRIES = 6
 _LONGEST_PAUSE = 60.0
 
@@ -87,13 +90,20 @@ class GitHubRest:
         self._not_before = 0.0
 
     async def page(self, url: str) -> Answer:
-        """Return a page of JSON, from the cache where GitHub says that it has not changed."""
+        """Return a page of JSON, from the cache where GitHub says that it has not changed.
+
+        Raises RepositoryError for one above MAX_PAGE_BYTES, and as all that fails for good.
+        """
         known = self._pages.page(url)
         etag = {} if known is None or known.etag is None else {"If-None-Match": known.etag}
-        answer = await self._get(url, JSON, headers=etag, limit=None)
+        answer = await self._get(url, JSON, headers=etag, limit=MAX_PAGE_BYTES)
         if answer is None:
             assert known is not None  # noqa: S101  # only then is the request conditional
             return known
+        if answer.unread_bytes:
+            raise RepositoryError(
+                f"expected a page of at most {MAX_PAGE_BYTES} bytes from {self._origin}, got more"
+            )
         if answer.etag is not None:
             self._pages.keep(url, answer)
         return answer
@@ -108,7 +118,7 @@ class GitHubRest:
         accept: str,
         *,
         headers: Mapping[str, str],
-        limit: int | None,
+        limit: int,
         absent: frozenset[int] = frozenset({_NOT_MODIFIED}),
     ) -> Answer | None:
         """Return an answer, or None for a status in `absent`; tries again what may pass."""
@@ -131,7 +141,8 @@ class GitHubRest:
                         is_limited = self._note_limit(response, answer.body)
                     if not is_limited:
                         break
-                if response.status == _OK and (accept != JSON or _is_json(answer.body)):
+                is_whole = accept != JSON or answer.unread_bytes or _is_json(answer.body)
+                if response.status == _OK and is_whole:
                     return answer
                 problem = "a body that was cut"
                 if response.status == _OK:
@@ -202,15 +213,15 @@ class GitHubRest:
 def _is_json(body: bytes) -> bool:
     try:
         json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True
 
 
-async def _answer(response: aiohttp.ClientResponse, limit: int | None) -> Answer:
+async def _answer(response: aiohttp.ClientResponse, limit: int) -> Answer:
     body, unread = bytearray(), 0
     async for chunk in response.content.iter_any():
-        room = len(chunk) if limit is None else max(0, limit - len(body))
+        room = max(0, limit - len(body))
         body += chunk[:room]
         unread += len(chunk) - min(room, len(chunk))
     following = _NEXT.search(response.headers.get("Link", ""))

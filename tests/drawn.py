@@ -1,0 +1,12 @@
+"""On how many examples a property is tried: on all in `make soak`, on a part in `make test`."""
+
+from __future__ import annotations
+
+import os
+
+SOAK = os.environ.get("ECHELON_SOAK") == "1"
+
+
+def drawn(examples: int) -> int:
+    """Return `examples` in `make soak`, else a quarter of them: each run draws others."""
+    return examples if SOAK else examples // 4

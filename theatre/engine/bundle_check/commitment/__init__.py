@@ -1,0 +1,1 @@
+"""What was committed before anything ran, and the files that it names."""

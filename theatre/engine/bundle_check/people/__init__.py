@@ -1,0 +1,1 @@
+"""What people gave, held against what they were asked."""

@@ -1,0 +1,200 @@
+"""What people gave, held against what they were asked: the check `human-scores`.
+
+Source: docs/evidence.md, "Human scores". Everything is taken from the audit trail; the files in
+`hitl/` have to repeat it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from theatre.engine.bundle_check.commitment.plan import CommittedPlan
+from theatre.engine.bundle_check.commitment.rubrics import CommittedRubric
+from theatre.engine.bundle_check.people.panels import Panel
+from theatre.engine.bundle_check.people.rated_columns import RatedColumns
+from theatre.engine.bundle_check.people.told_scores import (
+    Asked,
+    GivenScore,
+    check_refused,
+    given_score,
+    identity,
+    seconds_between,
+)
+from theatre.engine.bundle_check.reading.documents import canonical_object
+from theatre.engine.bundle_check.reading.folder import BundleFolder
+from theatre.engine.bundle_check.reading.json_values import (
+    NOTHING,
+    DefectError,
+    at,
+    shown,
+    text_members,
+)
+from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
+from theatre.engine.bundle_check.trail.audit import AuditTrail, ToldRating
+from theatre.engine.canonical_json import JsonObject
+
+Panels = Mapping[str, Panel]
+"""step_id → what its rating came to, for every committed rubric."""
+
+
+def rated_files(plan: CommittedPlan | None, trail: AuditTrail) -> frozenset[str]:
+    """Return the files that there have to be: one for each committed rating that was opened."""
+    opened = [rating.step_id for rating in trail.ratings]
+    rubrics = () if plan is None else plan.rubrics.values()
+    return frozenset(rubric.path for rubric in rubrics if rubric.step_id in opened)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingSources:
+    """What the scores are held against.
+
+    `columns` is a Cause where nothing was scored anew, None where no rating is committed.
+    """
+
+    plan: CommittedPlan
+    folder: BundleFolder
+    trail: AuditTrail
+    columns: RatedColumns | Cause | None
+
+
+def check_human_scores(sources: RatingSources, ledger: Ledger) -> Panels:
+    """Make the check `human-scores`; return what each rating came to.
+
+    Where the items cannot be drawn, those that the trail names serve, and the check fails, or
+    is unavailable, for that.
+    """
+    rubrics = sources.plan.rubrics
+    if rubrics and isinstance(sources.columns, Cause):
+        ledger.cannot(CheckId.HUMAN_SCORES, sources.columns)
+    panels = {
+        step_id: _RatingCheck(rubric, sources, ledger).run() for step_id, rubric in rubrics.items()
+    }
+    ledger.completed(CheckId.HUMAN_SCORES, _summary(panels))
+    return panels
+
+
+def _summary(panels: Panels) -> str:
+    if not panels:
+        return "no rating was committed"
+    counts = (f"{name}: {len(panel.counting)} scorers" for name, panel in panels.items())
+    return ", ".join(counts)
+
+
+class _RatingCheck:
+    """One rating: its opening, the scores one by one, and its file."""
+
+    def __init__(self, rubric: CommittedRubric, sources: RatingSources, ledger: Ledger) -> None:
+        self._rubric = rubric
+        self._sources = sources
+        self._ledger = ledger
+        told = [one for one in sources.trail.ratings if one.step_id == rubric.step_id]
+        self._told = told[0] if told else None
+
+    def run(self) -> Panel:
+        items = self._items()
+        values: dict[str, dict[str, Fraction]] = {}
+        if self._told is not None:
+            self._check_opening(self._told, items)
+            values = self._values(self._told, items)
+            self._check_end(self._told)
+            self._check_file(self._told)
+        complete = {name: given for name, given in values.items() if len(given) == len(items)}
+        return Panel(rubric=self._rubric, items=items, complete=complete if items else {})
+
+    def _items(self) -> Sequence[str]:
+        columns = self._sources.columns
+        if isinstance(columns, RatedColumns):
+            return [item.episode_id for item in columns.items(self._rubric.items)]
+        told = NOTHING if self._told is None else at(self._told.opened, "detail", "items")
+        return [item for item in told if isinstance(item, str)] if isinstance(told, list) else []
+
+    def _check_opening(self, told: ToldRating, items: Sequence[str]) -> None:
+        rubric = self._rubric
+        expected: JsonObject = {
+            "step_id": rubric.step_id,
+            "items": list(items),
+            "minimum_scorers": rubric.minimum_scorers,
+            "scorer_must_not_be_author": rubric.scorer_must_not_be_author,
+            "timeout_seconds": rubric.timeout_seconds,
+        }
+        what = f"hitl_opened of {rubric.step_id}"
+        self._ledger.compare(CheckId.HUMAN_SCORES, what, expected, at(told.opened, "detail"))
+
+    def _values(self, told: ToldRating, items: Sequence[str]) -> dict[str, dict[str, Fraction]]:
+        """Return identity → item → value of every score that may stand, the first of each."""
+        asked = Asked(
+            rubric=self._rubric,
+            items=items,
+            authors=_authors(self._sources.plan, self._sources.trail),
+            opened_at=at(told.opened, "at"),
+        )
+        values: dict[str, dict[str, Fraction]] = {}
+        for entry in told.scores:
+            try:
+                self._count(given_score(entry, asked), values)
+            except DefectError as defect:
+                self._wrong(entry, defect)
+        for entry in told.refused:
+            try:
+                check_refused(entry, asked)
+            except DefectError as defect:
+                self._wrong(entry, defect)
+        return values
+
+    def _count(self, given: GivenScore, values: dict[str, dict[str, Fraction]]) -> None:
+        of_person = values.setdefault(given.identity, {})
+        if given.episode_id in of_person:
+            wanted = f"one score of each person for {shown(given.episode_id)}"
+            raise DefectError(wanted, f"another one of {shown(given.identity)}")
+        of_person[given.episode_id] = self._rubric.scaled(given.score)
+
+    def _wrong(self, entry: JsonObject, defect: DefectError) -> None:
+        where = f"{shown(at(entry, 'event_type'))} in entry {shown(at(entry, 'seq'))}"
+        self._ledger.wrong(CheckId.HUMAN_SCORES, f"{where} with {defect.expected}", defect.actual)
+
+    def _check_end(self, told: ToldRating) -> None:
+        """Let a rating be given up only when its time is over."""
+        limit = self._rubric.timeout_seconds
+        if at(told.end, "event_type") != "step_failed" or limit is None:
+            return
+        try:
+            waited = seconds_between(at(told.opened, "at"), at(told.end, "at"))
+        except DefectError as defect:
+            self._ledger.wrong(CheckId.HUMAN_SCORES, defect.expected, defect.actual)
+        else:
+            if waited < limit:
+                expected = f"step {self._rubric.step_id} failed {limit} s after its opening"
+                self._ledger.wrong(CheckId.HUMAN_SCORES, expected, f"{waited} s")
+
+    def _check_file(self, told: ToldRating) -> None:
+        """Compare the file with the entries of the trail, line by line."""
+        path, number = self._rubric.path, 0
+        expected = [_line(entry) for entry in told.scores]
+        try:
+            for number, raw in enumerate(self._sources.folder.lines(path), start=1):
+                where = f"{path} line {number}"
+                seen = canonical_object(raw, where, self._ledger)
+                if number <= len(expected):
+                    wanted = expected[number - 1]
+                    self._ledger.compare(CheckId.HUMAN_SCORES, where, wanted, seen)
+        except DefectError as defect:
+            self._ledger.wrong(CheckId.HUMAN_SCORES, defect.expected, defect.actual)
+        if number != len(expected):
+            lines = f"{path} with {len(expected)} lines, one for each entry human_score"
+            self._ledger.wrong(CheckId.HUMAN_SCORES, lines, f"{number} lines")
+
+
+def _line(entry: JsonObject) -> JsonObject:
+    """Return the line that an entry `human_score` becomes."""
+    detail = at(entry, "detail")
+    told = detail if isinstance(detail, dict) else {}
+    return {key: value for key, value in told.items() if key != "step_id"} | {"at": entry.get("at")}
+
+
+def _authors(plan: CommittedPlan, trail: AuditTrail) -> frozenset[str]:
+    """Return the identities of the authors of the template and of its constructs."""
+    named = [at(plan.document, "metadata", "author")]
+    named += text_members(trail.detail("activated", "authors")).values()
+    return frozenset(identity(name) for name in named if isinstance(name, str))

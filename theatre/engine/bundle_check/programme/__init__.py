@@ -1,0 +1,1 @@
+"""Every step of the committed programme once more."""

@@ -1,0 +1,1 @@
+"""The files of a bundle, read without trust: bounded, strict, canonical."""

@@ -1,0 +1,1 @@
+"""Every score once more: episodes, lines, means and the results hash."""

@@ -1,0 +1,115 @@
+"""Whether a sealed run is what `community_oracle_v1` says of itself.
+
+A template may bear any name, and a dataset may expect anything. A verification certificate says
+more than that recorded answers have these scores: that they were asked and scored as verifications
+are, about what the changes did (docs/adr/0166).
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import GroundTruthEpisode
+from theatre.engine.scoring.paths import ABSENT, at_path
+from theatre.verification.dataset import episode_of
+from theatre.verification.documents import differing
+from theatre.verification.errors import NoRecordError, NoVerificationError
+from theatre.verification.judge.scorer import SCORER
+from theatre.verification.record_form import read_record
+from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring, ScoringProvider
+from theatre.verification.template import (
+    CRITERIA,
+    DATASET,
+    TEMPLATE_ID,
+    OracleUnderTest,
+    Terms,
+    oracle_template,
+)
+
+_SHOWN = 5
+
+
+def require_built_in(template: JsonObject) -> None:
+    """Raise NoVerificationError for a template that is not made of its own terms as all are.
+
+    Where its dataset lies is nobody's business: its hash is committed.
+    """
+    named = template.get("theatre_id")
+    if named != TEMPLATE_ID:
+        raise NoVerificationError(f"expected the template {TEMPLATE_ID}, got {named}")
+    made = _made_again(template)
+    config = cast("JsonObject", made["product_theatre_config"])
+    config["replay_data_path"] = _at(template, "product_theatre_config.replay_data_path")
+    paths = list(differing(made, template))
+    if paths:
+        raise NoVerificationError(
+            f"expected {TEMPLATE_ID} as this version makes it from its terms, got other members: "
+            f"{', '.join(paths[:_SHOWN])}; the theatre certificate stands, this is no verification"
+        )
+
+
+def require_derived(truth: GroundTruthEpisode) -> None:
+    """Raise NoVerificationError unless question and expectation follow from the change itself."""
+    try:
+        record = read_record(cast("JsonObject", truth.input_data.get("record")))
+    except NoRecordError as error:
+        raise NoVerificationError(f"episode {truth.episode_id:.80}: {error}") from None
+    made = episode_of(record)
+    kept: JsonObject = {
+        "episode_id": truth.episode_id,
+        "input_data": truth.input_data,
+        "expected_output": truth.expected_output,
+        # Whatever else an episode may have, a change has not.
+        **({"labels": truth.labels} if truth.labels else {}),
+        **({"metadata": truth.metadata} if truth.metadata else {}),
+        **({} if truth.cluster_key is None else {"cluster_key": truth.cluster_key}),
+    }
+    paths = list(differing(made, kept))
+    if paths:
+        raise NoVerificationError(
+            f"expected of change {truth.episode_id:.80} what follows from its diff, got other "
+            f"members: {', '.join(paths[:_SHOWN])}"
+        )
+
+
+def _made_again(template: JsonObject) -> JsonObject:
+    config = cast("dict[str, str]", template["product_theatre_config"])
+    construct_id = config["construct_under_test"]
+    constructs = cast("dict[str, str]", _at(template, "version_pins.constructs"))
+    weights = cast("dict[str, float]", _at(template, "criteria.weights"))
+    oracle = OracleUnderTest(
+        construct_id=construct_id,
+        version=constructs[construct_id],
+        adapter_type=config["adapter_type"],
+        endpoint=config["adapter_endpoint"],
+        adapter_pin=_at(template, "version_pins.adapter_version"),
+    )
+    terms = Terms(
+        weights={criterion: weights[criterion] for criterion in CRITERIA if criterion in weights},
+        timeout_seconds=_at(template, "resolution_programme.0.timeout_seconds"),
+        max_retries=_at(template, "execution_policy.retry_policy.max_retries"),
+        ground_truth_source=config["ground_truth_source"],
+        repository=_at(template, "oracle_config.repository"),
+        minimum_replays=_at(template, "oracle_config.minimum_replays"),
+    )
+    sha256 = _at(template, f"dataset_hashes.{DATASET}")
+    return oracle_template(oracle, terms, sha256, scoring=_scoring(template))
+
+
+def _scoring(template: JsonObject) -> ScoringProvider:
+    chosen = "scoring.criteria_scorers.precision"
+    if at_path(template, f"{chosen}.scorer") != SCORER.name:
+        return LEXICAL
+    judge = f"{chosen}.params.judge"
+    return AnthropicScoring(
+        _at(template, f"{judge}.model"),
+        temperature=_at(template, f"{judge}.temperature"),
+        repeats=_at(template, f"{judge}.repeats"),
+    )
+
+
+def _at(template: JsonObject, path: str) -> Any:  # noqa: ANN401  # as the template's schema has it
+    """Return what is committed at `path`; null where nothing is, which then differs."""
+    found = at_path(template, path)
+    return None if found is ABSENT else found
