@@ -23,6 +23,7 @@ LOOPBACK = "127.0.0.1"
 _LAST_WORDS_BYTES = (MAX_ERROR_DETAIL - 400) // 2
 _POLL_SECONDS = 0.01
 _DEATH_GRACE_SECONDS = 0.5
+_SLOW_DEATH_SECONDS = 10.0
 _TERMINATION_GRACE_SECONDS = 0.5
 
 
@@ -84,14 +85,15 @@ class ServedProcess(RunningProgram):
             )
 
     async def ends_soon(self) -> bool:
-        """Say whether the process ends within half a second. Any number of callers may ask.
+        """Say whether the process is dying; returns after its death. Any number may ask.
 
-        A dying process loses its connections first.
+        A dying process loses its connections first, and on a busy machine its last thread long
+        after. So it has half a second, and ten while nobody listens on its port any more.
         """
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_DEATH_GRACE_SECONDS):
-                await self._over.wait()
-        return self._over.is_set()
+        return await self._over_within(_DEATH_GRACE_SECONDS) or (
+            not await _accepts_connections(self._port)
+            and await self._over_within(_SLOW_DEATH_SECONDS)
+        )
 
     async def end(self) -> int | None:
         """End the process as `RunningProgram`, and write its obituary."""
@@ -112,6 +114,12 @@ class ServedProcess(RunningProgram):
         self._note_end()
         self._prints.stop()
         super().close()
+
+    async def _over_within(self, seconds: float) -> bool:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._over.wait()
+        return self._over.is_set()
 
     def _note_end(self) -> None:
         for descriptor in self._watched:

@@ -194,6 +194,48 @@ serve(respond)
     assert starts.read_text() == "start\n" * 2
 
 
+def test_a_death_that_takes_its_time_is_waited_for(
+    write_script: WriteScript, request_for: RequestFor
+) -> None:
+    # As a process of many threads on a busy machine: its sockets are gone, and it is not yet.
+    body = """
+    def respond(request):
+        if request["input_data"]["seq"] == 2:
+            os.closerange(3, 1024)
+            time.sleep(1.5)
+            os._exit(3)
+        return envelope(request)
+    serve(respond)
+    """
+    attempts = ask(served_adapter(write_script, body), *map(request_for, (1, 2, 3)))
+    assert outcomes(attempts) == [
+        ("success", None),
+        ("error", "disconnected"),
+        ("success", None),
+    ]
+    assert attempts[1].stderr == "[the program ended: exit code 3]\n"
+
+
+def test_a_lost_connection_is_no_death_while_the_program_listens(
+    write_script: WriteScript, request_for: RequestFor, tmp_path: Path
+) -> None:
+    starts = tmp_path / "starts"
+    body = """
+def respond(request):
+    if request["input_data"]["seq"] == 2: raise ConnectionAbortedError
+    return envelope(request)
+serve(respond)
+"""
+    adapter = served_adapter(write_script, note(starts) + body)
+    attempts = ask(adapter, *map(request_for, (1, 2, 3)))
+    assert outcomes(attempts) == [
+        ("success", None),
+        ("error", "disconnected"),
+        ("success", None),
+    ]
+    assert starts.read_text() == "start\n"
+
+
 def test_a_death_between_two_calls_costs_neither(
     write_script: WriteScript, request_for: RequestFor
 ) -> None:
