@@ -16,15 +16,20 @@ from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, cle
 from theatre.oracles.breakdown import Breakdown, version_mismatch
 from theatre.oracles.construct_entries import PORT
 from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
-from theatre.oracles.errors import AdapterClosedError, ConstructTransportError
+from theatre.oracles.errors import (
+    AdapterClosedError,
+    ConstructTransportError,
+    ConstructUnreachableError,
+)
 from theatre.oracles.http import HTTPOracleAdapter
 from theatre.oracles.limited_process import ProcessLimits, construct_environment
 from theatre.oracles.outbound_policy import OutboundPolicy
-from theatre.oracles.served_process import LOOPBACK, ServedProcess, claimed_port
+from theatre.oracles.served_process import LOOPBACK, ServedProcess, claimed_port, is_taken
 
 _MILLISECONDS = 1000
 # After these the program may be dead.
 _LOST = frozenset({"disconnected", "unreachable"})
+_PORTS_TRIED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +46,10 @@ class ServedOracleAdapter:
 
     `argv` is executed as it stands but for `{port}`, never by a shell, in an empty folder of its
     own. The process lives until `aclose`; where it died, the next call starts it again on the
-    same port. `version` computes the construct's version, at every start. The start, at most
-    `start_seconds`, is no part of a call's time. Clocks as in `HTTPOracleAdapter`.
+    same port. Nobody can hold a port for a program that is about to start: the first start takes
+    another where somebody was quicker, up to three. `version` computes the construct's version,
+    at every start. The start, at most `start_seconds`, is no part of a call's time. Clocks as in
+    `HTTPOracleAdapter`.
 
     Reasons beside those of `HTTPOracleAdapter`: `unreachable` where the program does not come
     up, with the end of what it printed. A call that met the death of the program has its last
@@ -152,8 +159,17 @@ class ServedOracleAdapter:
             return self._running
 
     async def _start(self) -> _Running:
+        for _ in range(_PORTS_TRIED - 1):
+            port = claimed_port(self._port)
+            try:
+                return await self._start_at(port)
+            except ConstructUnreachableError:
+                if self._port or not is_taken(port):
+                    raise
+        return await self._start_at(claimed_port(self._port))
+
+    async def _start_at(self, port: int) -> _Running:
         version = self._version()
-        port = claimed_port(self._port)
         process = ServedProcess(
             self._argv,
             port=port,

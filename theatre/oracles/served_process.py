@@ -153,6 +153,15 @@ def claimed_port(port: int) -> int:
         return int(claim.getsockname()[1])
 
 
+def is_taken(port: int) -> bool:
+    """Say whether somebody on this machine has `port`."""
+    try:
+        claimed_port(port)
+    except ConstructUnreachableError:
+        return True
+    return False
+
+
 async def _accepts_connections(port: int) -> bool:
     try:
         _, writer = await asyncio.open_connection(LOOPBACK, port)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import socket
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -295,6 +296,34 @@ def test_a_program_that_cannot_be_executed_is_unreachable(
     assert problem.endswith("No such file or directory")
     (attempt,) = ask(served_adapter(write_script, argv=argv), request_for())
     assert outcomes([attempt]) == [("error", "unreachable")]
+
+
+def test_a_first_start_whose_port_somebody_was_quicker_to_take_gets_another(
+    write_script: WriteScript, request_for: RequestFor, tmp_path: Path
+) -> None:
+    wanted, taken = tmp_path / "wanted", tmp_path / "taken"
+    for pipe in (wanted, taken):
+        os.mkfifo(pipe)
+    body = f"""
+if os.path.exists({str(wanted)!r}):
+    open({str(wanted)!r}, "w").write(str(PORT))
+    open({str(taken)!r}).read()
+    sys.exit("another has it")
+"""
+
+    async def work(adapter: ServedOracleAdapter) -> tuple[int, Attempt]:
+        call = asyncio.create_task(adapter.invoke(request_for()))
+        port = int(await asyncio.to_thread(wanted.read_text))
+        wanted.unlink()
+        # Bound, and nobody listens: the adapter must not take this for its program.
+        with socket.socket() as thief:
+            thief.bind(("127.0.0.1", port))
+            await asyncio.to_thread(taken.write_text, "")
+            return port, await call
+
+    lost, attempt = session(served_adapter(write_script, body + NAMES_ITSELF), work)
+    assert outcomes([attempt]) == [("success", None)]
+    assert output(attempt)["port"] != lost
 
 
 def test_calls_that_wait_for_a_start_share_its_failure(
