@@ -25,6 +25,8 @@ from theatre.oracles.pipes import ready
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_SECONDS = 2.0
 _PROC = Path("/proc")
+# In the ninth field of /proc/PID/stat, the seventh from the state on: PF_EXITING of the kernel.
+_FLAGS, _EXITING = 6, 0x4
 
 # One set for one operating-system process, because adoption and children are a matter of the
 # whole process, whichever adapter or thread started them.
@@ -91,6 +93,17 @@ def cpu_seconds_used(pid: int) -> float:
         raise ProcessLookupError(f"expected process {pid}, got none")
     user, system = int(fields[11]), int(fields[12])
     return (user + system) / os.sysconf("SC_CLK_TCK")
+
+
+def is_dying(pid: int) -> bool:
+    """Say whether the system is about to end `pid`, or has; False where it does not tell.
+
+    That is known before its descriptors are closed; its exit code only after its last thread.
+    """
+    if sys.platform != "linux":
+        return False
+    fields = _stat_fields(pid)
+    return fields is None or bool(int(fields[_FLAGS]) & _EXITING)
 
 
 def _strays() -> list[int]:

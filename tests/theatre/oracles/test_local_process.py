@@ -133,6 +133,24 @@ def test_an_exit_after_reading_the_next_question_is_a_crash_and_not_asked_again(
     assert heard.read_text() == "episode-1\nepisode-2\nepisode-3\n"
 
 
+def test_a_death_that_takes_its_time_is_waited_for(ask: Ask, request_for: RequestFor) -> None:
+    # As on a busy machine: the first thread is dead and the output closed, the last one lives.
+    body = """
+    import ctypes, threading
+    def last_thread():
+        while open("/proc/self/stat").read().rpartition(")")[2].split()[0] != "Z": time.sleep(0.01)
+        os.close(1)
+        time.sleep(1.5)
+        os._exit(3)
+    sys.stdin.readline()
+    threading.Thread(target=last_thread).start()
+    ctypes.CDLL(None).pthread_exit(None)
+    """
+    (attempt,) = ask(body, request_for())
+    assert statuses([attempt]) == [CRASHED]
+    assert (attempt.response.error_detail or "").endswith("exit code 3")
+
+
 def test_a_program_that_ends_before_any_answer_is_started_once_a_call(
     ask: Ask, request_for: RequestFor, tmp_path: Path
 ) -> None:
