@@ -108,6 +108,7 @@ async def evaluate_debate(
         transaction,
         str(debate_run_id),
         body.evaluators,
+        labels=body.labels,
         user_id=user.user_id,
         clock=service_of(request).clock,
     )

@@ -178,13 +178,15 @@ async def keep_evaluations(
 async def evaluations_of(
     connection: AsyncConnection, key: str, artefact_sha256: str
 ) -> Sequence[StoredEvaluation]:
-    """Return what evaluators said of a run as this artefact, by their names."""
+    """Return what evaluators said of a run as this artefact, by their names, the oldest first."""
     table = DebateEvaluation
     columns = (getattr(table, name) for name in StoredEvaluation._fields)
     query = select(*columns).where(
         table.debate_run_id == key, table.artefact_sha256 == artefact_sha256
     )
-    found = await connection.execute(query.order_by(table.evaluator))
+    found = await connection.execute(
+        query.order_by(table.evaluator, table.created_at, table.sha256)
+    )
     return [StoredEvaluation._make(row) for row in found]
 
 

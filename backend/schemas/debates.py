@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
 from backend.schemas.base import RequestDocument, ResponseDocument
+from theatre.debate.actions import Action
 
-EvaluatorName = Literal["crit", "rca", "t3", "pid"]
+EvaluatorName = Literal["crit", "rca", "t3", "pid", "raudit"]
+Speaker = Annotated[str, Field(min_length=1, max_length=200)]
 MAX_EVENTS = 1000
 
 
@@ -33,13 +35,28 @@ class EventsRequest(RequestDocument):
 
 
 class EvaluationRequest(RequestDocument):
-    """Who is to evaluate a run."""
+    """Who is to evaluate a run, and what `raudit` is told."""
 
     evaluators: Annotated[
         list[EvaluatorName],
-        Field(min_length=1, max_length=4, json_schema_extra={"uniqueItems": True}),
+        Field(min_length=1, max_length=5, json_schema_extra={"uniqueItems": True}),
         AfterValidator(_each_once),
     ]
+    labels: Annotated[
+        dict[Speaker, Action],
+        Field(
+            default_factory=dict,
+            max_length=1000,
+            description="the true action by speaker, or by `*` for all others; for `raudit`, "
+            "which compares answers with them, and for nobody else",
+        ),
+    ]
+
+    @model_validator(mode="after")
+    def _who_compares_is_told(self) -> Self:
+        if ("raudit" in self.evaluators) != bool(self.labels):
+            raise ValueError("expected labels where raudit evaluates, and only there")
+        return self
 
 
 class DebateDocument(ResponseDocument):

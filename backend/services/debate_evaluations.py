@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.repositories.debates import StoredEvaluation, evaluations_of, keep_evaluations
 from backend.services.debates import artefact_of, own_run
+from theatre.debate.actions import Action
 from theatre.debate.evaluators import evaluate
 from theatre.debate.validation import read_debate
 from theatre.engine.canonical_json import canonical_bytes, sha256_hex
@@ -17,11 +18,20 @@ from theatre.engine.clock import Clock
 
 
 async def run_evaluators(
-    connection: AsyncConnection, key: str, names: Sequence[str], *, user_id: str, clock: Clock
+    connection: AsyncConnection,
+    key: str,
+    names: Sequence[str],
+    *,
+    labels: Mapping[str, Action],
+    user_id: str,
+    clock: Clock,
 ) -> Sequence[StoredEvaluation]:
-    """Evaluate a user's run as it is now, keep what comes out, and return it; NotFoundError."""
+    """Evaluate a user's run as it is now, keep what comes out, and return it; NotFoundError.
+
+    `labels` as `theatre.debate.evaluators.evaluate` hands them on: to nobody but `raudit`.
+    """
     data = await artefact_of(connection, key, user_id=user_id, events=None)
-    evaluations = await asyncio.to_thread(_evaluated, data, names, clock())
+    evaluations = await asyncio.to_thread(_evaluated, data, names, labels, clock())
     await keep_evaluations(connection, key, evaluations)
     return evaluations
 
@@ -37,9 +47,11 @@ async def kept_evaluations(
     return await evaluations_of(connection, key, artefact_sha256 or view.artefact_sha256)
 
 
-def _evaluated(data: bytes, names: Sequence[str], now: datetime) -> list[StoredEvaluation]:
+def _evaluated(
+    data: bytes, names: Sequence[str], labels: Mapping[str, Action], now: datetime
+) -> list[StoredEvaluation]:
     artefact = read_debate(data)
-    documents = map(canonical_bytes, evaluate(artefact, names))
+    documents = map(canonical_bytes, evaluate(artefact, names, labels))
     return [
         StoredEvaluation(
             artefact_sha256=artefact.sha256,

@@ -185,7 +185,7 @@ def exchanges(template: object) -> list[Exchange]:
             operation="evaluate_debate",
             method="POST",
             path=f"{debate}/evaluations",
-            body={"evaluators": ["pid"]},
+            body={"evaluators": ["pid", "raudit"], "labels": {"*": "BUY"}},
         ),
         Exchange(operation="list_debate_evaluations", path=f"{debate}/evaluations"),
     ]

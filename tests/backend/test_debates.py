@@ -16,6 +16,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, at_once, served, settings_for
 from tests.backend.test_theatres import NOBODYS
+from theatre.debate.actions import Action
 from theatre.debate.evaluators import EVALUATORS, evaluate
 from theatre.debate.event_log import events_of
 from theatre.debate.history import verify_extension
@@ -275,11 +276,56 @@ def test_an_evaluation_stays_that_of_the_artefact_it_was_made_of(ada: Client) ->
     assert (kept["artefact_sha256"], kept["evaluator"]) == (earlier, "crit")
 
 
-@pytest.mark.parametrize("names", [[], ["raudit"], ["crit", "crit"], "crit"])
+@pytest.mark.parametrize("names", [[], ["raud_it"], ["crit", "crit"], "crit"])
 def test_who_evaluates_is_one_of_the_evaluators_each_once(ada: Client, names: object) -> None:
     path = f"/debates/{submitted(ada, TALK).document['id']}"
     refused = ada.post(f"{path}/evaluations", {"evaluators": names})
     assert (refused.status, refused.slug) == (422, "validation-error")
+
+
+def test_raudit_says_for_each_set_of_labels_what_it_says_on_the_command_line(ada: Client) -> None:
+    path = f"/debates/{submitted(ada, LOOP).document['id']}"
+    told: list[dict[str, Action]] = [{"*": "BUY"}, {"*": "SELL"}, {"*": "BUY", "ann": "SELL"}]
+    made = [
+        ada.post(f"{path}/evaluations", {"evaluators": ["raudit"], "labels": labels}).document
+        for labels in [*told, told[0]]
+    ]
+    found = [one["evaluations"][0]["evaluation"] for one in made]
+    expected = [evaluate(read_debate(LOOP), ["raudit"], labels)[0] for labels in told]
+    assert found == [*expected, expected[0]]
+    assert found[0]["summary"] != found[1]["summary"]
+    kept = ada.get(f"{path}/evaluations").document["evaluations"]
+    assert [one["evaluation"]["config"] for one in kept] == [{"labels": one} for one in told]
+
+
+def test_nobody_but_raudit_is_told_the_labels(ada: Client) -> None:
+    path = f"/debates/{submitted(ada, LOOP).document['id']}"
+    names = [*sorted(EVALUATORS), "raudit"]
+    blind = ada.post(f"{path}/evaluations", {"evaluators": names[:-1]}).document["evaluations"]
+    asked = {"evaluators": names, "labels": {"*": "BUY"}}
+    made = ada.post(f"{path}/evaluations", asked).document["evaluations"]
+    assert [one["sha256"] for one in made[:-1]] == [one["sha256"] for one in blind]
+    assert made[-1]["evaluator"] == "raudit"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"evaluators": ["raudit"]},
+        {"evaluators": ["raudit"], "labels": {}},
+        {"evaluators": ["crit"], "labels": {"*": "BUY"}},
+        {"evaluators": ["raudit"], "labels": {"*": "WAIT"}},
+        {"evaluators": ["raudit"], "labels": {"": "BUY"}},
+        {"evaluators": ["raudit"], "labels": {str(n): "BUY" for n in range(1001)}},
+    ],
+)
+def test_labels_are_actions_and_come_with_raudit_alone(
+    ada: Client, asked: dict[str, object]
+) -> None:
+    path = f"/debates/{submitted(ada, TALK).document['id']}"
+    refused = ada.post(f"{path}/evaluations", asked)
+    assert (refused.status, refused.slug) == (422, "validation-error")
+    assert ada.get(f"{path}/evaluations").document["evaluations"] == []
 
 
 def test_runs_are_listed_by_debate_and_run_and_page_by_page(ada: Client) -> None:

@@ -75,7 +75,7 @@ def test_from_empty_to_the_newest_revision_and_back(empty_database: Database) ->
 
 
 def test_each_revision_can_be_taken_back_alone(empty_database: Database) -> None:
-    revisions = [f"{number:04}" for number in range(1, 12)]
+    revisions = [f"{number:04}" for number in range(1, 13)]
     assert revisions[-1] == migrations.head_revision()
     seen = [empty_database.rows(EVERYTHING)]
     for revision in revisions:

@@ -79,7 +79,7 @@ class DebateEvent(Base):
 
 
 class DebateEvaluation(Base):
-    """What one evaluator said of one artefact: the canonical document. Never changed."""
+    """What one evaluator said of one artefact, by its labels if it is told any. Never changed."""
 
     __tablename__ = "debate_evaluations"
     __table_args__ = (is_sha256("artefact_sha256"), is_hash_of("sha256", "document"))
@@ -89,6 +89,6 @@ class DebateEvaluation(Base):
     )
     artefact_sha256: Mapped[Sha256] = mapped_column(primary_key=True)
     evaluator: Mapped[str] = mapped_column(String(MAX_EVALUATOR), primary_key=True)
-    sha256: Mapped[Sha256]
+    sha256: Mapped[Sha256] = mapped_column(primary_key=True)
     document: Mapped[CanonicalBytes]
     created_at: Mapped[Moment]

@@ -102,7 +102,7 @@ def evaluate(debate: Debate, labels: Mapping[str, Action]) -> Evaluation:
     """Return transitions and regimes, by `labels`: the true action for each speaker or for `*`.
 
     Turns without attempts or without a label say nothing. `endpoints` compares the first attempt
-    of a turn with the last, `per_retry` each attempt with the next.
+    of a turn with the last, `per_retry` each attempt with the next. `config` names the labels.
     """
     endpoints, per_retry = Transitions(), Transitions()
     rows: list[JsonObject] = []
@@ -130,7 +130,13 @@ def evaluate(debate: Debate, labels: Mapping[str, Action]) -> Evaluation:
         "retry_regimes": dict(sorted(regimes.items())),
         "regime": _commonest(regimes),
     }
-    return Evaluation(evaluator=NAME, kind=RECOMPUTATION, summary=summary, turns=rows)
+    return Evaluation(
+        evaluator=NAME,
+        kind=RECOMPUTATION,
+        config={"labels": dict(labels)},
+        summary=summary,
+        turns=rows,
+    )
 
 
 def _answer(attempt: Attempt) -> Action | None:
