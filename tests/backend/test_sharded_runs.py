@@ -7,7 +7,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -26,11 +26,11 @@ from tests.backend.test_lost_workers import (
     assert_whole,
     gated,
 )
-from tests.backend.test_theatre_runs import committed
+from tests.backend.test_theatre_runs import bundle_of, committed
 from tests.backend.worker_pool import LEASE_SECONDS, is_dead, worker_pool
-from tests.theatre.conftest import episode
+from tests.theatre.conftest import TEMPLATE, episode
 from tests.theatre.echelon_process import until
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, parse_object
 
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 EPISODES = 24_000 if SOAK else 96
@@ -46,6 +46,16 @@ POLICY: Mapping[str, Any] = {
     "retry_policy": {"max_retries": 0, "backoff_seconds": 0},
     "sanitise_input": False,
     "max_concurrency": COMMITTED_CALLS,
+}
+# What it counts over all episodes is put among the hashed results.
+COMPUTES: Mapping[str, Any] = {
+    "step_id": "filled",
+    "type": "deterministic_computation",
+    "input_spec": {
+        "computation": "provenance_chain",
+        "params": {"required": ["value"]},
+        "in_aggregate": True,
+    },
 }
 SHARDS = "SELECT number, state FROM run_shards ORDER BY theatre_id, number"
 LONG_LEASE = 60.0
@@ -67,9 +77,17 @@ GUARD_SHARES = f"""
 
 
 def staged(
-    folder: Path, episodes: Sequence[JsonObject], *, seconds: float = 0, **policy: object
+    folder: Path,
+    episodes: Sequence[JsonObject],
+    *,
+    seconds: float = 0,
+    computes: bool = False,
+    **policy: object,
 ) -> SumsStage:
-    changes = {"execution_policy": {**POLICY, **policy}}
+    changes: dict[str, Any] = {"execution_policy": {**POLICY, **policy}}
+    if computes:
+        call, *rest = cast("list[JsonObject]", TEMPLATE["resolution_programme"])
+        changes["resolution_programme"] = [call, COMPUTES, *rest]
     return sums_stage(folder, episodes, template_changes=changes, seconds=seconds)
 
 
@@ -139,6 +157,11 @@ def run_to_its_end(company: Company, *, total: int, before: int = 0) -> str:
     return path
 
 
+def computed(company: Company, path: str) -> Any:  # noqa: ANN401 - JSON
+    aggregate = (bundle_of(company.home, path) / "scores" / "aggregate.json").read_bytes()
+    return parse_object(aggregate)["computed"]
+
+
 def counts(company: Company, path: str) -> Any:  # noqa: ANN401 - JSON
     certificate = company.ada.get(f"{path}/certificate").document["certificate_id"]
     document = company.ada.get(f"/api/v1/certificates/{certificate}/document").document
@@ -155,7 +178,7 @@ def troubled(count: int) -> list[JsonObject]:
 def test_a_run_in_shards_comes_to_what_it_comes_to_in_one_piece(
     database: Database, tmp_path: Path
 ) -> None:
-    stage = staged(tmp_path / "stage", troubled(EPISODES), deterministic_sample=9)
+    stage = staged(tmp_path / "stage", troubled(EPISODES), computes=True, deterministic_sample=9)
     with sharded(database, tmp_path, stage, size=SIZE) as company:
         whole = run_in_one_piece(company, total=EPISODES)
         company.pool.start()
@@ -167,6 +190,8 @@ def test_a_run_in_shards_comes_to_what_it_comes_to_in_one_piece(
         ]
         assert_whole(company, [whole, path], episodes=EPISODES)
         assert counts(company, path) == counts(company, whole)
+        assert computed(company, path) == computed(company, whole)
+        assert computed(company, path)["filled"]["records"] == EPISODES
 
 
 def test_killed_workers_lose_a_shard_to_others_that_call_for_nothing_recorded(
