@@ -96,7 +96,7 @@ def play(scene: Scene) -> Disk:
 
     async def stage() -> Disk:
         disk = Disk()
-        await asyncio.wait_for(scene(disk, HandClock()), timeout=10)
+        await asyncio.wait_for(scene(disk, HandClock()), timeout=60)
         assert asyncio.all_tasks() == {asyncio.current_task()}
         return disk
 

@@ -43,7 +43,7 @@ import threading
 together = threading.Barrier(8)
 
 def answer(input_data):
-    together.wait(timeout=30)
+    together.wait(timeout=60)
     return {}
 """
 

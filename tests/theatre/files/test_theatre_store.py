@@ -37,7 +37,7 @@ TEMPLATE: JsonObject = {
     "version_pins": {"constructs": {"pilot": "c0ffee0"}},
     "dataset_hashes": {"truth": "ab" * 32},
 }
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 60
 
 
 def receipt_of(theatre_id: str, template: JsonObject = TEMPLATE) -> CommitmentReceipt:

@@ -26,7 +26,7 @@ from theatre.oracles.local import LocalOracleAdapter
 THEATRE_ID = "0b6f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a11"
 VERSION = "c0ffee" + "0" * 58
 NOW = datetime(2026, 11, 21, 2, 7, tzinfo=UTC)
-PLENTY_OF_SECONDS = 30.0
+PLENTY_OF_SECONDS = 60.0
 
 PRELUDE = """
 import json, os, select, signal, subprocess, sys, time

@@ -54,8 +54,8 @@ def statuses(attempts: list[Attempt]) -> list[tuple[InvocationStatus, str | None
 
 
 def wait_until_reaped(pidfd: int) -> bool:
-    """Wait for the end of a process whose parent is dead; False if it lives for 20 s more."""
-    ended, _, _ = select.select([pidfd], [], [], 20)
+    """Wait for the end of a process whose parent is dead; False if it lives for a minute more."""
+    ended, _, _ = select.select([pidfd], [], [], 60)
     # As a child subreaper, this process may have become the one to reap it.
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
@@ -209,7 +209,7 @@ def test_an_answer_to_half_a_question_is_taken_and_the_process_replaced(
     hang()
     """
     text = {"text": "x" * 1_000_000}
-    requests = [request_for(seq, input_data=text, timeout_seconds=5) for seq in (1, 2)]
+    requests = [request_for(seq, input_data=text) for seq in (1, 2)]
     first, second = ask(body, *requests)
     assert statuses([first, second]) == [SUCCESS, SUCCESS]
     assert pids(first) != pids(second)

@@ -354,8 +354,8 @@ def test_a_program_that_failed_to_start_is_tried_again_by_the_next_call(
 def test_the_start_is_no_part_of_the_time_of_a_call(
     write_script: WriteScript, request_for: RequestFor
 ) -> None:
-    adapter = served_adapter(write_script, "time.sleep(1.2)" + ECHOES)
-    (attempt,) = ask(adapter, request_for(timeout_seconds=1.0))
+    adapter = served_adapter(write_script, "time.sleep(3.2)" + ECHOES)
+    (attempt,) = ask(adapter, request_for(timeout_seconds=3.0))
     assert outcomes([attempt]) == [("success", None)]
 
 

@@ -267,7 +267,7 @@ def test_the_program_ends_with_a_runner_that_was_killed(
         assert process.stdout.readline() == b"up\n"
         construct = os.pidfd_open(int(note.read_text()))
         process.send_signal(signal.SIGKILL)
-    ended, _, _ = select.select([construct], [], [], 20)
+    ended, _, _ = select.select([construct], [], [], 60)
     # As a child subreaper, this process may have become the one to reap it.
     with contextlib.suppress(ChildProcessError):
         os.waitid(os.P_PIDFD, construct, os.WEXITED | os.WNOHANG)
@@ -294,7 +294,7 @@ def test_a_server_that_took_the_port_is_not_taken_for_the_program_that_died_of_i
         )
         try:
             await process.launched()
-            assert await process.ends_soon()
+            assert await process.ends_within(60)
             await process.serves(within_seconds=30)
         finally:
             await process.end()
