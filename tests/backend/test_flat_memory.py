@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import tracemalloc
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +39,25 @@ def committed_run(ada: Client, folder: Path, url: str, total: int) -> str:
     return committed(ada, template)
 
 
-def peak_of_run(ada: Client, path: str) -> int:
+def await_end(ada: Client, path: str, total: int) -> None:
+    """Wait for the end of a run, with patience for each tenth of it: tracing makes it slow."""
+
+    def at_least(progress: float) -> bool:
+        theatre = ada.get(path).document
+        return theatre["progress"] >= progress or theatre["run"]["status"] in ENDED
+
+    for part in range(1, 11):
+        until(partial(at_least, total * part / 10), f"{part} tenths of the run", pause=0.5)
+    until(partial(at_least, math.inf), "the end", pause=0.5)
+
+
+def peak_of_run(ada: Client, path: str, total: int) -> int:
     """Run a theatre to its end; return by how many bytes the process grew at most meanwhile."""
     gc.collect()
     tracemalloc.start()
     try:
         assert ada.post(f"{path}/run", b"").status == 202
-        until(lambda: ada.get(path).document["run"]["status"] in ENDED, "the end", pause=0.5)
+        await_end(ada, path, total)
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -86,6 +100,6 @@ def test_a_run_in_shards_is_complete_and_holds_no_episode_for_long(
         ada = client.registered("ada")
         for total in (FEW, MANY):
             path = committed_run(ada, tmp_path, url, total)
-            peaks[total] = peak_of_run(ada, path)
+            peaks[total] = peak_of_run(ada, path, total)
             assert_complete(database, ada, home, path, total)
     assert peaks[MANY] - peaks[FEW] < GROWTH_BYTES * (MANY - FEW)
