@@ -1,14 +1,16 @@
 """Prints what large runs over several workers take; asserts only that they are whole.
 
-`python -m tests.benchmarks.sharded_run [EPISODES] [WAITING]` runs EPISODES trivial episodes in
-shards over two `echelon worker` processes, beside such a run over files in one process, and WAITING
-episodes of a program that waits, over one worker and over two. Linux only.
+`python -m tests.benchmarks.sharded_run [EPISODES] [WAITING] [SHARDS]` runs EPISODES trivial
+episodes in shards (of a thousand, or so many) over two `echelon worker` processes, beside such a
+run over files in one process, and WAITING episodes of a program that waits, over one worker and
+over two. Linux only.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import subprocess
 import sys
@@ -145,7 +147,14 @@ def show_sizes(course: Course) -> None:
     show("  resident at most", max(max(sizes) for _, sizes in course.sizes), "MB")
 
 
-def show_many(bench: Bench, folder: Path, total: int, url: str) -> None:
+def size_of_shards(total: int, shards: int | None = None) -> int:
+    """Return how many episodes a shard has: of so many, or of at least eight."""
+    if shards is not None:
+        return math.ceil(total / shards)
+    return max(1, min(LARGEST_SHARD, total // SHARDS_AT_LEAST))
+
+
+def show_many(bench: Bench, folder: Path, total: int, url: str, *, shard: int) -> None:
     """Print what a large run takes, by the wall clock and of the processors."""
     with (folder / "truth.jsonl").open("wb") as lines:
         for seq in range(1, total + 1):
@@ -153,7 +162,6 @@ def show_many(bench: Bench, folder: Path, total: int, url: str) -> None:
     template: Any = template_of((folder / "truth.jsonl").read_bytes(), MODE)
     template["product_theatre_config"]["adapter_endpoint"] = url
     template["fork_definitions"] = TEMPLATE["fork_definitions"]
-    shard = max(1, min(LARGEST_SHARD, total // SHARDS_AT_LEAST))
     with bench.working(2, shard=shard) as workers:
         path = committed(bench.client, template)
         own = sum(map(processor_seconds, workers))
@@ -190,7 +198,7 @@ def show_waiting(bench: Bench, stage: SumsStage, total: int) -> None:
     show("  two workers are quicker by", seconds[0] / seconds[1], "times")
 
 
-def measure(folder: Path, total: int, waiting: int) -> None:
+def measure(folder: Path, total: int, waiting: int, *, shard: int) -> None:
     """Start the service and measure."""
     policy = {"timeout_seconds": 60, "sanitise_input": False, "max_concurrency": CONCURRENCY}
     stage = sums_stage(
@@ -219,7 +227,7 @@ def measure(folder: Path, total: int, waiting: int) -> None:
                 variables=variables,
             )
             show_alone(folder, min(total, ALONE_AT_MOST), url)
-            show_many(bench, folder, total, url)
+            show_many(bench, folder, total, url, shard=shard)
             show_waiting(bench, stage, waiting)
             service.end()
     finally:
@@ -229,9 +237,9 @@ def measure(folder: Path, total: int, waiting: int) -> None:
 def main() -> None:
     """Measure with as many episodes as the caller asks for."""
     given = [int(one) for one in sys.argv[1:]]
-    total, waiting = (*given, *(EPISODES, WAITING)[len(given) :])
+    total, waiting, *shards = (*given, *(EPISODES, WAITING)[len(given) :])
     with tempfile.TemporaryDirectory() as folder:
-        measure(Path(folder), total, waiting)
+        measure(Path(folder), total, waiting, shard=size_of_shards(total, *shards))
 
 
 if __name__ == "__main__":
