@@ -41,7 +41,8 @@ tests: $(DEV)
 pythons: .venv/bin/python
 	sh .ci/reproduce
 
-# The same tests with larger numbers: every mutant, a million doubles, more crashes.
+# The same tests with larger numbers: every mutant, a million doubles, more crashes. Hours; the mutants
+# are most of it, and ECHELON_TEST_MUTANTS=600 tries as few as `make test`.
 soak: $(DEV)
 	ECHELON_SOAK=1 $(TESTS)
 	ECHELON_SOAK=1 sh .ci/reproduce
