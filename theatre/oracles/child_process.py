@@ -13,13 +13,11 @@ import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from theatre.oracles import process_tree
 from theatre.oracles.limited_process import ProcessLimits, allow_cpu_for_one_call
 from theatre.oracles.pipes import CHUNK_BYTES, read_now, ready
-from theatre.oracles.running_program import RunningProgram
+from theatre.oracles.running_program import SLOW_DEATH_SECONDS, RunningProgram
 
 _CLOSED_OUTPUT_GRACE_SECONDS = 0.5
-_SLOW_DEATH_SECONDS = 10.0
 _END_OF_INPUT_GRACE_SECONDS = 0.5
 
 
@@ -132,7 +130,7 @@ class ChildProcess(RunningProgram):
         # The exit code of a process that is just ending should be its own, not our signal,
         # however busy the machine is.
         ends_by_itself = await self.ends_within(_CLOSED_OUTPUT_GRACE_SECONDS) or (
-            process_tree.is_dying(self._popen.pid) and await self.ends_within(_SLOW_DEATH_SECONDS)
+            self.is_dying() and await self.ends_within(SLOW_DEATH_SECONDS)
         )
         exit_code = await self.end()
         while self._pull():

@@ -17,6 +17,8 @@ from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.limited_process import ProcessLimits, start_limited
 from theatre.oracles.pipes import CHUNK_BYTES, ComplaintPipe, is_ready, ready
 
+SLOW_DEATH_SECONDS = 10.0
+"""How long the last thread of a process may take that the system is ending on a busy machine."""
 _PATIENCE_SECONDS = 5.0
 
 
@@ -78,6 +80,10 @@ class RunningProgram:
         if self._pidfd is None:
             return self._popen.poll() is not None
         return is_ready(self._pidfd)
+
+    def is_dying(self) -> bool:
+        """Say whether the system is ending the process, or has; False where it does not tell."""
+        return process_tree.is_dying(self._popen.pid)
 
     async def ends_within(self, seconds: float) -> bool:
         """Wait for the process to end by itself; say whether it did. For one caller at a time."""

@@ -17,13 +17,12 @@ from theatre.oracles.construct_entries import PORT
 from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.limited_process import ProcessLimits, describe_exit
 from theatre.oracles.pipes import ComplaintPipe
-from theatre.oracles.running_program import RunningProgram
+from theatre.oracles.running_program import SLOW_DEATH_SECONDS, RunningProgram
 
 LOOPBACK = "127.0.0.1"
 _LAST_WORDS_BYTES = (MAX_ERROR_DETAIL - 400) // 2
 _POLL_SECONDS = 0.01
 _DEATH_GRACE_SECONDS = 0.5
-_SLOW_DEATH_SECONDS = 10.0
 _TERMINATION_GRACE_SECONDS = 0.5
 
 
@@ -85,15 +84,17 @@ class ServedProcess(RunningProgram):
             )
 
     async def ends_soon(self) -> bool:
-        """Say whether the process is dying; returns after its death. Any number may ask.
+        """Say whether the process ends within half a second, or is dying by then. Any may ask.
 
         A dying process loses its connections first, and on a busy machine its last thread long
-        after. So it has half a second, and ten while nobody listens on its port any more.
+        after: that is waited for, ten seconds at most. `end` it then: it is as good as dead.
         """
-        return await self._over_within(_DEATH_GRACE_SECONDS) or (
-            not await _accepts_connections(self._port)
-            and await self._over_within(_SLOW_DEATH_SECONDS)
-        )
+        if await self._over_within(_DEATH_GRACE_SECONDS):
+            return True
+        dying = self.is_dying()
+        if dying:
+            await self._over_within(SLOW_DEATH_SECONDS)
+        return dying
 
     async def end(self) -> int | None:
         """End the process as `RunningProgram`, and write its obituary."""

@@ -198,15 +198,21 @@ serve(respond)
 def test_a_death_that_takes_its_time_is_waited_for(
     write_script: WriteScript, request_for: RequestFor
 ) -> None:
-    # As a process of many threads on a busy machine: its sockets are gone, and it is not yet.
+    # As on a busy machine: the first thread is dead, the sockets are closed, the last thread lives.
     body = """
+    import ctypes
+    dies = threading.Event()
     def respond(request):
         if request["input_data"]["seq"] == 2:
+            dies.set()
+            while "Z" not in open("/proc/self/stat").read().rpartition(")")[2]: time.sleep(0.01)
             os.closerange(3, 1024)
             time.sleep(1.5)
             os._exit(3)
         return envelope(request)
-    serve(respond)
+    threading.Thread(target=serve, args=[respond]).start()
+    dies.wait()
+    ctypes.CDLL(None).pthread_exit(None)
     """
     attempts = ask(served_adapter(write_script, body), *map(request_for, (1, 2, 3)))
     assert outcomes(attempts) == [
