@@ -82,7 +82,15 @@ def template_of(dataset: bytes, mode: Mode) -> JsonObject:
             {"step_id": "invoke", "type": "construct_invocation", "construct_id": "trivial"},
             {"step_id": "aggregate", "type": "aggregation"},
         ],
-        "fork_definitions": [],
+        "fork_definitions": [
+            {
+                "fork_id": "f_01",
+                "options": [
+                    {"option_id": "meets", "label": "Answers yes"},
+                    {"option_id": "falls_short", "label": "Answers otherwise, or not at all"},
+                ],
+            }
+        ],
         "scoring": {
             "criteria_scorers": {
                 "answer": {
