@@ -24,6 +24,7 @@ except ImportError:  # not built for this machine: then `rfc8785` writes the sam
 _FIRST_SURROGATE = "\ud800"
 # From here on, up to numbers that are all whole, orjson writes no exponent, nor does ECMAScript.
 _FIRST_PLAIN = 1e-5
+_LAST_WHOLE = float(MAX_SAFE_INTEGER)
 _ALIKE = frozenset({str, int, bool, type(None)})
 """What orjson spells as RFC 8785 does, or refuses: unsafe integers and lone surrogates."""
 
@@ -51,7 +52,7 @@ def _written(value: object) -> bytes | None:
 
 
 def _object(value: dict[str, object]) -> dict[str, object]:
-    changed: dict[str, object] = {}
+    changed: dict[str, object] | None = None
     for key, item in value.items():
         if not key.isascii() and max(key) >= _FIRST_SURROGATE:
             raise KeyError(key)
@@ -59,27 +60,29 @@ def _object(value: dict[str, object]) -> dict[str, object]:
         if kind not in _ALIKE:
             spelt = _SPELLING[kind](item)
             if spelt is not item:
+                changed = value.copy() if changed is None else changed
                 changed[key] = spelt
-    return {**value, **changed} if changed else value
+    return value if changed is None else changed
 
 
 def _array(value: list[object] | tuple[object, ...]) -> list[object] | tuple[object, ...]:
-    changed: dict[int, object] = {}
+    changed: list[object] | None = None
     for index, item in enumerate(value):
         kind = type(item)
         if kind not in _ALIKE:
             spelt = _SPELLING[kind](item)
             if spelt is not item:
+                changed = list(value) if changed is None else changed
                 changed[index] = spelt
-    return [changed.get(index, item) for index, item in enumerate(value)] if changed else value
+    return value if changed is None else changed
 
 
 def _number(value: float) -> object:
     """Return the integer of a whole number; and `rfc8785`'s word where orjson might differ."""
     if value.is_integer():
-        if -MAX_SAFE_INTEGER <= value <= MAX_SAFE_INTEGER:
+        if -_LAST_WHOLE <= value <= _LAST_WHOLE:
             return int(value)
-    elif _FIRST_PLAIN <= value < MAX_SAFE_INTEGER or -MAX_SAFE_INTEGER < value <= -_FIRST_PLAIN:
+    elif _FIRST_PLAIN <= value < _LAST_WHOLE or -_LAST_WHOLE < value <= -_FIRST_PLAIN:
         return value
     return orjson.Fragment(rfc8785.dumps(value))
 
