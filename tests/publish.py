@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -34,6 +35,8 @@ from theatre.oracles.construct_registry import ConstructRegistry, construct_vers
 ROOT = Path(__file__).parents[1]
 TEMPLATES = ROOT / "fixtures" / "templates"
 SHIPPED = ROOT / "fixtures" / "constructs" / "constructs.toml"
+EXAMPLE = ROOT / "docs" / "constructs.md"
+HASHES = ("per_episode_sha256", "results_hash")
 WORKERS = 2
 QUOTING = ("README.md", "docs/*.md", "docs/*.json", "backend/api/*.json", "tests/**/*.py")
 """Where published values are quoted: whole, or their first 12 or more digits."""
@@ -51,8 +54,9 @@ RUNNERS: Mapping[str, Runner] = {
     "product_observer": lambda folder, template: run_observer(folder, template=template),
 }
 
-Changes = dict[str, str]
-"""Published before → published now."""
+Published = dict[str, str]
+"""Where a hash is published, by file and member → the hash."""
+Read = Callable[[Path], str | None]
 
 
 def main(arguments: list[str]) -> int:
@@ -61,40 +65,96 @@ def main(arguments: list[str]) -> int:
     parser.add_argument(
         "--readme", action="store_true", help="also run the demo for the README's transcript"
     )
+    parser.add_argument(
+        "--since", metavar="COMMIT", help="pages quote what was published there, after a merge"
+    )
     options = parser.parse_args(arguments)
-    changes: Changes = {}
-    for path in sorted(TEMPLATES.rglob("product_*.json")):
+    before = published(read_now if options.since is None else read_at(options.since))
+    for path in TEMPLATES.rglob("product_*.json"):
         if not path.name.endswith(".expected.json"):
-            changes |= publish_pins(path)
-            changes |= publish_commitment(path)
+            publish_pins(path)
+            publish_commitment(path)
     expected = sorted(TEMPLATES.glob("*.expected.json"))
-    warnings = []
+    warnings: list[str] = []
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
         for path, document in zip(expected, pool.map(results_of, expected), strict=True):
-            found, changed_scores = publish_results(path, document)
-            changes |= found
-            warnings += changed_scores
-    changes |= publish_example()
+            warnings += publish_results(path, document)
+    changes = changed(before, published(read_now) | example())
     publish_quotations(changes)
     if options.readme:
         publish_transcript()
     for warning in warnings:
         say(f"WARNING: a score changed: {warning}")
-    say(f"{len(changes)} published values changed, {len(warnings)} of the scores")
+    say(f"{len(changes)} published hashes changed, {len(warnings)} scores")
     return 1 if warnings else 0
 
 
-def publish_pins(path: Path) -> Changes:
+def read_now(path: Path) -> str | None:
+    """Return a file as it is; None where it is not there."""
+    return path.read_text(encoding="utf-8") if path.exists() else None
+
+
+def read_at(commit: str) -> Read:
+    """Return a reader of files as they were at a commit."""
+
+    def read(path: Path) -> str | None:
+        shown = subprocess.run(
+            ["git", "show", f"{commit}:{path.relative_to(ROOT).as_posix()}"],
+            cwd=ROOT,
+            capture_output=True,
+            encoding="utf-8",
+            check=False,
+        )
+        return shown.stdout if shown.returncode == 0 else None
+
+    return read
+
+
+def published(read: Read) -> Published:
+    """Return every hash that is published of the shipped theatres."""
+    found: Published = {}
+    for path in sorted(TEMPLATES.rglob("product_*")):
+        name, text = path.name, read(path)
+        if text is None:
+            continue
+        if name.endswith(".commitment.txt"):
+            found[name] = text.strip()
+        elif name.endswith(".expected.json"):
+            results = json.loads(text)
+            found |= {f"{name} {one}": results[one] for one in HASHES}
+        else:
+            pins = json.loads(text)["version_pins"]["constructs"]
+            found |= {f"{name} {one}": version for one, version in pins.items()}
+    page = read(EXAMPLE) or ""
+    quoted = re.search(r'"construct_version": "([0-9a-f]{64})"', page)
+    return found if quoted is None else found | {EXAMPLE.name: quoted[1]}
+
+
+def example() -> Published:
+    """Return the version of the thermometer of docs/constructs.md as it is written there."""
+    page = EXAMPLE.read_text(encoding="utf-8")
+    found = re.search(r"\n`thermometer\.py`:\n\n```python\n(.*?)```\n", page, re.DOTALL)
+    if found is None:
+        raise LookupError(f"{EXAMPLE.name} has no thermometer")
+    files = {"thermometer.py": sha256_hex(found[1].encode())}
+    return {EXAMPLE.name: program_version(served_argv("thermometer:convert"), files)}
+
+
+def changed(before: Published, now: Published) -> dict[str, str]:
+    """Return old → new of what changed, but for a hash that has become several."""
+    became: dict[str, set[str]] = {}
+    for place, value in before.items():
+        became.setdefault(value, set()).add(now.get(place, value))
+    return {old: new.pop() for old, new in became.items() if len(new) == 1 and new != {old}}
+
+
+def publish_pins(path: Path) -> None:
     """Write the versions of a template's constructs, as its registry computes them now."""
     text = path.read_text(encoding="utf-8")
-    pins = json.loads(text)["version_pins"]["constructs"]
-    changes = {}
-    for construct_id, pin in pins.items():
+    for construct_id, pin in json.loads(text)["version_pins"]["constructs"].items():
         version = version_of(construct_id, path.parent)
-        changes[pin] = version
         text = text.replace(f'"{construct_id}": "{pin}"', f'"{construct_id}": "{version}"')
     write(path, text)
-    return changed(changes)
 
 
 def version_of(construct_id: str, folder: Path) -> str:
@@ -104,15 +164,12 @@ def version_of(construct_id: str, folder: Path) -> str:
     return construct_version(ConstructRegistry.load(own if is_own else SHIPPED).find(construct_id))
 
 
-def publish_commitment(path: Path) -> Changes:
+def publish_commitment(path: Path) -> None:
     """Write the commitment hash of a template where one is published."""
-    published = path.with_name(f"{path.stem}.commitment.txt")
-    if not published.exists():
-        return {}
-    before = published.read_text().strip()
-    now = CommitmentProtocol.hash_template(parse_object(path.read_bytes()))
-    write(published, f"{now}\n")
-    return changed({before: now})
+    place = path.with_name(f"{path.stem}.commitment.txt")
+    if place.exists():
+        now = CommitmentProtocol.hash_template(parse_object(path.read_bytes()))
+        write(place, f"{now}\n")
 
 
 def results_of(path: Path) -> JsonObject:
@@ -135,13 +192,12 @@ def results_of(path: Path) -> JsonObject:
     return results
 
 
-def publish_results(path: Path, results: JsonObject) -> tuple[Changes, list[str]]:
-    """Write results; return the hashes that changed and, by theatre, the scores that did."""
+def publish_results(path: Path, results: JsonObject) -> list[str]:
+    """Write the results of a theatre; return the scores that changed."""
     before = json.loads(path.read_text(encoding="utf-8"))
     text = json.dumps(results, indent=2, ensure_ascii=False, sort_keys=True)
     write(path, f"{text}\n")
     now = json.loads(text)
-    hashes = {before[name]: now[name] for name in ("per_episode_sha256", "results_hash")}
     scores = [
         f"{path.name}: {name} {before['scores'].get(name)} → {now['scores'].get(name)}"
         for name in sorted({*before["scores"], *now["scores"]})
@@ -149,23 +205,10 @@ def publish_results(path: Path, results: JsonObject) -> tuple[Changes, list[str]
     ]
     if before.get("separation") != now.get("separation"):
         scores.append(f"{path.name}: the separation of the pair")
-    return changed(hashes), scores
+    return scores
 
 
-def publish_example() -> Changes:
-    """Return the version of the thermometer of docs/constructs.md, whose pin is on two pages."""
-    page = (ROOT / "docs" / "constructs.md").read_text(encoding="utf-8")
-    found = re.search(
-        r"^`thermometer\.py`:\n\n```python\n(.*?)^```$", page, re.DOTALL | re.MULTILINE
-    )
-    quoted = re.search(r'"construct_version": "([0-9a-f]{64})"', page)
-    if found is None or quoted is None:
-        raise LookupError("docs/constructs.md has no thermometer")
-    files = {"thermometer.py": sha256_hex(found[1].encode())}
-    return changed({quoted[1]: program_version(served_argv("thermometer:convert"), files)})
-
-
-def publish_quotations(changes: Changes) -> None:
+def publish_quotations(changes: Mapping[str, str]) -> None:
     """Write what was published anew wherever a page, an example or a test quotes it."""
     paths = {path for pattern in QUOTING for path in ROOT.glob(pattern)}
     for path in sorted(paths):
@@ -211,11 +254,6 @@ def aligned(shown: list[str], printed: list[str]) -> Iterator[str]:
 def form(line: str) -> str:
     """Return a line without its figures, hashes and widths."""
     return re.sub(r"[0-9a-f]*\d[0-9a-f.…-]*|(?<= )-(?= |$)|\s+", "", line)
-
-
-def changed(pairs: Mapping[str, str]) -> Changes:
-    """Return those of before → now that differ."""
-    return {before: now for before, now in pairs.items() if before != now}
 
 
 def write(path: Path, text: str) -> None:
