@@ -106,6 +106,7 @@ async def cancel_verification(
     return _status(
         await verifications.cancel_verification(
             transaction,
+            service_of(request).engine,
             str(job_id),
             user_id=user.user_id,
             resources=service_of(request).resources,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.identifiers import new_id
 from backend.jobs.queue import queue_ingestion
@@ -134,6 +134,7 @@ async def own_verification(
 
 async def cancel_verification(
     connection: AsyncConnection,
+    engine: AsyncEngine,
     verification_id: str,
     *,
     user_id: str,
@@ -160,7 +161,7 @@ async def cancel_verification(
             "expected a verification that goes on, got one that is finished"
         )
     await cancel_run(
-        connection, verification_id, user_id=user_id, versions=None, resources=resources
+        connection, engine, verification_id, user_id=user_id, versions=None, resources=resources
     )
     return await own_verification(connection, verification_id, user_id=user_id)
 

@@ -87,6 +87,7 @@ class ExecutionPolicy(_View):
     retry_policy: RetryPolicy = RetryPolicy()
     deterministic_sample: int = 0
     sanitise_input: bool = True
+    close_within_days: int = 30
 
 
 class ProductTheatreConfig(_View):
