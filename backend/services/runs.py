@@ -20,8 +20,8 @@ from backend.repositories.theatre_views import TheatreView
 from backend.services.resources import TheatreResources
 from backend.services.stopping import stops_before_news
 from backend.services.theatre_bridge import WAITING
-from backend.services.uncalled import end_uncalled
 from backend.services.theatres import own_theatre, require_state, require_version
+from backend.services.uncalled import end_uncalled
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, InvalidTransitionError, ProgrammeError
 from theatre.engine.models import read_episodes

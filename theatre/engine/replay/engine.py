@@ -96,7 +96,8 @@ class ReplayEngine:
         A bundle that an earlier process sealed is taken as it is, whatever became of the data.
         A dataset that is missing or changed before the first call raises DatasetError and
         leaves the state COMMITTED; one that changed in the middle resolves the theatre as
-        failed. InvalidTransitionError for a theatre that is overdue. RunStoppedError where the surroundings said that the run is to stop before it was
+        failed. InvalidTransitionError for a theatre that is overdue.
+        RunStoppedError where the surroundings said that the run is to stop before it was
         settled; what was called is recorded.
         """
         earlier = await self._sealed()
