@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -87,17 +87,19 @@ class VerifiedPage:
 async def ask_for_verification(
     connection: AsyncConnection,
     request: JsonObject,
+    found: Mapping[str, Sequence[str]],
     *,
     user_id: str,
     resources: TheatreResources,
 ) -> Verified:
     """Store what a valid request asks for, and queue the reading of its ground truth.
 
-    Raises UnknownConstructError, OutboundRefusedError, InvalidTemplateError for what could never
-    be committed, and DatasetError for records that the user has not uploaded.
+    `found` has the addresses of its endpoint. Raises UnknownConstructError, OutboundRefusedError,
+    InvalidTemplateError for what could never be committed, and DatasetError for records that the
+    user has not uploaded.
     """
     wish = VerificationWish.of(request)
-    draft = draft_of(wish, resources.constructs)
+    draft = draft_of(wish, resources.constructs, found)
     await asyncio.to_thread(resources.require_valid, draft)
     if isinstance(wish.source, UploadWish):
         await _require_own(connection, wish.source, user_id)

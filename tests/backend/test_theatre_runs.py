@@ -18,7 +18,7 @@ from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, at_once, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_serve import serving
-from tests.backend.theatre_templates import cartograph, with_config
+from tests.backend.theatre_templates import cartograph
 from tests.theatre.echelon_process import CARTOGRAPH, ECHELON, environment, until
 from tests.theatre.runs import checked
 from theatre.engine.canonical_json import sha256_hex
@@ -156,20 +156,6 @@ def test_a_market_is_committed_and_neither_run_nor_settled(ada: Client) -> None:
         refused = ada.post(f"{path}/{command}", b"")
         assert (refused.status, refused.slug) == (409, "execution-path-unavailable")
     assert ada.get(path).document["state"] == "COMMITTED"
-
-
-def test_a_construct_that_may_not_be_called_leaves_the_theatre_committed(
-    ada: Client, stage: SumsStage
-) -> None:
-    inside = with_config(
-        stage.template, adapter_type="http", adapter_endpoint="http://127.0.0.1:9/"
-    )
-    inside["version_pins"] = {**inside["version_pins"], "adapter_version": "http@1"}
-    path = committed(ada, inside)
-    for _ in range(2):
-        theatre = run(ada, path).document
-        assert (theatre["state"], theatre["run"]["status"]) == ("COMMITTED", "failed")
-        assert theatre["error"].startswith("endpoint-not-allowed")
 
 
 def test_what_went_wrong_is_told_without_the_folders_of_the_machine(
