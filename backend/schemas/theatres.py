@@ -137,6 +137,12 @@ class WarningDocument(ResponseDocument):
     detail: str
 
 
+class CreatedTheatre(TheatreDocument):
+    """A new theatre, and what is doubtful in its template."""
+
+    warnings: list[WarningDocument]
+
+
 class DryRun(ResponseDocument):
     """A valid template, of which nothing was stored."""
 

@@ -16,6 +16,7 @@ from theatre.oracles.construct_registry import (
     program_of,
 )
 from theatre.oracles.endpoints import (
+    REGISTERED,
     Construct,
     Endpoint,
     Places,
@@ -69,6 +70,27 @@ def construct_authors(
         endpoint.construct_id: construct_at(endpoint, places).author
         for endpoint in endpoints(template)
     }
+
+
+def check_named(
+    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
+) -> list[str]:
+    """Judge what a template names before it is committed; return what is doubtful.
+
+    Raises UnknownConstructError for the id of no registered construct, and OutboundPolicyError and
+    OutboundRefusedError for a URL that may not be called as things are.
+    """
+    doubts = []
+    for endpoint in endpoints(template):
+        if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
+            workspace.find_registered(endpoint.place.removeprefix(REGISTERED), template_folder)
+        elif endpoint.adapter_type == "http":
+            from theatre.cli.http_adapters import doubt_about  # noqa: PLC0415  # as below
+
+            with _naming_the_variable():
+                doubt = doubt_about(endpoint.place, workspace)
+            doubts += [] if doubt is None else [f"{endpoint.pointer}: {doubt}"]
+    return doubts
 
 
 async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:

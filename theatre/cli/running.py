@@ -18,6 +18,7 @@ from theatre.engine.replay import Progress, ReplayEngine, RunSettings, Surroundi
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
+from theatre.engine.theatre import OVERDUE
 from theatre.files.theatre_store import HeldTheatre
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.reachable import ReachableAdapter
@@ -63,6 +64,7 @@ async def run_theatre(
     """
     with workspace.store.hold(theatre_id) as held:
         template = product_template(held.theatre.template)
+        await _end_if_overdue(held)
         on_start(held)
         is_calling = held.theatre.state in _BEFORE_THE_LAST_CALL
         async with (
@@ -100,6 +102,15 @@ async def run_theatre(
                 if is_calling:
                     await check_all_reachable(adapters)
                 await engine.run()
+
+
+async def _end_if_overdue(held: HeldTheatre) -> None:
+    """End a theatre that did not begin in time, and raise as `Theatre.require_in_time`."""
+    now = utc_now()
+    if held.theatre.is_overdue(now):
+        _, events = held.theatre.end(at=now, outcome={**OVERDUE})
+        await held.journal.note_together(events)
+        held.theatre.require_in_time(now)
 
 
 def _invoker(options: RunOptions, adapters: Mapping[str, ReachableAdapter]) -> Invoker:

@@ -21,7 +21,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line,
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult
 from theatre.engine.replay.beside import beside_the_loop
-from theatre.files.durable import append_durably, truncate_durably
+from theatre.files.durable import append_durably, replace_durably, truncate_durably
 from theatre.files.episode_index import EpisodeIndex
 
 EPISODES = "journal.jsonl"
@@ -86,6 +86,13 @@ class FileRunJournal:
         """Append one event durably; a transition only from the state that it names."""
         return await beside_the_loop(self._note, event)
 
+    async def note_together(self, events: Sequence[AuditEvent]) -> None:
+        """Make transitions durable, all of them or none: the whole trail is written anew.
+
+        For a theatre that ends: what comes after a crash finds it ended, or as it was.
+        """
+        await beside_the_loop(self._note_together, events)
+
     async def trail(self) -> AsyncIterator[JsonObject]:
         """Yield the audit entries in order."""
         for entry in self._entries():
@@ -108,16 +115,27 @@ class FileRunJournal:
             )
         return self._append_events([event])[-1]
 
+    def _note_together(self, events: Sequence[AuditEvent]) -> None:
+        entries = self._chained(events)
+        lines = b"".join(canonical_line(entry) for entry in entries)
+        replace_durably(self._trail, self._trail.read_bytes() + lines)
+        for entry in entries:
+            self._advance(entry)
+
     def _append_events(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
+        entries = self._chained(events)
+        if entries:
+            append_durably(self._trail, b"".join(canonical_line(entry) for entry in entries))
+        for entry in entries:
+            self._advance(entry)
+        return entries
+
+    def _chained(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
         head, entries = self._head, []
         for event in events:
             entry = next_entry(head, self._theatre_id, event)
             head = head_after(entry)
             entries.append(entry)
-        if entries:
-            append_durably(self._trail, b"".join(canonical_line(entry) for entry in entries))
-        for entry in entries:
-            self._advance(entry)
         return entries
 
     def _advance(self, entry: JsonObject) -> None:

@@ -96,7 +96,8 @@ class ReplayEngine:
         A bundle that an earlier process sealed is taken as it is, whatever became of the data.
         A dataset that is missing or changed before the first call raises DatasetError and
         leaves the state COMMITTED; one that changed in the middle resolves the theatre as
-        failed. RunStoppedError where the surroundings said that the run is to stop before it was
+        failed. InvalidTransitionError for a theatre that is overdue.
+        RunStoppedError where the surroundings said that the run is to stop before it was
         settled; what was called is recorded.
         """
         earlier = await self._sealed()
@@ -157,6 +158,7 @@ class ReplayEngine:
             yield OpenDatasets(replay=replay, others=readers)
 
     async def _activate(self, datasets: OpenDatasets) -> None:
+        self._theatre.require_in_time(self._now())
         detail = activation_detail(
             self._template,
             self._provider,
