@@ -47,6 +47,7 @@ class StoredTheatre(NamedTuple):
     is_certificate_run: bool | None
     rehearsal_sha256: str | None
     cancel_requested_at: datetime | None
+    created_at: datetime
     receipt: bytes | None
     document: bytes
 
@@ -218,6 +219,7 @@ def _whole() -> Select[*tuple[Any, ...]]:
         Theatre.is_certificate_run,
         Theatre.rehearsal_sha256,
         Theatre.cancel_requested_at,
+        Theatre.created_at,
         Theatre.receipt,
         TheatreTemplate.document,
     ).join(TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256)

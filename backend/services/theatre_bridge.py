@@ -192,6 +192,7 @@ def _settings_of(
 ) -> RunSettings:
     settings = RunSettings(
         output_dir=resources.folder_of(stored.id),
+        drafts_dir=resources.drafts,
         issuer=resources.issuer,
         certificate_run=stored.is_certificate_run is not False,
         attempt=stored.run_epoch,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -164,7 +165,9 @@ async def commit_theatre(
     theatre = stored.value()
     uploads = await uploads_of(connection, user_id)
     await asyncio.to_thread(_check_and_keep, theatre.template, uploads, resources)
-    receipt = _receipt(theatre, resources)
+    # Stamps of a theatre never go back, although a clock was set back since it was created.
+    now = max(resources.clock(), stored.created_at)
+    receipt = _receipt(theatre, resources, committed_at=now)
     if expected_hash not in (None, receipt.commitment_hash):
         raise CommitmentError(
             f"expected the commitment that the request names, got {receipt.commitment_hash}: the "
@@ -211,13 +214,15 @@ def _check_and_keep(
     verify_datasets(view, resources.data)
 
 
-def _receipt(theatre: Theatre, resources: TheatreResources) -> CommitmentReceipt:
+def _receipt(
+    theatre: Theatre, resources: TheatreResources, *, committed_at: datetime
+) -> CommitmentReceipt:
     document = theatre.template
     return CommitmentProtocol.commit(
         theatre.theatre_id,
         document,
         scorer_pins=scorers_in_use(document, view_template(document), resources.scorers),
-        committed_at=resources.clock(),
+        committed_at=committed_at,
     )
 
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 from theatre.cli.template_files import require_valid
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.clock import Clock
+from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import DatasetError
 from theatre.engine.templates import (
@@ -42,6 +42,7 @@ async def commit_template(
     if isinstance(view, ProductTheatreTemplate):
         verify_datasets(view, workspace.datasets_for(template_folder))
     scorer_pins = scorers_in_use(document, view, load_scorers())
+    clock = SteadyClock(clock)
     theatre, created = Theatre.create(str(uuid4()), document, at=clock())
     receipt = CommitmentProtocol.commit(
         theatre.theatre_id, document, scorer_pins=scorer_pins, committed_at=clock()

@@ -20,11 +20,13 @@ from theatre.engine.tier_assigner import TierHistory
 class RunSettings:
     """How a run is carried out; none of it shows in a result.
 
+    A bundle that the own check refuses is moved from `output_dir` to `drafts_dir`.
     `concurrency_limit` is the most calls at a time, where that is less than was committed. Where
     several processes may run one theatre after another, each has its own number `attempt`.
     """
 
     output_dir: Path
+    drafts_dir: Path
     issuer: str = "local"
     certificate_run: bool = True
     batch_size: int = 100
