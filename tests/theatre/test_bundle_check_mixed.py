@@ -18,11 +18,10 @@ from hypothesis import strategies as st
 
 from tests.theatre.mixed_runs import RATED, MixedRun, scored
 from tests.theatre.scored_runs import COMMITMENT, SCORER, episode_results
-from theatre.engine.bundle_check.commitment.rubrics import CommittedRubric
-from theatre.engine.bundle_check.people.panels import Panel
-from theatre.engine.bundle_check.people.rated_columns import RatedColumns
-from theatre.engine.bundle_check.scores.mixed_scores import with_human_parts
-from theatre.engine.bundle_check.scores.results_hash import ResultsHash
+from theatre.engine.bundle_check.mixed_scores import with_human_parts
+from theatre.engine.bundle_check.panels import Panel, RatedColumns
+from theatre.engine.bundle_check.results import ResultsHash
+from theatre.engine.bundle_check.steps import CommittedRubric
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring import Aggregator, ScoredEpisode, TheatreScoringProvider
 

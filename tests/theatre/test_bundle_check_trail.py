@@ -22,8 +22,8 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.invocations.batches import batch_of
-from theatre.engine.bundle_check.reading.json_values import DefectError
+from theatre.engine.bundle_check.batches import batch_of
+from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.canonical_json import JsonObject
 
 SHA = "ab" * 32

@@ -23,8 +23,8 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.bundle_check import CheckReport, check_bundle
-from theatre.engine.bundle_check.commitment.plan import committed_plan
-from theatre.engine.bundle_check.reading.json_values import DefectError
+from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner, play_seed

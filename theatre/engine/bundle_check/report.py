@@ -8,12 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from theatre.engine.bundle_check.reading.json_values import (
-    Nothing,
-    first_difference,
-    printable,
-    shown,
-)
+from theatre.engine.bundle_check.json_values import Nothing, first_difference, printable, shown
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
 
