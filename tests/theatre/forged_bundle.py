@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID, uuid5
 
+from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -218,6 +219,7 @@ def check(folder: Path, *, certificate: bytes | None = None) -> CheckReport:
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        now=LATE,
         certificate=certificate,
     )
 

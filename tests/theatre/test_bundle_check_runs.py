@@ -97,7 +97,7 @@ def test_parts_that_were_tampered_with_are_named(
 
 def test_a_run_that_ended_at_its_threshold_passes(ended_early: Files, tmp_path: Path) -> None:
     report = check(store(ended_early, tmp_path / "bundle"))
-    assert report.valid
+    assert report.consistent
     told = {line.id: line.actual for line in report.checks}
     # Of 20 episodes 5 may fail: the sixth failure is episode 11.
     assert (told["invocations"], told["scores"]) == ("11 records", "20 lines")
@@ -166,7 +166,7 @@ def test_other_committed_choices_pass_as_well(
     run = run_small_theatre(tmp_path, episodes=quick, template_changes=changes)
     report = check(run.sealed)
     assert failed_ids(report) == set()
-    assert report.valid
+    assert report.consistent
 
 
 def backtested(folder: Path, history: TierHistory | None = None) -> SmallRun:
@@ -182,7 +182,7 @@ def backtested(folder: Path, history: TierHistory | None = None) -> SmallRun:
 def test_a_backtested_bundle_passes_and_its_expiry_cannot_be_moved(tmp_path: Path) -> None:
     run = backtested(tmp_path / "run")
     assert run.certificate["verification_tier"] == "BACKTESTED"
-    assert check(run.sealed).valid
+    assert check(run.sealed).consistent
     files = load(run.sealed)
     later = "2999-01-01T00:00:00.000000Z"
     certificate = document(files, "certificate.json") | {"expires_at": later}
@@ -204,9 +204,12 @@ def test_a_dispute_in_the_recorded_history_counts(tmp_path: Path) -> None:
     run = backtested(tmp_path / "run", TierHistory(disputes=(dispute,)))
     assert run.certificate["verification_tier"] == "UNVERIFIED"
     report = check(run.sealed)
-    assert report.valid
+    assert report.consistent
     told = {line.id: line.actual for line in report.checks}
-    assert told["history"] == "recorded: attestations 0, disputes 1, runs 0, signals 0, telemetry 0"
+    assert told["history"] == (
+        "recorded: attestations 0, disputes 1, runs 0, signals 0, telemetry 0; "
+        "a public log of all runs and disputes would settle it"
+    )
 
 
 def test_only_a_copy_shows_that_a_whole_bundle_was_exchanged(
@@ -214,5 +217,5 @@ def test_only_a_copy_shows_that_a_whole_bundle_was_exchanged(
 ) -> None:
     other = run_small_theatre(tmp_path, episodes=EVERY_OUTCOME[:2])
     kept = (real_run.sealed / "certificate.json").read_bytes()
-    assert check(other.sealed).valid
+    assert check(other.sealed).consistent
     assert failed_ids(check(other.sealed, certificate=kept)) == {"certificate-copy"}

@@ -133,7 +133,7 @@ def test_a_whole_rewrite_shows_only_beside_a_copy_that_somebody_kept(
         rechained(files, entries), "certificate.json", lambda whole: whole.update(issuer="another")
     )
     folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
-    assert check(folder).valid
+    assert check(folder).consistent
     kept = check(folder, certificate=files["certificate.json"])
     assert failed_ids(kept) == {"certificate-copy"}
 

@@ -16,6 +16,7 @@ from tests.theatre.runs import (
     EASEL,
     EASEL_VERSION,
     ERROR,
+    LATE,
     PILOT,
     Finished,
     ScriptedAdapter,
@@ -78,6 +79,7 @@ def checked(bundle: Path, *runners: EpisodeRunner) -> CheckReport:
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        now=LATE,
         runners={runner.name: runner for runner in runners},
     )
 

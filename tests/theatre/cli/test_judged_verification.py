@@ -118,7 +118,7 @@ def test_a_key_is_enough_for_a_judge_and_the_bundle_checks_without_it(honest: Ju
     assert len(honest.service.requests) == 1 + CALLS_A_CHANGE * COMMITS
     assert "claude-sonnet-4-6 judges: about 4 calls a change" in honest.answer.stderr
     offline = check(honest.bundle)
-    assert (offline.valid, failed_ids(offline)) == (True, set())
+    assert (offline.consistent, failed_ids(offline)) == (True, set())
 
 
 def test_everything_that_decides_about_a_judge_is_committed_as_one_object(honest: Judged) -> None:
@@ -218,7 +218,7 @@ def test_whoever_rewrites_an_exchange_and_every_hash_is_found_out(
     files: Files = load(honest.bundle)
     records: dict[int, Any] = dict(records_of(files))
     untouched = resealed(with_records(files, records), Effort.CERTIFIED_HASH)
-    assert check(store(untouched, tmp_path / "same")).valid
+    assert check(store(untouched, tmp_path / "same")).consistent
     change(records[2])
     forged = resealed(with_records(files, records), Effort.CERTIFIED_HASH)
     assert found in failed_ids(check(store(forged, tmp_path / "forged")))

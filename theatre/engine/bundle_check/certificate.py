@@ -85,7 +85,10 @@ def check_certificate_schema(
 def check_certificate_copy(documents: Documents, copy: bytes | None, ledger: Ledger) -> None:
     """Make the check `certificate-copy`; without a copy nothing anchors the certificate."""
     if copy is None:
-        ledger.unanchored(CheckId.CERTIFICATE_COPY, "no copy was given to compare with")
+        ledger.unanchored(
+            CheckId.CERTIFICATE_COPY,
+            "none was given; the one that its issuer publishes would settle it",
+        )
         return
     try:
         document = parse_object(copy, max_bytes=MAX_DOCUMENT_BYTES)
@@ -94,7 +97,7 @@ def check_certificate_copy(documents: Documents, copy: bytes | None, ledger: Led
         return
     seen = documents.at(CERTIFICATE)
     ledger.compare(CheckId.CERTIFICATE_COPY, "the certificate", document, seen)
-    ledger.completed(CheckId.CERTIFICATE_COPY, "the same certificate")
+    ledger.completed(CheckId.CERTIFICATE_COPY, "equal to the certificate you gave")
 
 
 def check_certificate_fields(
@@ -284,9 +287,17 @@ def _adapters(
 
 
 def name_what_nothing_settles(documents: Documents, ledger: Ledger) -> None:
-    """Note who made the bundle, when, and what else there was, as the bundle claims it."""
+    """Note who made the bundle, when, and what else there was, and what would settle it."""
     issuer = shown(documents.at(CERTIFICATE, "issuer"))
-    ledger.unanchored(CheckId.ISSUER_IDENTITY, f"{issuer} by its own word")
+    ledger.unanchored(
+        CheckId.ISSUER_IDENTITY, f"{issuer} by its own word; a signature would settle it"
+    )
     issued_at = shown(documents.at(CERTIFICATE, "issued_at"))
-    ledger.unanchored(CheckId.TIMES_AND_LATENCIES, f"issued {issued_at} by its issuer's word")
-    ledger.unanchored(CheckId.HISTORY, history_summary(documents))
+    ledger.unanchored(
+        CheckId.TIMES_AND_LATENCIES,
+        f"issued {issued_at} by its issuer's word; a public log of commitments would settle it",
+    )
+    ledger.unanchored(
+        CheckId.HISTORY,
+        f"{history_summary(documents)}; a public log of all runs and disputes would settle it",
+    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
 from theatre.engine.bundle_check.audit_trail import AuditTrail, read_audit_trail
@@ -63,6 +64,7 @@ from theatre.engine.bundle_check.resolution import (
 from theatre.engine.bundle_check.results import check_aggregate, check_results_hash
 from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
 from theatre.engine.bundle_check.tier import TierEvidence, check_tier
+from theatre.engine.bundle_check.times import Times
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
@@ -92,6 +94,7 @@ class EvidenceSources:
     plan: CommittedPlan | None
     theatre_id: str | Nothing
     trail: AuditTrail
+    times: Times
     installed: Installed
 
 
@@ -103,7 +106,7 @@ def check_evidence(
     if sources.plan is None:
         for check in (CheckId.DATASETS, CheckId.SCORERS):
             ledger.cannot(check, NO_TEMPLATE)
-        evidence = unread_episodes(sources.folder, batches, NO_TEMPLATE, ledger)
+        evidence = unread_episodes(sources.folder, batches, sources.times, NO_TEMPLATE, ledger)
         batches.finish(readable=sources.trail.readable)
         ledger.cannot(CheckId.HUMAN_SCORES, NO_TEMPLATE)
         return evidence, None
@@ -128,7 +131,7 @@ def _episodes(
     )
     if ground_truth is None or isinstance(sources.theatre_id, Nothing):
         cause = _NO_GROUND_TRUTH if ground_truth is None else _NO_THEATRE
-        return unread_episodes(sources.folder, batches, cause, ledger)
+        return unread_episodes(sources.folder, batches, sources.times, cause, ledger)
     judging = JudgementCheck(provider=provider, gold=ground_truth.gold)
     checked = EpisodeSources(
         plan=plan,
@@ -136,6 +139,7 @@ def _episodes(
         checker=_record_checker(sources, plan, sources.theatre_id, judging, ledger),
         provider=provider,
         batches=batches,
+        times=sources.times,
     )
     return check_episodes(sources.folder, checked, ledger)
 
@@ -189,14 +193,15 @@ def check_bundle(
     registry: SchemaRegistry,
     computations: Mapping[str, Computation],
     sanitiser: InputSanitiser | None,
+    now: datetime,
     certificate: bytes | None = None,
     runners: Mapping[str, EpisodeRunner] | None = None,
 ) -> CheckReport:
     """Check the bundle in folder `bundle`; `certificate` is a copy kept from elsewhere.
 
     `scorers`, `computations` and `runners` are the installed ones by name, `sanitiser` the
-    installed one, if any. Raises BundleError where the folder is no bundle at all; every other
-    defect is a line of the report.
+    installed one, if any; `now` is the checker's clock. Raises BundleError where the folder is no
+    bundle at all; every other defect is a line of the report.
     """
     installed = Installed(
         scorers=scorers,
@@ -205,7 +210,7 @@ def check_bundle(
         sanitiser=sanitiser,
         registry=registry,
     )
-    return _BundleCheck(bundle, installed).run(certificate)
+    return _BundleCheck(bundle, installed).run(certificate, now)
 
 
 class _BundleCheck:
@@ -215,6 +220,7 @@ class _BundleCheck:
         self._installed = installed
         self._folder = BundleFolder.listed(bundle)
         self._ledger = Ledger()
+        self._times = Times(self._ledger)
         self._documents: Documents = read_documents(self._folder, self._ledger)
         self._plan: CommittedPlan | None = check_template(
             self._documents,
@@ -225,10 +231,10 @@ class _BundleCheck:
         self._theatre_id = theatre_id_of(self._documents, self._ledger)
         rated = self._plan is not None and bool(self._plan.rubrics)
         self._trail: AuditTrail = read_audit_trail(
-            self._folder, self._theatre_id, self._ledger, rated=rated
+            self._folder, self._theatre_id, self._times, self._ledger, rated=rated
         )
 
-    def run(self, copy: bytes | None) -> CheckReport:
+    def run(self, copy: bytes | None, now: datetime) -> CheckReport:
         folder, documents, ledger = self._folder, self._documents, self._ledger
         complete = check_inventory(
             folder, documents, self._plan, rated_files(self._plan, self._trail), ledger
@@ -249,10 +255,13 @@ class _BundleCheck:
                 plan=self._plan,
                 theatre_id=self._theatre_id,
                 trail=self._trail,
+                times=self._times,
                 installed=self._installed,
             ),
             ledger,
         )
+        committed, sealed = self._trail.entry("committed"), self._trail.entry("sealed")
+        self._times.finish(at(committed, "at"), at(sealed, "at"), now)
         commitment_hash = check_commitment(documents, self._trail.entry("committed"), ledger)
         check_trail_facts(
             self._trail,

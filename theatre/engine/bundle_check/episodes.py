@@ -20,6 +20,7 @@ from theatre.engine.bundle_check.recorded import RecordItem, stored_records
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.results import ResultsHash, ScoreLines
+from theatre.engine.bundle_check.times import Times
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import (
     CriterionResult,
@@ -137,16 +138,18 @@ class EpisodeSources:
     checker: RecordChecker
     provider: TheatreScoringProvider | Cause
     batches: BatchIndex
+    times: Times
 
 
 def unread_episodes(
-    folder: BundleFolder, batches: BatchIndex, cause: Cause, ledger: Ledger
+    folder: BundleFolder, batches: BatchIndex, times: Times, cause: Cause, ledger: Ledger
 ) -> EpisodeEvidence:
     """Take the records alone, where there is nothing to hold them against but the trail."""
     calls = CallFacts()
     for item in stored_records(folder, None, ledger):
         if item.record is not None:
             calls.note(item.record)
+            times.note_record(item.record, item.where)
             batches.note_record(item.position, item.raw, item.record)
     for check in (*_OF_RECORDS, CheckId.OUTCOMES, CheckId.SCORES):
         ledger.cannot(check, cause)
@@ -267,6 +270,7 @@ class _EpisodePass:
         self._next = next(self._records, None)
         if item.record is not None:
             self._sources.batches.note_record(item.position, item.raw, item.record)
+            self._sources.times.note_record(item.record, item.where)
         return item
 
     def _misplaced(self, item: RecordItem) -> None:

@@ -54,6 +54,8 @@ def check_tier(documents: Documents, evidence: TierEvidence | Cause, ledger: Led
         seen = documents.at(CERTIFICATE, name)
         ledger.compare(CheckId.TIER, f"{name} of the certificate", assessment[member], seen)
     ledger.completed(CheckId.TIER, f"{assessment['tier']}")
+    if history.disputes or assessment["tier"] == "PROVEN":
+        ledger.rests_outside(f"{assessment['tier']} by a history that only a log would settle")
 
 
 def history_summary(documents: Documents) -> str:
