@@ -280,6 +280,7 @@ class _BundleCheck:
         self._check_tier(evidence, complete=complete)
         check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
+        environment = documents.at(RECEIPT, "environment")
         sources = CertificateSources(
             plan=self._plan,
             theatre_id=self._theatre_id,
@@ -290,6 +291,8 @@ class _BundleCheck:
             committed_at=documents.at(RECEIPT, "committed_at"),
             trail=self._trail,
             calls=evidence.calls,
+            environment=None if isinstance(environment, Nothing) else environment,
+            findings=(),
         )
         check_certificate_fields(documents, sources, ledger)
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")

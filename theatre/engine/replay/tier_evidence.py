@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import cast
 
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
 from theatre.engine.scoring import exact
@@ -46,7 +47,7 @@ class CallFacts:
     version_mismatches: int = 0
     determinism_differences: int = 0
     rehearsed: bool = False
-    version_source: Literal["computed", "claimed"] = "computed"
+    version_source: VersionSource = "computed"
     adapter_pin: str = ""
 
     def note(self, facts: JsonObject) -> None:
