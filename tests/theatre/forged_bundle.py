@@ -211,7 +211,12 @@ def parse_or_none(raw: bytes) -> JsonValue:
         return None
 
 
-def check(folder: Path, *, certificate: bytes | None = None) -> CheckReport:
+def check(
+    folder: Path,
+    *,
+    certificate: bytes | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> CheckReport:
     """Check a folder with what is installed."""
     return check_bundle(
         folder,
@@ -221,6 +226,7 @@ def check(folder: Path, *, certificate: bytes | None = None) -> CheckReport:
         sanitiser=SANITISER,
         now=LATE,
         certificate=certificate,
+        progress=progress,
     )
 
 

@@ -66,6 +66,28 @@ def test_a_bundle_in_parts_passes(in_parts: Files, tmp_path: Path) -> None:
     assert failed_ids(check(store(in_parts, tmp_path / "bundle"))) == set()
 
 
+class StoppedError(Exception):
+    """What a caller ends a check with."""
+
+
+def test_a_caller_hears_of_every_hundred_episodes_and_may_end_the_check(
+    in_parts: Files, tmp_path: Path
+) -> None:
+    bundle, heard = store(in_parts, tmp_path / "bundle"), list[int]()
+    assert check(bundle, progress=heard.append).consistent
+    assert heard == [*range(100, 1201, 100), 1200]
+
+    def stop(read: int) -> None:
+        heard.append(read)
+        if read == 300:
+            raise StoppedError
+
+    heard.clear()
+    with pytest.raises(StoppedError):
+        check(bundle, progress=stop)
+    assert heard == [100, 200, 300]
+
+
 def cut(files: Files, name: str, number: int) -> Files:
     kept = files[name].splitlines(keepends=True)
     return files | {name: b"".join(kept[:number] + kept[number + 1 :])}

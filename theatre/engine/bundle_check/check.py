@@ -6,7 +6,7 @@ not is a failure by name: the ids in a report are always the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -95,6 +95,7 @@ class EvidenceSources:
     theatre_id: str | Nothing
     trail: AuditTrail
     times: Times
+    progress: Callable[[int], None]
     installed: Installed
 
 
@@ -140,6 +141,7 @@ def _episodes(
         provider=provider,
         batches=batches,
         times=sources.times,
+        progress=sources.progress,
     )
     return check_episodes(sources.folder, checked, ledger)
 
@@ -196,12 +198,14 @@ def check_bundle(
     now: datetime,
     certificate: bytes | None = None,
     runners: Mapping[str, EpisodeRunner] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> CheckReport:
     """Check the bundle in folder `bundle`; `certificate` is a copy kept from elsewhere.
 
     `scorers`, `computations` and `runners` are the installed ones by name, `sanitiser` the
     installed one, if any; `now` is the checker's clock. Raises BundleError where the folder is no
-    bundle at all; every other defect is a line of the report.
+    bundle at all; every other defect is a line of the report. `progress` is called with the number
+    of episodes read, every hundred of them and at their end, and may raise to stop the check.
     """
     installed = Installed(
         scorers=scorers,
@@ -210,7 +214,7 @@ def check_bundle(
         sanitiser=sanitiser,
         registry=registry,
     )
-    return _BundleCheck(bundle, installed).run(certificate, now)
+    return _BundleCheck(bundle, installed).run(certificate, now, progress or (lambda _: None))
 
 
 class _BundleCheck:
@@ -234,7 +238,9 @@ class _BundleCheck:
             self._folder, self._theatre_id, self._times, self._ledger, rated=rated
         )
 
-    def run(self, copy: bytes | None, now: datetime) -> CheckReport:
+    def run(
+        self, copy: bytes | None, now: datetime, progress: Callable[[int], None]
+    ) -> CheckReport:
         folder, documents, ledger = self._folder, self._documents, self._ledger
         complete = check_inventory(
             folder, documents, self._plan, rated_files(self._plan, self._trail), ledger
@@ -256,6 +262,7 @@ class _BundleCheck:
                 theatre_id=self._theatre_id,
                 trail=self._trail,
                 times=self._times,
+                progress=progress,
                 installed=self._installed,
             ),
             ledger,

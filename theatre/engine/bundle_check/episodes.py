@@ -6,7 +6,7 @@ episode only its outcome is kept, for what the programme computes over all of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from theatre.engine.bundle_check.batches import BatchIndex
@@ -107,6 +107,9 @@ _OUTCOMES = {
     InvocationStatus.TIMEOUT: frozenset({EpisodeOutcome.MISSING}),
     InvocationStatus.ERROR: frozenset({EpisodeOutcome.MISSING}),
 }
+PROGRESS_STEP = 100
+"""A caller hears of the pass, and may end it, every so many episodes."""
+
 _NOT_RUN = frozenset({EpisodeOutcome.NOT_RUN})
 _OF_RECORDS = (CheckId.INVOCATIONS, CheckId.SANITISED_INPUT, CheckId.VERSION_PINS)
 
@@ -139,6 +142,7 @@ class EpisodeSources:
     provider: TheatreScoringProvider | Cause
     batches: BatchIndex
     times: Times
+    progress: Callable[[int], None]
 
 
 def unread_episodes(
@@ -186,6 +190,8 @@ class _EpisodePass:
         read = 0
         for episode in episodes(self._folder, ledger):
             read += 1
+            if read % PROGRESS_STEP == 0:
+                sources.progress(read)
             if stop.stopped:
                 self._discard(episode)
                 answer, outcomes = None, _NOT_RUN
@@ -200,6 +206,7 @@ class _EpisodePass:
             lines.take(episode, outcomes, line)
             if EpisodeOutcome.MISSING in outcomes:
                 stop.count(EpisodeOutcome.MISSING)
+        sources.progress(read)
         if read != total:
             self._give_up("the dataset cannot be read to its end", *_OF_RECORDS)
         self._take_rest(flagged=read == total)
