@@ -212,6 +212,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"outcomes", "scores", "results-hash", "certificate-fields"}),
     ("another score", replaced(PER_EPISODE, b'"addition":0', b'"addition":1'),
      {"scores", "results-hash", "certificate-fields"}),
+    ("another composite of a line", replaced(PER_EPISODE, b'"composite":', b'"composite":0.'),
+     {"scores", "results-hash", "certificate-fields"}),
     ("another composite", set_in("scores/aggregate.json", "/composite_score", 1),
      {"aggregate", "results-hash", "certificate-fields"}),
     ("another interval", set_in("scores/aggregate.json", "/score_intervals/addition/low", 0.5),
