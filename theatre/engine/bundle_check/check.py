@@ -26,7 +26,7 @@ from theatre.engine.bundle_check.certificate import (
 from theatre.engine.bundle_check.commitment import (
     check_commitment,
     check_template,
-    pinned_provider,
+    pinned_scorers,
     theatre_id_of,
 )
 from theatre.engine.bundle_check.episodes import (
@@ -51,7 +51,6 @@ from theatre.engine.bundle_check.ground_truth import (
 from theatre.engine.bundle_check.human_scores import RatingSources, check_human_scores, rated_files
 from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
-from theatre.engine.bundle_check.mixed_scores import with_human_parts
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.records import JudgementCheck, RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, CheckReport, Ledger
@@ -127,18 +126,16 @@ def _episodes(
     ledger: Ledger,
 ) -> EpisodeEvidence:
     installed = sources.installed
-    provider = pinned_provider(
-        plan, sources.documents, installed.scorers, installed.registry, ledger
-    )
+    scorers = pinned_scorers(plan, sources.documents, installed.scorers, installed.registry, ledger)
     if ground_truth is None or isinstance(sources.theatre_id, Nothing):
         cause = _NO_GROUND_TRUTH if ground_truth is None else _NO_THEATRE
         return unread_episodes(sources.folder, batches, sources.times, cause, ledger)
-    judging = JudgementCheck(provider=provider, gold=ground_truth.gold)
+    judging = JudgementCheck(scorers=scorers, gold=ground_truth.gold)
     checked = EpisodeSources(
         plan=plan,
         ground_truth=ground_truth,
         checker=_record_checker(sources, plan, sources.theatre_id, judging, ledger),
-        provider=provider,
+        scorers=scorers,
         batches=batches,
         times=sources.times,
         progress=sources.progress,
@@ -175,16 +172,17 @@ def with_people(
     ledger: Ledger,
 ) -> EpisodeEvidence:
     """Make the check `human-scores`; return `evidence` with its panels and what they score."""
-    aggregate, columns = evidence.aggregate, evidence.columns
+    scoring = evidence.scoring
     sources = RatingSources(
         plan=plan,
         folder=folder,
         trail=trail,
-        columns=aggregate if isinstance(aggregate, Cause) else columns,
+        columns=scoring if isinstance(scoring, Cause) else scoring.columns,
     )
     panels = check_human_scores(sources, ledger)
-    if not isinstance(aggregate, Cause) and columns is not None:
-        aggregate = with_human_parts(aggregate, plan.criteria, columns, panels, evidence.lines)
+    if isinstance(scoring, Cause):
+        return replace(evidence, panels=panels)
+    aggregate = scoring.aggregate(list(panels.values()))
     return replace(evidence, panels=panels, aggregate=aggregate)
 
 
@@ -342,7 +340,7 @@ class _BundleCheck:
         results, plan = self._results(evidence), self._plan
         if plan is None or isinstance(results, Nothing):
             cause = NO_TEMPLATE if plan is None else Cause(f"{AGGREGATE} cannot be read")
-            check_tier(self._documents, cause, self._ledger)
+            check_tier(self._documents, cause, self._installed.registry, self._ledger)
             return
         tier_evidence = TierEvidence(
             plan=plan,
@@ -352,4 +350,4 @@ class _BundleCheck:
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
             resolved_at=at(self._trail.entry("sealed"), "at"),
         )
-        check_tier(self._documents, tier_evidence, self._ledger)
+        check_tier(self._documents, tier_evidence, self._installed.registry, self._ledger)

@@ -20,11 +20,10 @@ from theatre.engine.bundle_check.json_values import (
 )
 from theatre.engine.bundle_check.plan import CommittedPlan, commitment_hash, committed_plan
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
+from theatre.engine.bundle_check.scorers import PinnedScorers
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.errors import PinMismatchError, UnknownScorerError
 from theatre.engine.models import EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.engine.scoring import TheatreScoringProvider
 
 TEMPLATE_SCHEMAS = {
     "2.0.1": "echelon_theatre_schema_v2.json",
@@ -167,13 +166,13 @@ def _is_uuid(value: str) -> bool:
         return False
 
 
-def pinned_provider(
+def pinned_scorers(
     plan: CommittedPlan,
     documents: Documents,
     scorers: Mapping[str, Scorer],
     registry: SchemaRegistry,
     ledger: Ledger,
-) -> TheatreScoringProvider | Cause:
+) -> PinnedScorers | Cause:
     """Make the check `scorers`; return what scores episodes, or why nothing does.
 
     A receipt that disagrees with its template about the pins breaks the `commitment`.
@@ -181,16 +180,11 @@ def pinned_provider(
     used = sorted(set(plan.scorers.values()))
     pins = _recorded_pins(plan, documents, used, ledger)
     cause = _unavailable(used, pins, scorers) or _bad_params(plan, scorers, registry)
-    if cause is None:
-        try:
-            provider = TheatreScoringProvider(plan.machine_document, scorers)
-        except (UnknownScorerError, PinMismatchError) as error:
-            cause = Cause(str(error), unavailable=True)
-        else:
-            ledger.completed(CheckId.SCORERS, ", ".join(scorers[name].pin for name in used))
-            return provider
-    ledger.cannot(CheckId.SCORERS, cause)
-    return cause
+    if cause is not None:
+        ledger.cannot(CheckId.SCORERS, cause)
+        return cause
+    ledger.completed(CheckId.SCORERS, ", ".join(scorers[name].pin for name in used))
+    return PinnedScorers(plan, scorers)
 
 
 def _recorded_pins(
@@ -207,7 +201,7 @@ def _recorded_pins(
         if name in committed and committed[name] != pins.get(name):
             expected = f"scorer_pins/{name} {shown(committed[name])} in the receipt"
             ledger.wrong(CheckId.COMMITMENT, expected, shown(pins.get(name)))
-    return {**committed, **pins}
+    return {**pins, **committed}
 
 
 def _unavailable(

@@ -9,96 +9,102 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from theatre.engine.bundle_check.arithmetic import Tally
 from theatre.engine.bundle_check.batches import BatchIndex
 from theatre.engine.bundle_check.calls import CallFacts
 from theatre.engine.bundle_check.folder import BundleFolder
 from theatre.engine.bundle_check.ground_truth import GroundTruth, episodes
+from theatre.engine.bundle_check.human_parts import HumanParts
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing
 from theatre.engine.bundle_check.panels import Panel, RatedColumns
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import RecordItem, stored_records
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
+from theatre.engine.bundle_check.resampling import error_by_chance, resampled_bounds
 from theatre.engine.bundle_check.results import ResultsHash, ScoreLines
+from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers
 from theatre.engine.bundle_check.times import Times
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.engine.models import (
-    CriterionResult,
     EpisodeOutcome,
     GroundTruthEpisode,
     InvocationStatus,
-    Verdict,
 )
-from theatre.engine.scoring import (
-    Aggregator,
-    EpisodeAnswer,
-    FailureStop,
-    ScoredEpisode,
-    TheatreScoringProvider,
-    read_probability,
-)
+
+Gold = Mapping[str, JsonObject]
+"""episode_id → its gold label."""
 
 
 class EpisodeScoring:
-    """Scores episode by episode; `aggregator` takes what they come to, `lines` their lines.
+    """Scores episode by episode: `tally` adds them up, `lines` hashes their lines.
 
-    So does `columns`, where people rate.
+    `columns` has what a rating needs, where people rate.
     """
 
     def __init__(
         self,
-        provider: TheatreScoringProvider,
+        scorers: PinnedScorers,
         gold: Mapping[str, JsonObject],
-        commitment_hash: str,
-        columns: RatedColumns | None,
+        plan: CommittedPlan,
+        total: int,
     ) -> None:
-        self._provider = provider
-        self._gold = gold
-        self.aggregator = Aggregator(provider, commitment_hash)
-        self.columns = columns
+        self._scorers, self._gold = scorers, gold
+        self.tally = Tally(plan.document, plan.commitment_hash, total)
         self.lines = ResultsHash()
+        self.columns = (
+            RatedColumns(self.tally.plan.ids, plan.commitment_hash) if plan.rubrics else None
+        )
 
     def line(
         self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None
     ) -> tuple[bytes, EpisodeOutcome]:
         """Return line and outcome of `episode`; without an answer it was not run."""
-        if answer is None:
-            outcome = EpisodeOutcome.NOT_RUN
-            results: Mapping[str, CriterionResult] = dict.fromkeys(
-                self._provider.criterion_ids, Verdict.NOT_RUN
-            )
-        else:
-            gold = self._gold.get(episode.episode_id)
-            scores = self._provider.score_episode(episode, answer, gold)
-            outcome, results = scores.outcome, scores.by_criterion
-        scored = ScoredEpisode(
+        gold = self._gold.get(episode.episode_id)
+        document = self.tally.add(
             seq=episode.seq,
             episode_id=episode.episode_id,
-            status=None if answer is None else answer.status,
-            outcome=outcome,
-            scores=results,
+            status=None if answer is None else answer.status.value,
+            results=self._scorers.results(episode, answer, gold),
             cluster_key=episode.cluster_key,
-            probability=read_probability(answer),
+            confidence=None if answer is None else answer.confidence,
         )
-        line = self.aggregator.add(scored)
+        outcome, line = EpisodeOutcome(document["outcome"]), canonical_line(document)
         self.lines.add(line)
         if self.columns is not None:
-            self.columns.add(scored)
+            self.columns.add(episode, outcome, document["scores"])
         return line, outcome
+
+    def aggregate(self, panels: Sequence[Panel]) -> JsonObject:
+        """Return `scores/aggregate.json` but for what computations add, its own hash included."""
+        return self.lines.within(added_up(self.tally, self.columns, panels))
+
+
+def added_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:
+    """Return the aggregate of a run and its ratings, without a hash."""
+    people = HumanParts(tally.plan, columns, panels)
+
+    def bounds(name: str, method: str) -> tuple[float | None, float | None]:
+        return people.bounds(name) if "mixed" in method else resampled_bounds(tally, name)
+
+    return tally.aggregate(
+        bounds=bounds,
+        calibrated=error_by_chance,
+        people=people.means,
+        human_scores=people.as_document(),
+    )
 
 
 def episode_scoring(
-    provider: TheatreScoringProvider | Cause, ground_truth: GroundTruth, plan: CommittedPlan
+    scorers: PinnedScorers | Cause, ground_truth: GroundTruth, plan: CommittedPlan
 ) -> EpisodeScoring | Cause:
     """Return what scores the episodes, or why nothing does."""
     gold = ground_truth.gold
     if isinstance(gold, Cause):
         return gold
-    if isinstance(provider, Cause):
-        return provider
-    criteria = provider.criterion_ids
-    columns = RatedColumns(criteria, plan.commitment_hash) if plan.rubrics else None
-    return EpisodeScoring(provider, gold, plan.commitment_hash, columns)
+    if isinstance(scorers, Cause):
+        return scorers
+    return EpisodeScoring(scorers, gold, plan, ground_truth.total)
 
 
 _OUTCOMES = {
@@ -114,21 +120,23 @@ _NOT_RUN = frozenset({EpisodeOutcome.NOT_RUN})
 _OF_RECORDS = (CheckId.INVOCATIONS, CheckId.SANITISED_INPUT, CheckId.VERSION_PINS)
 
 
+NOT_AGGREGATED = Cause("the scores were not added up")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeEvidence:
-    """What the pass came to: the facts of the calls, and the aggregate or why there is none.
+    """What the pass came to: the facts of the calls, and what was scored or why nothing was.
 
     `sanitiser` is its version by the records, null where none was committed. `outcomes` has one
-    for each episode of the dataset where there is an aggregate, and `lines` has taken their
-    score lines; `columns` and `panels`, by step_id, are those of a programme that asks people.
+    for each episode of the dataset where all were scored. `aggregate` and `panels`, by step_id,
+    come with people's scores.
     """
 
     calls: CallFacts
-    aggregate: JsonObject | Cause
+    scoring: EpisodeScoring | Cause
     sanitiser: JsonValue | Nothing
+    aggregate: JsonObject | Cause = NOT_AGGREGATED
     outcomes: Sequence[EpisodeOutcome] = ()
-    lines: ResultsHash = field(default_factory=ResultsHash)
-    columns: RatedColumns | None = None
     panels: Mapping[str, Panel] = field(default_factory=dict)
 
 
@@ -139,7 +147,7 @@ class EpisodeSources:
     plan: CommittedPlan
     ground_truth: GroundTruth
     checker: RecordChecker
-    provider: TheatreScoringProvider | Cause
+    scorers: PinnedScorers | Cause
     batches: BatchIndex
     times: Times
     progress: Callable[[int], None]
@@ -157,7 +165,7 @@ def unread_episodes(
             batches.note_record(item.position, item.raw, item.record)
     for check in (*_OF_RECORDS, CheckId.OUTCOMES, CheckId.SCORES):
         ledger.cannot(check, cause)
-    return EpisodeEvidence(calls=calls, aggregate=cause, sanitiser=NOTHING)
+    return EpisodeEvidence(calls=calls, scoring=cause, aggregate=cause, sanitiser=NOTHING)
 
 
 def check_episodes(
@@ -179,20 +187,20 @@ class _EpisodePass:
         self._records = stored_records(folder, sources.ground_truth.total, ledger)
         self._next = next(self._records, None)
         self._scoring: EpisodeScoring | Cause = episode_scoring(
-            sources.provider, sources.ground_truth, sources.plan
+            sources.scorers, sources.ground_truth, sources.plan
         )
 
     def run(self) -> EpisodeEvidence:
         sources, ledger = self._sources, self._ledger
         total = sources.ground_truth.total
-        stop = FailureStop(total=total, threshold=sources.plan.failure_threshold)
+        failures, threshold = 0, sources.plan.failure_threshold
         lines = ScoreLines(self._folder, ledger)
         read = 0
         for episode in episodes(self._folder, ledger):
             read += 1
             if read % PROGRESS_STEP == 0:
                 sources.progress(read)
-            if stop.stopped:
+            if threshold is not None and failures > threshold * total:
                 self._discard(episode)
                 answer, outcomes = None, _NOT_RUN
             else:
@@ -204,8 +212,7 @@ class _EpisodePass:
                 self._outcomes.append(outcome)
                 outcomes = frozenset({outcome})
             lines.take(episode, outcomes, line)
-            if EpisodeOutcome.MISSING in outcomes:
-                stop.count(EpisodeOutcome.MISSING)
+            failures += EpisodeOutcome.MISSING in outcomes
         sources.progress(read)
         if read != total:
             self._give_up("the dataset cannot be read to its end", *_OF_RECORDS)
@@ -295,11 +302,10 @@ class _EpisodePass:
         lines.finish(scoring if isinstance(scoring, Cause) else None)
         return EpisodeEvidence(
             calls=self._calls,
-            aggregate=scoring if isinstance(scoring, Cause) else scoring.aggregator.finish(),
+            scoring=scoring,
+            aggregate=scoring if isinstance(scoring, Cause) else NOT_AGGREGATED,
             sanitiser=self._sources.checker.sanitiser,
             outcomes=self._outcomes,
-            lines=ResultsHash() if isinstance(scoring, Cause) else scoring.lines,
-            columns=None if isinstance(scoring, Cause) else scoring.columns,
         )
 
 

@@ -12,9 +12,9 @@ from fractions import Fraction
 from pathlib import PurePosixPath
 from typing import cast
 
+from theatre.engine.bundle_check.arithmetic import COMPOSITE, exact
 from theatre.engine.bundle_check.json_values import DefectError, shown
 from theatre.engine.bundle_check.steps import (
-    RUBRIC,
     CommittedHop,
     CommittedRubric,
     CommittedStep,
@@ -26,7 +26,6 @@ from theatre.engine.bundle_check.steps import (
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.models import SINGLE_CALL, EpisodeRunner
-from theatre.engine.scoring import COMPOSITE, exact
 
 _WEIGHT_TOLERANCE = Fraction(1, 1_000_000)
 _WITHOUT_SCORERS = "2.0.1"
@@ -159,14 +158,6 @@ class CommittedPlan:
     steps: tuple[CommittedStep, ...]
     rubrics: Mapping[str, CommittedRubric]
     caps: tuple[str, ...]
-
-    @property
-    def machine_document(self) -> JsonObject:
-        """Return the document without its ratings: what machines score by it is the same."""
-        programme = cast("list[JsonObject]", self.document["resolution_programme"])
-        without = {key: value for key, value in self.document.items() if key != "hitl_steps"}
-        steps: list[JsonValue] = [step for step in programme if step["type"] != RUBRIC]
-        return without | {"resolution_programme": steps}
 
     @property
     def datasets(self) -> Mapping[str, str]:

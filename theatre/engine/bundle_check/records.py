@@ -34,6 +34,7 @@ from theatre.engine.bundle_check.recorded import (
 )
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.sanitising import SanitisingCheck, SentInput
+from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers
 from theatre.engine.bundle_check.steps import CommittedHop
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import UnaskedError
@@ -46,28 +47,27 @@ from theatre.engine.models import (
     play_seed,
     turn_of,
 )
-from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgementCheck:
     """Asks again, of the record instead of the judge; a Cause stands for what is not to be had."""
 
-    provider: TheatreScoringProvider | Cause
+    scorers: PinnedScorers | Cause
     gold: Mapping[str, JsonObject] | Cause
 
     def members(self, record: JsonObject) -> frozenset[str]:
         """Return what a record has to hold, or may where nobody can say who is to be asked."""
-        if isinstance(self.provider, Cause):
+        if isinstance(self.scorers, Cause):
             return frozenset({JUDGEMENTS} & record.keys())
-        return frozenset({JUDGEMENTS} if self.provider.needs_judge else ())
+        return frozenset({JUDGEMENTS} if self.scorers.needs_judge else ())
 
     def check(self, record: JsonObject, episode: GroundTruthEpisode, answer: EpisodeAnswer) -> None:
         """Raise DefectError for exchanges that the answer does not ask for, or that are missing."""
-        provider, gold = self.provider, self.gold
-        if isinstance(provider, Cause) or isinstance(gold, Cause) or not provider.needs_judge:
+        scorers, gold = self.scorers, self.gold
+        if isinstance(scorers, Cause) or isinstance(gold, Cause) or not scorers.needs_judge:
             return
-        asked = provider.judgements(episode, answer, gold.get(episode.episode_id))
+        asked = scorers.judgements(episode, answer, gold.get(episode.episode_id))
         recorded = record[JUDGEMENTS]
         if not isinstance(recorded, dict):
             raise DefectError("judgements as an object", shown(recorded))

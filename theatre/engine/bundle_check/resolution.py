@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from theatre.engine.bundle_check.arithmetic import published
 from theatre.engine.bundle_check.audit_trail import AuditTrail
 from theatre.engine.bundle_check.computed_steps import (
     FAILURES,
@@ -19,7 +20,7 @@ from theatre.engine.bundle_check.episodes import EpisodeEvidence
 from theatre.engine.bundle_check.folder import RESOLUTION, BundleFolder, Documents
 from theatre.engine.bundle_check.ground_truth import GroundTruth
 from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, text_members
-from theatre.engine.bundle_check.panels import Panel, nine_places
+from theatre.engine.bundle_check.panels import Panel
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.steps import (
@@ -125,7 +126,7 @@ class _Results:
             result: JsonObject = {
                 "items": len(panel.items),
                 "scorers": len(panel.counting),
-                "human_mean": nine_places(panel.mean),
+                "human_mean": published(panel.mean),
             }
             return _entry(step, COMPLETED, result)
         if panel.rubric.timeout_seconds is None:
@@ -204,8 +205,10 @@ def with_computed(
         return evidence
     if followed.unknown is not None:
         ledger.cannot(CheckId.AGGREGATE, followed.unknown)
+    if isinstance(evidence.scoring, Cause):
+        return evidence
     whole = evidence.aggregate | {"computed": followed.in_aggregate}
-    return replace(evidence, aggregate=evidence.lines.within(whole))
+    return replace(evidence, aggregate=evidence.scoring.lines.within(whole))
 
 
 def check_resolution(

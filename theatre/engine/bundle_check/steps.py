@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal, TypeAlias, cast
 
+from theatre.engine.bundle_check.arithmetic import exact
 from theatre.engine.bundle_check.json_values import DefectError, shown
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.scoring import exact
 
 INVOCATION = "construct_invocation"
 RoleMarkers: TypeAlias = Literal["break", "flag"]

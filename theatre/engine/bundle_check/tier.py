@@ -2,17 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import cast
 
+from theatre.engine.bundle_check.arithmetic import parsed_time, tier
 from theatre.engine.bundle_check.calls import CallFacts
 from theatre.engine.bundle_check.folder import CERTIFICATE, TIER, Documents
-from theatre.engine.bundle_check.json_values import Nothing, at
+from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, shown
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.clock import parse_rfc3339
-from theatre.engine.errors import ClockError, TierRecordError
-from theatre.engine.tier_assigner import TierAssigner, TierFacts, TierHistory
+from theatre.engine.schema_registry import SchemaRegistry
+
+_WORDS = ("scored", "missing", "not_applicable", "declined", "unscored")
+_OUTCOMES = ("total", "scored", "timeout", "error", "refused", "unscored", "not_run")
+_TIMES = {"resolved_at", "start", "end", "confirmed_at", "at"}
+_NAME: JsonObject = {"type": "string", "minLength": 1}
+_TIME: JsonObject = {"type": "string", "pattern": "^(19[7-9]|[2-9][0-9]{2})[0-9]-"}
+_SHA256: JsonObject = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+_ABOUT: JsonObject = {"construct_id": _NAME, "construct_version": _NAME}
+
+
+def _list_of(**members: JsonValue) -> JsonObject:
+    return {"type": "array", "items": _exactly(**members)}
+
+
+def _exactly(**members: JsonValue) -> JsonObject:
+    return {
+        "type": "object",
+        "properties": members,
+        "required": [*members],
+        "additionalProperties": False,
+    }
+
+
+_HISTORY = _exactly(
+    runs=_list_of(
+        **_ABOUT,
+        theatre_id=_NAME,
+        tier={"enum": ["UNVERIFIED", "BACKTESTED", "PROVEN"]},
+        resolved_at=_TIME,
+        results_hash=_SHA256,
+    ),
+    telemetry=_list_of(**_ABOUT, start=_TIME, end=_TIME, confirmed_at=_TIME),
+    attestations=_list_of(
+        attester=_NAME, independent={"type": "boolean"}, results_hash=_SHA256, at=_TIME
+    ),
+    disputes=_list_of(
+        dispute_id=_NAME, status={"enum": ["filed", "admitted", "resolved"]}, at=_TIME
+    ),
+    signals=_list_of(**_ABOUT, source=_NAME, consistent={"type": "boolean"}, at=_TIME),
+)
+"""The form of a history (docs/evidence.md, `tier.json`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,24 +69,24 @@ class TierEvidence:
     resolved_at: JsonValue | Nothing
 
 
-def check_tier(documents: Documents, evidence: TierEvidence | Cause, ledger: Ledger) -> None:
+def check_tier(
+    documents: Documents,
+    evidence: TierEvidence | Cause,
+    registry: SchemaRegistry,
+    ledger: Ledger,
+) -> None:
     """Make the check `tier`: `tier.json`, and what the certificate says of it."""
     if isinstance(evidence, Cause):
         ledger.cannot(CheckId.TIER, evidence)
         return
+    facts, history = _facts(evidence), documents.at(TIER, "history")
     try:
-        facts = TierFacts.from_document(_facts(evidence))
-        history = TierHistory.from_document(_recorded(documents, "history"))
-        moment = parse_rfc3339(str(evidence.resolved_at))
-        assessment = TierAssigner.assign(facts, history, resolved_at=moment).as_document()
-    except (TierRecordError, ClockError) as error:
+        known = _known(history, registry)
+        assessment = tier(facts, known, resolved_at=str(evidence.resolved_at))
+    except (DefectError, ValueError, OverflowError) as error:
         ledger.wrong(CheckId.TIER, "facts and a history that a tier follows from", str(error))
         return
-    recomputed: JsonObject = {
-        "facts": facts.as_document(),
-        "history": history.as_document(),
-        "assessment": assessment,
-    }
+    recomputed: JsonObject = {"facts": facts, "history": known, "assessment": assessment}
     ledger.compare(CheckId.TIER, TIER, recomputed, documents.at(TIER))
     for name, member in (
         ("verification_tier", "tier"),
@@ -54,7 +96,7 @@ def check_tier(documents: Documents, evidence: TierEvidence | Cause, ledger: Led
         seen = documents.at(CERTIFICATE, name)
         ledger.compare(CheckId.TIER, f"{name} of the certificate", assessment[member], seen)
     ledger.completed(CheckId.TIER, f"{assessment['tier']}")
-    if history.disputes or assessment["tier"] == "PROVEN":
+    if known["disputes"] or assessment["tier"] == "PROVEN":
         ledger.rests_outside(f"{assessment['tier']} by a history that only a log would settle")
 
 
@@ -69,15 +111,26 @@ def history_summary(documents: Documents) -> str:
     return f"recorded: {', '.join(counts)}"
 
 
-def _recorded(documents: Documents, member: str) -> JsonValue:
-    value = documents.at(TIER, member)
-    return None if isinstance(value, Nothing) else value
+def _known(history: JsonValue | Nothing, registry: SchemaRegistry) -> JsonObject:
+    """Return the recorded history. Raises DefectError, or ValueError for what is no time."""
+    recorded = {} if isinstance(history, Nothing) else history
+    for violation in registry.validate_inline(_HISTORY, recorded):
+        raise DefectError("a history in its form", f"{violation.pointer}: {violation.detail}")
+    known = cast("dict[str, list[dict[str, str]]]", recorded)
+    for item in (item for items in known.values() for item in items):
+        for name in _TIMES & item.keys():
+            parsed_time(item[name])
+    for window in known["telemetry"]:
+        if not window["start"] < window["end"] <= window["confirmed_at"]:
+            raise DefectError("telemetry with start < end ≤ confirmed_at", shown({**window}))
+    return cast("JsonObject", recorded)
 
 
 def _facts(evidence: TierEvidence) -> JsonObject:
     plan, calls = evidence.plan, evidence.calls
     adapter_pin = calls.adapters.get(plan.construct_id, "")
-    counts = _episode_counts(evidence.aggregate)
+    seen = _counts(evidence.aggregate, "episode_counts", words=_OUTCOMES)
+    counts = cast("dict[str, int]", seen)
     pins = {
         "construct_version": plan.construct_version,
         "dataset_hash": plan.replay_dataset_hash,
@@ -94,7 +147,10 @@ def _facts(evidence: TierEvidence) -> JsonObject:
         "run": counts["total"] - counts["not_run"],
         "total": counts["total"],
         "max_refusal_rate": str(plan.max_refusal_rate),
-        "criterion_counts": evidence.aggregate.get("score_counts"),
+        "criterion_counts": {
+            name: _counts(evidence.aggregate, "score_counts", name, words=_WORDS)
+            for name in plan.scorers
+        },
         "missing_pins": [name for name, pin in pins.items() if not pin],
         "version_mismatches": calls.version_mismatches,
         "determinism_differences": calls.determinism_differences,
@@ -122,7 +178,6 @@ def _missing_human_parts(aggregate: JsonObject) -> list[str]:
     )
 
 
-def _episode_counts(aggregate: JsonObject) -> dict[str, int]:
-    names = ("total", "scored", "timeout", "error", "refused", "unscored", "not_run")
-    counts = {name: at(aggregate, "episode_counts", name) for name in names}
-    return {name: value if isinstance(value, int) else 0 for name, value in counts.items()}
+def _counts(aggregate: JsonObject, *place: str, words: Sequence[str]) -> dict[str, JsonValue]:
+    counts = {word: at(aggregate, *place, word) for word in words}
+    return {word: value if isinstance(value, int) else 0 for word, value in counts.items()}
