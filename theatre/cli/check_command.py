@@ -15,16 +15,26 @@ from theatre.cli.output import json_option, print_document
 @click.option(
     "--certificate",
     type=click.Path(path_type=Path),
-    help="A copy of the certificate from its issuer, to hold the bundle against.",
+    help="The certificate as its issuer gave it to you: a file outside the bundle.",
 )
 @click.option(
     "--verification",
     type=click.Path(path_type=Path),
     help="A verification certificate, to be made again from the bundle and compared.",
 )
+@click.option(
+    "--require",
+    type=click.Choice(["valid", "logged"]),
+    help="End with exit code 9 where the verdict is a lesser one.",
+)
 @json_option
 def check(
-    bundle: Path, *, certificate: Path | None, verification: Path | None, as_json: bool
+    bundle: Path,
+    *,
+    certificate: Path | None,
+    verification: Path | None,
+    require: str | None,
+    as_json: bool,
 ) -> None:
     """Recompute everything in BUNDLE, an evidence bundle's folder, from the bundle alone."""
     from theatre.cli.checking import check_folder, print_report  # noqa: PLC0415 - --help is quick
@@ -44,3 +54,6 @@ def check(
         raise CommandEndedError(ExitCode.CHECK_FAILED)
     if report.unavailable:
         raise CommandEndedError(ExitCode.INCOMPLETE)
+    # Nothing is logged yet: no bundle reaches that verdict.
+    if require == "logged" or (require == "valid" and not report.valid):
+        raise CommandEndedError(ExitCode.LESSER_VERDICT)
