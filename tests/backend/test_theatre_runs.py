@@ -252,7 +252,7 @@ def test_what_a_stopped_service_left_unfinished_is_taken_up_again(
 
         until(is_archived, "the end of the run")
         assert second.end() == 0
-    assert checked(bundle_of(home, path)).valid
+    assert checked(bundle_of(home, path)).consistent
     recorded = database.rows("SELECT seq FROM theatre_episode_scores ORDER BY seq")
     assert [row["seq"] for row in recorded] == [1, 2, 3, 4]
     assert len(database.rows("SELECT id FROM theatre_certificates")) == 1
@@ -280,4 +280,4 @@ def test_a_run_outlives_its_connections_to_the_database(database: Database, tmp_
         until(is_archived, "the end of the run")
     recorded = database.rows("SELECT seq FROM theatre_episode_scores ORDER BY seq")
     assert [row["seq"] for row in recorded] == [1, 2, 3, 4]
-    assert checked(bundle_of(tmp_path / "home", path)).valid
+    assert checked(bundle_of(tmp_path / "home", path)).consistent

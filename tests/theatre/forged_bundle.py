@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID, uuid5
 
+from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -210,7 +211,12 @@ def parse_or_none(raw: bytes) -> JsonValue:
         return None
 
 
-def check(folder: Path, *, certificate: bytes | None = None) -> CheckReport:
+def check(
+    folder: Path,
+    *,
+    certificate: bytes | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> CheckReport:
     """Check a folder with what is installed."""
     return check_bundle(
         folder,
@@ -218,7 +224,9 @@ def check(folder: Path, *, certificate: bytes | None = None) -> CheckReport:
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        now=LATE,
         certificate=certificate,
+        progress=progress,
     )
 
 

@@ -21,7 +21,7 @@ from theatre.engine.canonical_json import (
     parse_object,
     sha256_hex,
 )
-from theatre.engine.clock import Clock
+from theatre.engine.clock import Clock, parse_rfc3339
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import Scorer
@@ -49,6 +49,8 @@ VERSION = "c0ffee" * 10 + "beef"
 EASEL = "easel"
 EASEL_VERSION = "ea5e1" * 8
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LATE = datetime(2100, 1, 1, tzinfo=UTC)
+"""The clock of a checker for whom nothing is to come."""
 
 TEMPLATE: JsonObject = {
     "schema_version": "2.1.0",
@@ -190,7 +192,8 @@ class ScriptedAdapter:
             "status": "success",
             **self._answer(request),
         }
-        return read_answer(canonical_bytes(envelope), request, latency_ms=7, responded_at=BEGIN)
+        asked_at = parse_rfc3339(request.metadata.invoked_at)
+        return read_answer(canonical_bytes(envelope), request, latency_ms=7, responded_at=asked_at)
 
     async def aclose(self) -> None:
         """Note that nobody needs it any more."""
@@ -395,6 +398,7 @@ def checked(bundle: Path) -> CheckReport:
         registry=SchemaRegistry(),
         computations=load_computations(),
         sanitiser=TextSanitiser(),
+        now=LATE,
     )
 
 

@@ -28,6 +28,7 @@ from tests.theatre.forged_bundle import (
     with_lines,
     with_manifest,
 )
+from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckId, CheckReport, CheckStatus, check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.engine.errors import BundleError
@@ -94,13 +95,13 @@ def in_record(pointer: str, value: JsonValue) -> Change:
 def test_an_honest_bundle_passes_every_check_that_a_bundle_can_settle(real_run: SmallRun) -> None:
     report = check(real_run.sealed)
     assert statuses(report) == {id_: "unanchored" if id_ in UNANCHORED else "pass" for id_ in IDS}
-    assert (report.valid, report.failed, report.unavailable) == (True, (), ())
+    assert (report.consistent, report.failed, report.unavailable) == (True, (), ())
 
 
 def test_the_ids_of_a_report_keep_their_order_and_form(real_run: SmallRun) -> None:
     told = check(real_run.sealed).as_document()
     listed = cast("list[JsonObject]", told["checks"])
-    assert told["valid"] is True
+    assert (told["verdict"], told["valid"]) == ("consistent", False)
     assert [line["id"] for line in listed] == IDS
     assert listed[IDS.index("sums")] == {
         "id": "sums",
@@ -117,7 +118,7 @@ def test_a_copy_of_the_certificate_anchors_it(real_run: SmallRun) -> None:
     printed = json.dumps(json.loads(copy), indent=2).encode()
     for certificate in (copy, printed):
         report = check(real_run.sealed, certificate=certificate)
-        assert report.valid
+        assert report.consistent
         assert statuses(report)["certificate-copy"] == "pass"
 
 
@@ -156,7 +157,7 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"datasets", "invocations", "sanitised-input", "version-pins", "outcomes", "scores",
       "aggregate"}),
     ("time that runs backwards", trail_changed("settling", {"at": "2026-01-01T00:00:00Z"}),
-     {"audit-chain"}),
+     {"audit-chain", "times"}),
     ("a state that is skipped", trail_changed("activated", {"from_state": "DRAFT"}),
      {"audit-chain"}),
     ("a latency", in_record("/attempts/0/response/latency_ms", 99_999), {"audit-episodes"}),
@@ -378,11 +379,16 @@ def test_a_scorer_that_is_not_the_pinned_one_is_unavailable_and_nothing_fails(
     real_run: SmallRun, scorers: dict[str, Any]
 ) -> None:
     report = check_bundle(
-        real_run.sealed, scorers, registry=REGISTRY, computations={}, sanitiser=None
+        real_run.sealed,
+        scorers,
+        registry=REGISTRY,
+        computations={},
+        sanitiser=None,
+        now=LATE,
     )
     assert report.failed == ()
     assert {line.id for line in report.unavailable} == {"scorers", "scores", "aggregate"}
-    assert not report.valid
+    assert (report.consistent, report.verdict) == (False, "not valid")
     assert {line.ok for line in report.unavailable} == {False}
 
 
@@ -398,7 +404,7 @@ def test_a_defect_shows_beside_a_scorer_that_is_missing(
 ) -> None:
     forged = replaced(PER_EPISODE, old, new)(files)
     folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
-    report = check_bundle(folder, {}, registry=REGISTRY, computations={}, sanitiser=None)
+    report = check_bundle(folder, {}, registry=REGISTRY, computations={}, sanitiser=None, now=LATE)
     assert failed_ids(report) == caught_by
     assert statuses(report)["scorers"] == CheckStatus.UNAVAILABLE.value
 

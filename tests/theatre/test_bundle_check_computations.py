@@ -26,6 +26,7 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from tests.theatre.record_edits import Record
+from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.models import Computation
@@ -53,6 +54,7 @@ def computed_with(folder: Path, computation: Computation | None) -> CheckReport:
         registry=REGISTRY,
         computations={} if computation is None else {computation.name: computation},
         sanitiser=SANITISER,
+        now=LATE,
     )
 
 
@@ -172,6 +174,7 @@ def test_episodes_that_cannot_be_scored_leave_what_is_computed_over_them_unavail
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        now=LATE,
     )
     assert report.failed == ()
     unavailable = {line.id for line in report.unavailable}

@@ -22,11 +22,10 @@ from tests.theatre.forged_bundle import (
     store,
     with_document,
 )
-from theatre.engine.bundle_check.commitment.plan import committed_plan
-from theatre.engine.bundle_check.invocations.attempts import CommittedCall, check_attempts
-from theatre.engine.bundle_check.invocations.calls import CallChecker, CallPlace
-from theatre.engine.bundle_check.invocations.output_shape import OutputShape
-from theatre.engine.bundle_check.reading.json_values import DefectError
+from theatre.engine.bundle_check.attempts import CommittedCall, OutputShape, check_attempts
+from theatre.engine.bundle_check.calls import CallChecker, CallPlace
+from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import read_episodes
 

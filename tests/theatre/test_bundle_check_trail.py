@@ -22,8 +22,8 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.invocations.batches import batch_of
-from theatre.engine.bundle_check.reading.json_values import DefectError
+from theatre.engine.bundle_check.batches import batch_of
+from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.canonical_json import JsonObject
 
 SHA = "ab" * 32
@@ -133,7 +133,7 @@ def test_a_whole_rewrite_shows_only_beside_a_copy_that_somebody_kept(
         rechained(files, entries), "certificate.json", lambda whole: whole.update(issuer="another")
     )
     folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
-    assert check(folder).valid
+    assert check(folder).consistent
     kept = check(folder, certificate=files["certificate.json"])
     assert failed_ids(kept) == {"certificate-copy"}
 

@@ -46,7 +46,7 @@ def test_a_bundle_of_version_2_0_1_passes_by_the_documented_defaults(
 ) -> None:
     report = check(store(files, tmp_path / "bundle"))
     assert [line.as_document() for line in report.failed] == []
-    assert report.valid
+    assert report.consistent
     told = {line.id: line.actual for line in report.checks}
     assert told["scorers"] == "exact_match@1"
     assert told["sanitised-input"] == '60 inputs by "theatre-sanitise/1.0.0"'
@@ -56,7 +56,7 @@ def test_gold_labels_without_a_hash_are_no_evidence_and_the_cap_for_them_is_reco
     tmp_path: Path,
 ) -> None:
     files = run(tmp_path / "run", gold_label_set="never_there.jsonl")
-    assert check(store(files, tmp_path / "bundle")).valid
+    assert check(store(files, tmp_path / "bundle")).consistent
     facts: Any = document(files, "tier.json")["facts"]
     assert facts["extra_caps"] == ["gold-unpinned"]
 

@@ -185,4 +185,4 @@ def test_the_sample_has_every_place_and_every_kind(files: Files) -> None:
 
 def test_making_an_honest_bundle_anew_changes_nothing(files: Files, folder: Path) -> None:
     assert resealed(files, Effort.CERTIFIED_HASH) == files
-    assert check(folder).valid
+    assert check(folder).consistent

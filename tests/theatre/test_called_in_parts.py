@@ -100,7 +100,7 @@ def test_parts_in_any_order_give_the_results_of_the_whole(tmp_path: Path) -> Non
     whole = staged(tmp_path / "whole").run(ScriptedAdapter(answer_as_asked))
     finished = in_parts(staged(tmp_path / "parts"), PARTS)
     assert results_of(finished) == results_of(whole)
-    assert checked(finished.bundle).valid
+    assert checked(finished.bundle).consistent
 
 
 def test_what_a_part_has_recorded_is_not_called_again(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_a_bundle_that_another_attempt_has_sealed_meanwhile_is_taken(tmp_path: P
         journal=lambda journal: OvertakenJournal(journal, sealed=quicker.bundle, place=place),
     )
     assert finished.resolution == quicker.resolution
-    assert checked(finished.bundle).valid
+    assert checked(finished.bundle).consistent
     assert [path.name for path in stage.folder.glob(".*partial")] == []
 
 

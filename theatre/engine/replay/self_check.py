@@ -82,7 +82,6 @@ async def refuse(
 
 
 def _checked(bundle: Path, around: Surroundings, go_on: Callable[[int], None]) -> CheckReport:
-    go_on(0)
     return check_bundle(
         bundle,
         around.scorers,
@@ -90,4 +89,6 @@ def _checked(bundle: Path, around: Surroundings, go_on: Callable[[int], None]) -
         computations=around.computations,
         sanitiser=around.sanitiser,
         runners=around.runners,
+        now=around.clock(),
+        progress=go_on,
     )
