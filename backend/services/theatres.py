@@ -139,7 +139,7 @@ async def commit_theatre(
     theatre = stored.value()
     uploads = await uploads_of(connection, user_id)
     await asyncio.to_thread(_check_and_keep, theatre.template, uploads, resources)
-    receipt = _receipt(theatre, resources)
+    receipt = await asyncio.to_thread(_receipt, theatre, resources)
     if expected_hash not in (None, receipt.commitment_hash):
         raise CommitmentError(
             f"expected the commitment that the request names, got {receipt.commitment_hash}: the "
@@ -187,12 +187,18 @@ def _check_and_keep(
 
 
 def _receipt(theatre: Theatre, resources: TheatreResources) -> CommitmentReceipt:
+    """Return the receipt of a valid draft. Blocks."""
     document = theatre.template
+    view = view_template(document)
+    environment = None
+    if isinstance(view, ProductTheatreTemplate):
+        environment = resources.constructs.environment_of(view)
     return CommitmentProtocol.commit(
         theatre.theatre_id,
         document,
-        scorer_pins=scorers_in_use(document, view_template(document), resources.scorers),
+        scorer_pins=scorers_in_use(document, view, resources.scorers),
         committed_at=resources.clock(),
+        environment=environment,
     )
 
 
