@@ -10,7 +10,9 @@ import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.schema_registry import SchemaViolation
@@ -21,7 +23,8 @@ from theatre.oracles.construct_registry import (
     local_adapter_for,
     program_of,
 )
-from theatre.oracles.endpoints import REGISTERED, Endpoint, endpoints
+from theatre.oracles.endpoints import REGISTERED, Endpoint, Places, endpoints
+from theatre.oracles.environment import environment_for
 from theatre.oracles.errors import (
     ConstructUnreachableError,
     OutboundRefusedError,
@@ -69,6 +72,11 @@ class ConstructAccess:
     def authors(self, template: ProductTheatreTemplate) -> dict[str, str | None]:
         """Return construct → its author in the operator's registry, None where none is named."""
         return {one.construct_id: self.construct_at(one).author for one in endpoints(template)}
+
+    def environment_of(self, template: ProductTheatreTemplate) -> JsonObject | None:
+        """Return what the operator's programs among the constructs can import here. Blocks."""
+        places = Places(find=self.registry.find_registered, folder=Path())
+        return environment_for(template, places)
 
     def construct_at(self, endpoint: Endpoint) -> Construct:
         """Return what an endpoint stands for, here of all places never a command of a template.

@@ -164,6 +164,7 @@ async def opened_replay(
             Surroundings(
                 adapters=adapters,
                 authors=resources.constructs.authors(template),
+                environment=await asyncio.to_thread(resources.constructs.environment_of, template),
                 invoke=watch.guarded(retrying(watch.guarded_sleep(asyncio.sleep))),
                 datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
                 scorers=resources.scorers,

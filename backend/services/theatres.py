@@ -167,7 +167,7 @@ async def commit_theatre(
     await asyncio.to_thread(_check_and_keep, theatre.template, uploads, resources)
     # Stamps of a theatre never go back, although a clock was set back since it was created.
     now = max(resources.clock(), stored.created_at)
-    receipt = _receipt(theatre, resources, committed_at=now)
+    receipt = await asyncio.to_thread(_receipt, theatre, resources, committed_at=now)
     if expected_hash not in (None, receipt.commitment_hash):
         raise CommitmentError(
             f"expected the commitment that the request names, got {receipt.commitment_hash}: the "
@@ -217,12 +217,18 @@ def _check_and_keep(
 def _receipt(
     theatre: Theatre, resources: TheatreResources, *, committed_at: datetime
 ) -> CommitmentReceipt:
+    """Return the receipt of a valid draft. Blocks."""
     document = theatre.template
+    view = view_template(document)
+    environment = None
+    if isinstance(view, ProductTheatreTemplate):
+        environment = resources.constructs.environment_of(view)
     return CommitmentProtocol.commit(
         theatre.theatre_id,
         document,
-        scorer_pins=scorers_in_use(document, view_template(document), resources.scorers),
+        scorer_pins=scorers_in_use(document, view, resources.scorers),
         committed_at=committed_at,
+        environment=environment,
     )
 
 

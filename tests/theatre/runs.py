@@ -281,7 +281,14 @@ class Stage:
     Data paths of `template` begin at `data`.
     """
 
-    def __init__(self, folder: Path, template: JsonObject, *, data: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        template: JsonObject,
+        *,
+        data: Path,
+        environment: JsonObject | None = None,
+    ) -> None:
         self.data = data
         self.clock = ticking_clock()
         self._store = FileTheatreStore(folder / "home")
@@ -293,6 +300,7 @@ class Stage:
             template,
             scorer_pins=cast("Mapping[str, str]", template["scorer_pins"]),
             committed_at=self.clock(),
+            environment=environment,
         )
         self._store.create_folder(theatre_id, template, template_folder=data)
         with self._store.hold(theatre_id) as held:

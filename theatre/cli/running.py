@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 
 from theatre.cli.committing import utc_now
 from theatre.cli.judging import open_judge
-from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
+from theatre.cli.reaching import (
+    check_all_reachable,
+    construct_authors,
+    environment_of,
+    opened_adapters,
+)
 from theatre.cli.signals import cancelled_by
 from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
@@ -79,6 +84,7 @@ async def run_theatre(
                 Surroundings(
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
+                    environment=await environment_of(template, workspace, held.template_folder),
                     invoke=_invoker(options, adapters),
                     datasets=workspace.datasets_for(held.template_folder),
                     scorers=load_scorers(),

@@ -12,6 +12,7 @@ from datetime import datetime
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.certificate import (
+    ENVIRONMENT_CHANGED,
     CertifiedEvidence,
     certificate_id,
     issue_certificate,
@@ -122,7 +123,15 @@ class Settlement:
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await beside_the_loop(ending.write, builder)
-            return await self._finish(builder, journal, ending.aggregate, facts, resolved_at)
+            findings = self._environment_findings(trail.activated)
+            return await self._finish(
+                builder, journal, ending.aggregate, facts, resolved_at, findings
+            )
+
+    def _environment_findings(self, activated: JsonObject) -> tuple[str, ...]:
+        """Return what there is to say of the environment at the start, against the commitment's."""
+        is_as_committed = activated.get("environment") == self._receipt.environment
+        return () if is_as_committed else (ENVIRONMENT_CHANGED,)
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
         builder.write_document("template.json", self._receipt.template_snapshot)
@@ -138,13 +147,14 @@ class Settlement:
         aggregate: JsonObject,
         facts: CallFacts,
         resolved_at: datetime,
+        findings: tuple[str, ...],
     ) -> SealedRun | RefusedDraft:
         write_tier = self._write_tier
         assessment = await beside_the_loop(write_tier, builder, aggregate, facts, resolved_at)
         event = self._sealed_event(resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
         certificate = await beside_the_loop(
-            self._certified, builder, aggregate, facts, assessment, event, audit_head
+            self._certified, builder, aggregate, facts, assessment, event, audit_head, findings
         )
         as_checked = await beside_the_loop(file_stamps, builder.draft)
         refused = await refusal_of(builder.draft, self._around)
@@ -166,6 +176,7 @@ class Settlement:
         assessment: TierAssessment,
         event: AuditEvent,
         audit_head: str,
+        findings: tuple[str, ...],
     ) -> JsonObject:
         missing = builder.validate_minimum_files()
         if missing:
@@ -182,6 +193,7 @@ class Settlement:
                 bundle_hash=bundle_hash,
                 audit_head=audit_head,
                 version_source=facts.version_source,
+                findings=findings,
                 issuer=self._settings.issuer,
                 moment=event.at,
             ),
