@@ -44,6 +44,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import DatasetMismatchError, JournalError, ProgrammeError
 from theatre.engine.models import Computation
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import Aggregator
 from theatre.files.run_journal import FileRunJournal
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.scorers import load_scorers
@@ -295,7 +296,8 @@ def test_without_an_aggregation_in_reach_the_scores_are_summed_up_all_the_same(
     tmp_path: Path,
 ) -> None:
     stage = staged(tmp_path, step(escalation_path="last"), AGGREGATE, step("last"))
-    turns = iter([raise_error, count_lines])
+    # The check computes both once more.
+    turns = iter([raise_error, count_lines] * 2)
 
     def by_turns(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
         return next(turns)(lines, params)
@@ -328,7 +330,11 @@ class CutJournal(FileRunJournal):
 def test_what_was_told_of_a_failure_stays_true_whatever_comes_of_it_later(
     tmp_path: Path, cut: int
 ) -> None:
-    """Killed behind each entry; from the second run on the computation would succeed."""
+    """Killed behind each entry; from the second run on the computation would succeed.
+
+    It is not asked again, and what it said stays in the chain. Whoever asks it again is the check:
+    what it cannot make again is not published.
+    """
     stage = staged(tmp_path, step(escalation_path="aggregate"), step("between"), AGGREGATE)
     journal = CutJournal(stage.folder, stage.theatre_id)
     journal.left = cut
@@ -343,23 +349,26 @@ def test_what_was_told_of_a_failure_stays_true_whatever_comes_of_it_later(
         return
     compute = raise_error if cut == 1 else count_lines
     finished = stage.run(ScriptedAdapter(), **computing(compute))
+    ending = {1: ["sealed"], 6: ["sealed", "self-check-failed"]}.get(cut, ["self-check-failed"])
     assert events(finished.trail) == [
         *("settling", "step_failed", "escalated", "step_skipped"),
-        *("step_completed", "sealed", "resolved"),
+        *("step_completed", *ending, "resolved"),
     ]
 
 
 def test_a_step_that_comes_to_something_else_than_the_chain_says_stops_the_run(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = staged(tmp_path, AGGREGATE)
     journal = CutJournal(stage.folder, stage.theatre_id)
     journal.left = 2
     with pytest.raises(PowerCut):
         stage.run(ScriptedAdapter(), journal=lambda _: journal)
-    lines = (stage.folder / "journal.jsonl").read_bytes()
-    changed = lines.replace(b'"colour":1000000000', b'"colour":500000000', 1)
-    (stage.folder / "journal.jsonl").write_bytes(changed)
+    # Another release of the engine, say, that adds up otherwise.
+    finish = Aggregator.finish
+    monkeypatch.setattr(
+        Aggregator, "finish", lambda *given: {**finish(*given), "results_hash": "another"}
+    )
     with pytest.raises(JournalError, match="expected step_completed of step aggregate as it was"):
         stage.run(ScriptedAdapter())
     assert (stage.state, bundles(stage)) == ("SETTLING", [])
@@ -398,7 +407,7 @@ def expired(folder: Path, *steps: JsonObject, ratings: list[JsonObject] | None =
 
 
 TIMELY = rubric_step(timeout_seconds=3600)
-LATE = "expected 2 people with a score for each of 3 items within 3600 s, got 1"
+TOO_LATE = "expected 2 people with a score for each of 3 items within 3600 s, got 1"
 
 
 def test_a_rubric_that_expires_ends_the_theatre(tmp_path: Path) -> None:
@@ -407,7 +416,7 @@ def test_a_rubric_that_expires_ends_the_theatre(tmp_path: Path) -> None:
     assert finished.resolution == {
         "outcome": "failed",
         "outcome_reason": "hitl-timeout",
-        "error_detail": f"step taste: hitl-timeout: {LATE}",
+        "error_detail": f"step taste: hitl-timeout: {TOO_LATE}",
     }
     assert events(finished.trail) == [
         *("settling", "hitl_opened", "human_score", "human_score", "human_score"),
@@ -443,7 +452,7 @@ def test_where_a_rubric_that_expires_leads_on_its_criterion_has_no_score(tmp_pat
     assert "human-part-missing:colour" in cast("list[str]", certificate["caps"])
     assert finished.steps()[1]["result"] == {
         "reason": "hitl-timeout",
-        "error_detail": LATE,
+        "error_detail": TOO_LATE,
         "escalated_to": "aggregate",
     }
     assert len(finished.lines("hitl/taste.jsonl")) == 3

@@ -90,7 +90,7 @@ class Settlement:
         that fails, or waits for people: then its ending is returned. A bundle that the independent
         check refuses is set aside: then its refusal is returned. Raises BundleError
         where the disk fails (nothing half-written stays visible), AlreadySealedError where another
-        attempt was quicker, JournalError where the journal is not what the audit trail names, and
+        attempt was quicker, JournalChangedError where the journal is not what its trail names, and
         CertificateError where the evidence may back no certificate.
         """
         gold = datasets.gold_labels(self._template.product_theatre_config.gold_label_dataset_id)
