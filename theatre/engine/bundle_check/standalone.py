@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -467,9 +468,13 @@ def check_resolution(evidence: Evidence) -> Problems:
                 skipped_to = None
             if (done["status"] == "skipped") != (skipped_to is not None):
                 yield f"{step['step_id']}: skipped, or not, against what failed before it"
+            if done["status"] not in {"completed", "failed", "skipped"}:
+                yield f"{step['step_id']}: expected a status, got {done['status']!r:.40}"
             if done["status"] == "failed":
                 skipped_to = done["result"]["escalated_to"]
                 yield from differs(step["step_id"], step.get("escalation_path"), skipped_to)
+        elif done["status"] != "completed":
+            yield f"{step['step_id']}: expected completed, got {done['status']!r:.40}"
         yield from problems_of_step(evidence, step, done)
     if skipped_to is not None:
         yield "resolution.json: an escalation that leads nowhere"
@@ -512,9 +517,56 @@ def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Prob
         evidence.notes.append(f"resolution: the output of {name} is as the bundle has it")
 
 
+HISTORY: Final[dict[str, dict[str, type]]] = {
+    "runs": dict.fromkeys(
+        ("theatre_id", "construct_id", "construct_version", "tier", "resolved_at", "results_hash"),
+        str,
+    ),
+    "telemetry": dict.fromkeys(
+        ("construct_id", "construct_version", "start", "end", "confirmed_at"), str
+    ),
+    "attestations": {"attester": str, "independent": bool, "results_hash": str, "at": str},
+    "disputes": dict.fromkeys(("dispute_id", "status", "at"), str),
+    "signals": {
+        "source": str,
+        "construct_id": str,
+        "construct_version": str,
+        "consistent": bool,
+        "at": str,
+    },
+}
+"""What there is in a history: sort → member → type."""
+MOMENTS: Final = {"at", "start", "end", "confirmed_at", "resolved_at"}
+WORDS: Final = {
+    "tier": {"UNVERIFIED", "BACKTESTED", "PROVEN"},
+    "status": {"filed", "admitted", "resolved"},
+}
+
+
+def problems_of_history(history: Document) -> Problems:
+    """Yield where the history has another form than docs/evidence.md gives it."""
+    if history.keys() != HISTORY.keys():
+        yield "tier.json/history: another member, or one missing"
+    for sort, form in HISTORY.items():
+        for item in history[sort]:
+            if {name: type(value) for name, value in item.items()} != form or "" in item.values():
+                yield f"tier.json/history/{sort}: a record of another form"
+                continue
+            for name, value in item.items():
+                if value not in WORDS.get(name, {value}):
+                    yield f"tier.json/history/{sort}: expected another {name}, got {value!r:.60}"
+                if name == "results_hash" and not re.fullmatch("[0-9a-f]{64}", value):
+                    yield f"tier.json/history/{sort}: expected a SHA-256, got {value!r:.60}"
+                if name in MOMENTS:
+                    parsed_time(value)
+            if sort == "telemetry" and not item["start"] <= item["end"] <= item["confirmed_at"]:
+                yield "tier.json/history/telemetry: times in another order"
+
+
 def check_tier(evidence: Evidence) -> Problems:
     """Hold that tier, unmet requirements and expiry follow from the evidence."""
     stated = evidence.document("tier.json")
+    yield from problems_of_history(stated["history"])
     template, pins = evidence.template, evidence.template["version_pins"]
     tally, under_test = evidence.results[0], evidence.config["construct_under_test"]
     adapters = [asked.adapters for asked in evidence.recorded]
