@@ -82,7 +82,15 @@ def template_of(dataset: bytes, mode: Mode) -> JsonObject:
             {"step_id": "invoke", "type": "construct_invocation", "construct_id": "trivial"},
             {"step_id": "aggregate", "type": "aggregation"},
         ],
-        "fork_definitions": [],
+        "fork_definitions": [
+            {
+                "fork_id": "f_01",
+                "options": [
+                    {"option_id": "meets", "label": "Meets it"},
+                    {"option_id": "falls_short", "label": "Falls short"},
+                ],
+            }
+        ],
         "scoring": {
             "criteria_scorers": {
                 "answer": {
