@@ -104,6 +104,7 @@ _RESPONSE = frozenset(
         "responded_at",
     }
 )
+STATUSES = frozenset(status.value for status in InvocationStatus)
 _FAILURES = (InvocationStatus.TIMEOUT.value, InvocationStatus.ERROR.value)
 
 
@@ -210,7 +211,7 @@ def _check_misfit(response: JsonObject, raw: JsonValue | Nothing, call: Committe
 def _check_status(response: JsonObject, *, accepted: bool) -> None:
     """Let only a success count as an answer, with an object; a rejected one holds nothing."""
     status, output, detail = (response[name] for name in ("status", "output_data", "error_detail"))
-    if not isinstance(status, str) or status not in set(InvocationStatus):
+    if not isinstance(status, str) or status not in STATUSES:
         raise DefectError(f"status as one of {', '.join(InvocationStatus)}", shown(status))
     if not accepted and status not in _FAILURES:
         raise DefectError("status timeout or error where a reason stands", shown(status))

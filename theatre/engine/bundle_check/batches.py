@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import cast
 
+from theatre.engine.bundle_check.attempts import STATUSES
 from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
@@ -22,13 +23,12 @@ from theatre.engine.bundle_check.json_values import (
     require_members,
     shown,
 )
-from theatre.engine.bundle_check.recorded import answering_call, last_attempt
+from theatre.engine.bundle_check.recorded import Recorded, last_attempt
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue, canonical_line
 from theatre.engine.models import InvocationStatus
 
 _MEMBERS = frozenset({"seqs", "records_sha256", "journal_sha256", "statuses"})
-_STATUSES = frozenset(status.value for status in InvocationStatus)
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -56,11 +56,11 @@ class Batch:
         if not isinstance(detail, Nothing):
             self._audited_troubles.update(canonical_line([event_type, detail]))
 
-    def note_record(self, raw: bytes, record: JsonObject) -> None:
+    def note_record(self, raw: bytes, record: Recorded) -> None:
         """Take the next invocation record that this batch covers, in dataset order."""
         self._records += 1
         self._digest.update(raw)
-        status = at(last_attempt(answering_call(record)), "response", "status")
+        status = record.status
         self._counted[status if isinstance(status, str) else shown(status)] += 1
         if status != InvocationStatus.SUCCESS.value:
             refused = status == InvocationStatus.REFUSED.value
@@ -76,7 +76,7 @@ class Batch:
         if self._digest.hexdigest() != self._sha256:
             expected = f"records_sha256 {self._sha256} of {what}"
             ledger.wrong(check, expected, self._digest.hexdigest())
-        counted: JsonObject = {name: self._counted[name] for name in sorted(_STATUSES)}
+        counted: JsonObject = {name: self._counted[name] for name in sorted(STATUSES)}
         ledger.compare(check, f"statuses of {what}", counted, self._statuses)
         if self._troubles.digest() != self._audited_troubles.digest():
             expected = f"an entry for each failure and refusal in {what}"
@@ -91,7 +91,7 @@ def batch_of(detail: JsonValue | Nothing) -> Batch:
         if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
             raise DefectError(f"{name} as 64 hex digits", shown(digest))
     statuses = at(detail, "statuses")
-    require_members(statuses, _STATUSES, "statuses")
+    require_members(statuses, STATUSES, "statuses")
     return Batch(
         _ranges(at(detail, "seqs")),
         cast("str", at(detail, "records_sha256")),
@@ -117,13 +117,13 @@ def _ranges(seqs: JsonValue | Nothing) -> list[tuple[int, int]]:
     return ranges
 
 
-def _trouble(record: JsonObject) -> JsonObject:
+def _trouble(record: Recorded) -> JsonObject:
     """Return the detail that the trail must hold for a record that is no success."""
-    call = answering_call(record)
+    call, document = record.answering, record.document
     attempt = last_attempt(call)
     found = {
-        "seq": at(record, "seq"),
-        "episode_id": at(record, "episode_id"),
+        "seq": at(document, "seq"),
+        "episode_id": at(document, "episode_id"),
         "construct_id": at(call, "construct_id"),
         "hop": at(call, "hop"),
         "status": at(attempt, "response", "status"),
@@ -153,7 +153,7 @@ class BatchIndex:
                     f"episode {first} in two",
                 )
 
-    def note_record(self, seq: int, raw: bytes, record: JsonObject) -> None:
+    def note_record(self, seq: int, raw: bytes, record: Recorded) -> None:
         """Take the record of episode `seq`, in dataset order."""
         place = bisect_right(self._starts, seq) - 1
         if place < 0 or seq > self._ordered[place][1]:

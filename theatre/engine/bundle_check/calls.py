@@ -26,7 +26,7 @@ from theatre.engine.bundle_check.json_values import (
     shown,
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import calls_of, differs, last_attempt
+from theatre.engine.bundle_check.recorded import Recorded, last_attempt
 from theatre.engine.bundle_check.steps import CommittedHop
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import GroundTruthEpisode, InvocationStatus
@@ -62,11 +62,11 @@ class CallFacts:
         """Return what the certificate must say: one claimed version makes all of them claimed."""
         return SOURCES[self.claimed]
 
-    def note(self, record: JsonObject) -> None:
+    def note(self, record: Recorded) -> None:
         """Take the facts of one record, as far as it has them."""
         self.recorded += 1
-        self.determinism_differences += differs(record)
-        for call in calls_of(record):
+        self.determinism_differences += record.differs
+        for call in record.calls:
             self._note_call(call)
 
     def _note_call(self, call: JsonValue) -> None:
@@ -178,20 +178,21 @@ class CallChecker:
     ) -> None:
         plan, invoked_at = self._plan, at(request, "metadata", "invoked_at")
         require_time(invoked_at, "invoked_at")
+        # In the order of canonical JSON, so that equal texts show that they are equal.
         committed: JsonObject = {
-            "invocation_id": call.invocation_id,
-            "theatre_id": str(self._theatre),
-            "episode_id": place.episode.episode_id,
             "construct_id": hop.construct_id,
             "construct_version": hop.version,
+            "episode_id": place.episode.episode_id,
             "input_data": sent,
+            "invocation_id": call.invocation_id,
             "metadata": {
-                "timeout_seconds": hop.timeout_seconds,
-                "retry_policy": plan.retry_policy,
                 "deterministic": plan.deterministic_sample > 0,
-                "sanitised": plan.sanitising is not None,
                 "invoked_at": None if isinstance(invoked_at, Nothing) else invoked_at,
+                "retry_policy": plan.retry_policy,
+                "sanitised": plan.sanitising is not None,
+                "timeout_seconds": hop.timeout_seconds,
             },
+            "theatre_id": str(self._theatre),
         }
         require_same("request", committed, request)
 

@@ -14,7 +14,7 @@ from theatre.engine.bundle_check.folder import BundleFolder
 from theatre.engine.bundle_check.ground_truth import GroundTruth, bare_lines, episodes
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import FIRST, JUDGEMENTS, outputs_of, stored_records
+from theatre.engine.bundle_check.recorded import JUDGEMENTS, Recorded, stored_records
 from theatre.engine.bundle_check.report import Cause, Ledger
 from theatre.engine.bundle_check.steps import EPISODES, CommittedComputation
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
@@ -48,11 +48,11 @@ def episode_lines(
 def _line(
     plan: CommittedPlan,
     episode: GroundTruthEpisode,
-    record: JsonObject,
+    record: Recorded,
     label: JsonObject | None,
     outcome: EpisodeOutcome,
 ) -> bytes:
-    outputs = zip(plan.hops, outputs_of(record, FIRST), strict=False)
+    outputs = zip(plan.hops, record.outputs, strict=False)
     return canonical_bytes(
         {
             "episode_id": episode.episode_id,
@@ -61,7 +61,7 @@ def _line(
             "label": label,
             "outcome": outcome.value,
             "hops": {hop.construct_id: output for hop, output in outputs},
-            **{name: record[name] for name in (JUDGEMENTS,) if name in record},
+            **{name: record.document[name] for name in (JUDGEMENTS,) if name in record.document},
         }
     )
 

@@ -116,7 +116,7 @@ _DEFAULTS: JsonObject = {
     "max_concurrency": 1,
     "sanitise_input": True,
 }
-_RETRY_DEFAULTS: JsonObject = {"max_retries": 2, "backoff_seconds": 5}
+_RETRY_DEFAULTS: JsonObject = {"backoff_seconds": 5, "max_retries": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

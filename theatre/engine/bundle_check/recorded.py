@@ -6,14 +6,19 @@ Here nothing is judged: what is missing or misshapen is NOTHING, and the checks 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from theatre.engine.bundle_check.folder import BundleFolder, canonical_object
-from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, same_json
+from theatre.engine.bundle_check.json_values import (
+    NOTHING,
+    DefectError,
+    Nothing,
+    at,
+    same_json,
+)
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import InvocationStatus
 
 FIRST, REPEATED = 0, 1
 """The `repeat` of the calls of a first round, and of a second one."""
@@ -26,20 +31,43 @@ JUDGEMENTS = "judgements"
 """The member with the exchanges about each judged criterion."""
 
 
-def calls_of(record: JsonObject) -> list[JsonValue]:
-    """Return the calls of a record, in order; none where it holds no array of them."""
-    calls = at(record, "calls")
-    return calls if isinstance(calls, list) else []
+class Recorded:
+    """One record, taken apart once: its calls by round, and the answer that they led to."""
 
+    __slots__ = ("answering", "calls", "document", "first", "outputs", "repeated", "status")
 
-def round_of(record: JsonObject, repeat: int) -> list[JsonValue]:
-    """Return the calls of one round, in order."""
-    return [call for call in calls_of(record) if same_json(at(call, "repeat"), repeat)]
+    def __init__(self, document: JsonObject) -> None:
+        self.document = document
+        calls = document.get("calls")
+        self.calls: list[JsonValue] = calls if isinstance(calls, list) else []
+        """All calls in order; none where the record holds no array of them."""
+        self.first = [call for call in self.calls if _is_of(call, FIRST)]
+        self.repeated = [call for call in self.calls if _is_of(call, REPEATED)]
+        self.answering: JsonValue | Nothing = self.first[-1] if self.first else NOTHING
+        """The call whose answer is the episode's: the last one of the first round."""
+        self.status = at(last_attempt(self.answering), "response", "status")
+        played = document.get(EPISODE_RESULT, NOTHING)
+        self.outputs = _outputs(self.first) if played is NOTHING else _objects([played])
+        """Those of the first round, up to the first call that did not succeed.
 
+        Of an interactive episode: what its runner made of it, in the place of its one output.
+        """
 
-def answering_call(record: JsonObject) -> JsonValue | Nothing:
-    """Return the call whose answer is the episode's: the last one of the first round."""
-    return at(list(round_of(record, FIRST)), -1)
+    @property
+    def judgements(self) -> dict[str, list[JsonObject]]:
+        """Return criterion → exchanges, of those that are objects."""
+        judgements = self.document.get(JUDGEMENTS)
+        return {
+            criterion: _objects(exchanges if isinstance(exchanges, list) else [])
+            for criterion, exchanges in (judgements.items() if isinstance(judgements, dict) else ())
+        }
+
+    @property
+    def differs(self) -> bool:
+        """Tell whether it was asked a second time and not answered the same at every hop."""
+        if not self.repeated:
+            return False
+        return not same_json([*self.outputs], [*_outputs(self.repeated)])
 
 
 def last_attempt(call: JsonValue | Nothing) -> JsonValue | Nothing:
@@ -47,41 +75,25 @@ def last_attempt(call: JsonValue | Nothing) -> JsonValue | Nothing:
     return at(call, "attempts", -1)
 
 
-def outputs_of(record: JsonObject, repeat: int) -> list[JsonObject]:
-    """Return the outputs of one round, up to the first call that did not succeed.
+def _is_of(call: JsonValue, repeat: int) -> bool:
+    """Tell whether a call is of one round: 0 and 0.0 are the same JSON value, false is another."""
+    number = call.get("repeat") if isinstance(call, dict) else None
+    return isinstance(number, (int, float)) and number == repeat and not isinstance(number, bool)
 
-    Of an interactive episode: what its runner made of it, in the place of its one output.
-    """
-    played = at(record, EPISODE_RESULT)
-    if not isinstance(played, Nothing):
-        return [played] if isinstance(played, dict) else []
+
+def _outputs(calls: Sequence[JsonValue]) -> list[JsonObject]:
     outputs: list[JsonObject] = []
-    for call in round_of(record, repeat):
+    for call in calls:
         response = at(last_attempt(call), "response")
         output = at(response, "output_data")
-        succeeded = at(response, "status") == InvocationStatus.SUCCESS.value
-        if not succeeded or not isinstance(output, dict):
+        if at(response, "status") != "success" or not isinstance(output, dict):
             break
         outputs.append(output)
     return outputs
 
 
-def judgements_of(record: JsonObject) -> dict[str, list[JsonObject]]:
-    """Return criterion → exchanges, of those that are objects."""
-    judgements = at(record, JUDGEMENTS)
-    found: dict[str, list[JsonObject]] = {}
-    for criterion, exchanges in judgements.items() if isinstance(judgements, dict) else ():
-        told = exchanges if isinstance(exchanges, list) else []
-        found[criterion] = [exchange for exchange in told if isinstance(exchange, dict)]
-    return found
-
-
-def differs(record: JsonObject) -> bool:
-    """Tell whether an episode was called a second time and not answered the same at every hop."""
-    if not round_of(record, REPEATED):
-        return False
-    first: list[JsonValue] = [*outputs_of(record, FIRST)]
-    return not same_json(first, [*outputs_of(record, REPEATED)])
+def _objects(values: Sequence[JsonValue | Nothing]) -> list[JsonObject]:
+    return [value for value in values if isinstance(value, dict)]
 
 
 PART_SIZE = 1000
@@ -98,7 +110,7 @@ class RecordItem:
     where: str
     position: int
     raw: bytes
-    record: JsonObject | None
+    record: Recorded | None
 
 
 def stored_records(folder: BundleFolder, total: int | None, ledger: Ledger) -> Iterator[RecordItem]:
@@ -143,9 +155,9 @@ def _of_part(folder: BundleFolder, number: int, path: str, ledger: Ledger) -> It
 
 
 def _item(raw: bytes, where: str, position: int, ledger: Ledger) -> RecordItem:
-    record: JsonObject | None = None
+    record: Recorded | None = None
     try:
-        record = canonical_object(raw, where, ledger)
+        record = Recorded(canonical_object(raw, where, ledger))
     except DefectError as defect:
         ledger.wrong(CheckId.INVOCATIONS, defect.expected, defect.actual)
     return RecordItem(where=where, position=position, raw=raw, record=record)

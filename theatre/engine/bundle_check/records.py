@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from theatre.engine.bundle_check.attempts import OUTPUT_SPEC
+from theatre.engine.bundle_check.attempts import OUTPUT_SPEC, STATUSES
 from theatre.engine.bundle_check.calls import CallChecker, CallPlace, upstream_input
 from theatre.engine.bundle_check.json_values import (
     DefectError,
@@ -25,12 +25,7 @@ from theatre.engine.bundle_check.recorded import (
     FIRST,
     JUDGEMENTS,
     REPEATED,
-    answering_call,
-    calls_of,
-    judgements_of,
-    last_attempt,
-    outputs_of,
-    round_of,
+    Recorded,
 )
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.sanitising import SanitisingCheck, SentInput
@@ -56,19 +51,19 @@ class JudgementCheck:
     scorers: PinnedScorers | Cause
     gold: Mapping[str, JsonObject] | Cause
 
-    def members(self, record: JsonObject) -> frozenset[str]:
+    def members(self, record: Recorded) -> frozenset[str]:
         """Return what a record has to hold, or may where nobody can say who is to be asked."""
         if isinstance(self.scorers, Cause):
-            return frozenset({JUDGEMENTS} & record.keys())
+            return frozenset({JUDGEMENTS} & record.document.keys())
         return frozenset({JUDGEMENTS} if self.scorers.needs_judge else ())
 
-    def check(self, record: JsonObject, episode: GroundTruthEpisode, answer: EpisodeAnswer) -> None:
+    def check(self, record: Recorded, episode: GroundTruthEpisode, answer: EpisodeAnswer) -> None:
         """Raise DefectError for exchanges that the answer does not ask for, or that are missing."""
         scorers, gold = self.scorers, self.gold
         if isinstance(scorers, Cause) or isinstance(gold, Cause) or not scorers.needs_judge:
             return
         asked = scorers.judgements(episode, answer, gold.get(episode.episode_id))
-        recorded = record[JUDGEMENTS]
+        recorded = record.document[JUDGEMENTS]
         if not isinstance(recorded, dict):
             raise DefectError("judgements as an object", shown(recorded))
         require_members(recorded, frozenset(asked), "judgements")
@@ -123,7 +118,7 @@ class RecordChecker:
         self._judging = judging
         self._runner = runner
 
-    def check(self, record: JsonObject, episode: GroundTruthEpisode, where: str) -> None:
+    def check(self, record: Recorded, episode: GroundTruthEpisode, where: str) -> None:
         """Note to `invocations`, `version-pins` and `sanitised-input` what is wrong."""
         sent = self._sanitising.sent(record, episode, where)
         try:
@@ -136,22 +131,21 @@ class RecordChecker:
             self._ledger.wrong(CheckId.INVOCATIONS, expected, defect.actual)
         self._check_versions(record, where)
 
-    def answer(self, record: JsonObject) -> EpisodeAnswer | None:
+    def answer(self, record: Recorded) -> EpisodeAnswer | None:
         """Return the answer that counts, or None where the record has no readable one."""
-        response = at(last_attempt(answering_call(record)), "response")
-        status = at(response, "status")
-        if not isinstance(status, str) or status not in set(InvocationStatus):
+        status = record.status
+        if not isinstance(status, str) or status not in STATUSES:
             return None
         if status != InvocationStatus.SUCCESS.value:
             return EpisodeAnswer(status=InvocationStatus(status), hops={})
         answering = self._plan.hops if self._runner is None else self._plan.hops[:1]
         constructs = [hop.construct_id for hop in answering]
-        outputs = outputs_of(record, FIRST)
+        outputs = record.outputs
         if len(outputs) != len(constructs):
             return None
         hops = dict(zip(constructs, outputs, strict=True))
         return EpisodeAnswer(
-            status=InvocationStatus.SUCCESS, hops=hops, judgements=judgements_of(record)
+            status=InvocationStatus.SUCCESS, hops=hops, judgements=record.judgements
         )
 
     @property
@@ -163,18 +157,17 @@ class RecordChecker:
         """Complete what is checked record by record."""
         self._sanitising.finish()
 
-    def _check_record(
-        self, record: JsonObject, episode: GroundTruthEpisode, sent: SentInput
-    ) -> None:
+    def _check_record(self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput) -> None:
+        document = record.document
         members = _PLAYED_RECORD if self._runner else _RECORD
-        require_members(record, members | self._judging.members(record), "a record")
-        require_same("seq", episode.seq, record["seq"])
-        require_same("episode_id", episode.episode_id, record["episode_id"])
-        calls = record["calls"]
+        require_members(document, members | self._judging.members(record), "a record")
+        require_same("seq", episode.seq, document["seq"])
+        require_same("episode_id", episode.episode_id, document["episode_id"])
+        calls = document["calls"]
         if not isinstance(calls, list):
             raise DefectError("calls as an array", shown(calls))
         if self._runner is not None:
-            self._check_play(self._runner, record, calls, episode)
+            self._check_play(self._runner, document, calls, episode)
             return
         first = self._check_round(calls, episode, sent, FIRST)
         made = first.calls
@@ -245,13 +238,12 @@ class RecordChecker:
             outputs[hop.construct_id] = output
         return _Round(len(self._plan.hops), succeeded=True)
 
-    def _check_versions(self, record: JsonObject, where: str) -> None:
+    def _check_versions(self, record: Recorded, where: str) -> None:
         """Let an accepted answer report the pin, and a mismatch report anything."""
-        rounds = [round_of(record, repeat) for repeat in (FIRST, REPEATED)]
-        pinned = [pair for calls in rounds for pair in self._pinned(calls)]
-        if not pinned or len(pinned) != len(calls_of(record)):
+        pinned = [*self._pinned(record.first), *self._pinned(record.repeated)]
+        if not pinned or len(pinned) != len(record.calls):
             expected = f"{where}: calls of the chain with a version each"
-            self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(at(record, "calls")))
+            self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(at(record.document, "calls")))
         for call, hop in pinned:
             attempts = at(call, "attempts")
             if not isinstance(attempts, list) or not attempts:

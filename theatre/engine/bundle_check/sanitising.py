@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from theatre.engine.bundle_check.json_values import Nothing, at, same_json, shown
-from theatre.engine.bundle_check.recorded import calls_of
+from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, same_json, shown
+from theatre.engine.bundle_check.recorded import Recorded
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.steps import RoleMarkers, SanitisePolicy
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
@@ -88,10 +88,10 @@ class SanitisingCheck:
         """Return the sanitiser that the records name: null for none, NOTHING where none does."""
         return None if self._policy is None else at(self._recorded, 0)
 
-    def sent(self, record: JsonObject, episode: GroundTruthEpisode, where: str) -> SentInput:
+    def sent(self, record: Recorded, episode: GroundTruthEpisode, where: str) -> SentInput:
         """Hold what `record` says was sent against `episode`; return what the calls must hold."""
         self._records += 1
-        policy, seen = self._policy, at(record, "sanitised")
+        policy, seen = self._policy, at(record.document, "sanitised")
         if policy is None:
             sent = SentInput(episode.input_data)
             self._compare(where, "sanitised", None, seen)
@@ -142,10 +142,11 @@ class SanitisingCheck:
         return SentInput(made.value, sendable=not made.wrong_keys)
 
     def _as_recorded(
-        self, policy: SanitisePolicy, record: JsonObject, episode: GroundTruthEpisode, where: str
+        self, policy: SanitisePolicy, record: Recorded, episode: GroundTruthEpisode, where: str
     ) -> SentInput:
         """Check what needs no sanitiser; take the input that the record itself holds."""
-        seen, value = at(record, "sanitised"), _episode_input(at(record, "calls", 0))
+        first = record.calls[0] if record.calls else NOTHING
+        seen, value = at(record.document, "sanitised"), _episode_input(first)
         value = episode.input_data if isinstance(value, Nothing) else value
         needed: JsonObject = {
             "role_markers": policy.role_markers,
@@ -159,9 +160,9 @@ class SanitisingCheck:
             self._compare(where, f"sanitised/{name}", expected, at(seen, name))
         return SentInput(value, sendable=at(seen, "wrong_keys") == [])
 
-    def _check_calls(self, record: JsonObject, sent: SentInput, where: str) -> None:
+    def _check_calls(self, record: Recorded, sent: SentInput, where: str) -> None:
         """Require of each call that its text is the sanitised one exactly if it says so."""
-        for call in calls_of(record):
+        for call in record.calls:
             flag = at(call, "request", "metadata", "sanitised")
             self._compare(where, "metadata/sanitised", self._policy is not None, flag)
             if self._policy is not None:

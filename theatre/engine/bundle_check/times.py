@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from theatre.engine.bundle_check.json_values import Nothing, at, shown
-from theatre.engine.bundle_check.recorded import calls_of
+from theatre.engine.bundle_check.recorded import Recorded
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
@@ -48,9 +48,9 @@ class Times:
         self._entry = max(self._entry, stamp)
         self._latest = max(self._latest, stamp)
 
-    def note_record(self, record: JsonObject, where: str) -> None:
+    def note_record(self, record: Recorded, where: str) -> None:
         """Take one record: no answer is earlier than its call, nor than the attempt before it."""
-        for call in calls_of(record):
+        for call in record.calls:
             asked = _stamp(at(call, "request", "metadata", "invoked_at"))
             if asked is None:
                 continue
