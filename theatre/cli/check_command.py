@@ -10,8 +10,25 @@ from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.output import json_option, print_document
 
 
+def _write_verifier(context: click.Context, path: Path) -> None:
+    from theatre.engine.bundle_check.verifier import (  # noqa: PLC0415 - --help is quick
+        verifier_source,
+    )
+
+    path.write_text(verifier_source(), encoding="utf-8")
+    context.exit()
+
+
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
+@click.option(
+    "--write-verifier",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, path: None if path is None else _write_verifier(context, path),
+    help="Write verify_bundle.py, this check as one file of plain Python, and end.",
+)
 @click.option(
     "--certificate",
     type=click.Path(path_type=Path),

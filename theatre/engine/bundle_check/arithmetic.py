@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import math
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
@@ -289,7 +291,7 @@ class Tally:
         number of answers) would show. `people` is the human mean of each criterion with a share.
         """
         people = people or {}
-        scores = self._with_people(self._means(SCORED, MISSING), people)
+        scores = self._with_people(self.machine_means(), people)
         refused = self._means(SCORED, MISSING, EXCLUDED)
         document = {
             "scores": each_published(scores),
@@ -307,6 +309,10 @@ class Tally:
             "human_scores": human_scores,
         }
         return document if computed is None else document | {"computed": computed}
+
+    def machine_means(self) -> dict[str, Fraction | None]:
+        """Return each criterion's mean, failures as 0, without what people gave."""
+        return self._means(SCORED, MISSING)
 
     def _sums(self) -> dict[str, int]:
         sums = dict.fromkeys(self.plan.ids, 0)
@@ -742,3 +748,64 @@ def parsed_time(text: str) -> datetime:
 def written_time(moment: datetime) -> str:
     """Return a moment as documents have it."""
     return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+def rated(step: Document, items: Sequence[str], lines: Sequence[Document]) -> Rating:
+    """Return what people gave at a rubric step (docs/evidence.md, "Human scores").
+
+    `step` is its entry in `hitl_steps`, `items` are the episodes that were drawn, `lines` those of
+    its file, which the check of people's scores has found to be in order; none where the step was
+    not completed.
+    """
+    given: dict[str, dict[str, Fraction]] = {}
+    low, high = (exact(step["scoring_scale"][end]) for end in ("min", "max"))
+    for line in lines:
+        share = (exact(line["score"]) - low) / (high - low)
+        given.setdefault(identity(line["scorer"]), {})[line["episode_id"]] = share
+    panel = [scores for scores in given.values() if scores.keys() == set(items)]
+    rows = [[scores[item] for scores in panel] for item in items]
+    total = sum((value for row in rows for value in row), Fraction(0))
+    mean = total / (len(panel) * len(rows)) if panel else None
+    return Rating(mean=mean, scorers=len(panel), rows=rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """A human mean, how many people it rests on, and their scores, a row an item."""
+
+    mean: Fraction | None
+    scorers: int
+    rows: list[list[Fraction]]
+
+    def agreement(self) -> Document:
+        """Return Krippendorff's alpha for interval data, or why there is none."""
+        alpha, reason = None, None
+        if not self.scorers:
+            reason = "not-rated"
+        elif self.scorers < 2:  # noqa: PLR2004 - docs/evidence.md
+            reason = "fewer-than-2-scorers"
+        elif len(self.rows) < 10:  # noqa: PLR2004 - docs/evidence.md
+            reason = "fewer-than-10-items"
+        else:
+            every = [value for row in self.rows for value in row]
+            if len(set(every)) == 1:
+                reason = "no-variation"
+            else:
+                within = sum(spread_of(row) / (self.scorers - 1) for row in self.rows)
+                alpha = 1 - within * (len(every) - 1) / spread_of(every)
+        return {
+            "method": "krippendorff-alpha-interval",
+            "value": published(alpha),
+            "reason": reason,
+        }
+
+
+def spread_of(values: Sequence[Fraction]) -> Fraction:
+    """Return the sum of the squares of all differences, each pair counted twice."""
+    return 2 * (len(values) * sum((v * v for v in values), Fraction(0)) - sum(values) ** 2)
+
+
+def identity(name: str) -> str:
+    """Return what two spellings of one person's name have in common."""
+    trimmed = unicodedata.normalize("NFC", name.strip())
+    return unicodedata.normalize("NFC", trimmed.casefold())

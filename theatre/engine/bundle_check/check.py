@@ -286,6 +286,7 @@ class _BundleCheck:
         check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
         environment = documents.at(RECEIPT, "environment")
+        is_as_committed = environment == self._trail.detail("activated", "environment")
         sources = CertificateSources(
             plan=self._plan,
             theatre_id=self._theatre_id,
@@ -297,7 +298,7 @@ class _BundleCheck:
             trail=self._trail,
             calls=evidence.calls,
             environment=None if isinstance(environment, Nothing) else environment,
-            findings=(),
+            findings=() if is_as_committed else ("environment-changed",),
         )
         check_certificate_fields(documents, sources, ledger)
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
