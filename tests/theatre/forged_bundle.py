@@ -157,6 +157,8 @@ def _reports(records: Mapping[int, JsonObject]) -> list[JsonObject]:
     batch: JsonObject = {
         "seqs": [[seq, seq] for seq in records],
         "records_sha256": hashlib.sha256(raw).hexdigest(),
+        # Of a journal that nobody else has ever seen.
+        "journal_sha256": hashlib.sha256(raw).hexdigest(),
         "statuses": statuses,
     }
     return [{"event_type": "episodes_recorded", "detail": batch}, *troubles]

@@ -278,7 +278,8 @@ class RunOptions(TypedDict, total=False):
 class Stage:
     """One committed theatre in a folder of its own, and the way to run it, as often as needed.
 
-    Data paths of `template` begin at `data`.
+    Data paths of `template` begin at `data`. Another process that makes a stage of the same folder
+    has the same theatre.
     """
 
     def __init__(
@@ -294,19 +295,26 @@ class Stage:
         self._store = FileTheatreStore(folder / "home")
         self.template = template
         theatre_id = str(uuid5(UUID(int=0), "a stage of its own"))
+        if theatre_id not in self._store.theatre_ids():
+            self._commit(theatre_id)
+        with self._store.hold(theatre_id) as held:
+            self.receipt: CommitmentReceipt = held.theatre.commitment
+
+    def _commit(self, theatre_id: str) -> None:
+        template = self.template
         theatre, created = Theatre.create(theatre_id, template, at=self.clock())
-        self.receipt: CommitmentReceipt = CommitmentProtocol.commit(
+        receipt = CommitmentProtocol.commit(
             theatre_id,
             template,
             scorer_pins=cast("Mapping[str, str]", template["scorer_pins"]),
             committed_at=self.clock(),
             environment=environment,
         )
-        self._store.create_folder(theatre_id, template, template_folder=data)
+        self._store.create_folder(theatre_id, template, template_folder=self.data)
         with self._store.hold(theatre_id) as held:
             asyncio.run(held.journal.note(created))
-            self._store.write_receipt(self.receipt)
-            asyncio.run(held.journal.note(theatre.commit(self.receipt)[1]))
+            self._store.write_receipt(receipt)
+            asyncio.run(held.journal.note(theatre.commit(receipt)[1]))
 
     @property
     def theatre_id(self) -> str:

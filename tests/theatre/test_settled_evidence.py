@@ -70,6 +70,7 @@ def test_a_certified_run_writes_this_chain(tmp_path: Path) -> None:
 def test_each_batch_binds_its_records_by_their_digest(tmp_path: Path) -> None:
     _, finished = certified(tmp_path)
     batches = [e["detail"] for e in finished.trail if e["event_type"] == "episodes_recorded"]
+    journal = (finished.folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
     expected = []
     for first, last in ((1, 25), (26, 50), (51, 60)):
         records = [
@@ -82,6 +83,7 @@ def test_each_batch_binds_its_records_by_their_digest(tmp_path: Path) -> None:
             {
                 "seqs": [[first, last]],
                 "records_sha256": hashlib.sha256(lines).hexdigest(),
+                "journal_sha256": hashlib.sha256(b"".join(journal[first - 1 : last])).hexdigest(),
                 "statuses": {
                     "success": len(records) - failed - refused,
                     "timeout": 0,

@@ -24,7 +24,7 @@ from tests.theatre.runs import (
 )
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.errors import BundleError, CertificateError
+from theatre.engine.errors import BundleError, CertificateError, JournalError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import Scorer, ScoringCase
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
@@ -274,7 +274,7 @@ async def note(stage: Stage, *events: AuditEvent) -> None:
             await held.journal.note(event)
 
 
-def test_a_journal_that_lacks_an_episode_ends_the_theatre_as_failed(tmp_path: Path) -> None:
+def test_a_journal_that_lacks_an_episode_cannot_be_settled(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(2))
     moves = [("COMMITTED", "ACTIVE"), ("ACTIVE", "SETTLING")]
     asyncio.run(
@@ -292,10 +292,7 @@ def test_a_journal_that_lacks_an_episode_ends_the_theatre_as_failed(tmp_path: Pa
             ),
         )
     )
-    finished = stage.run(ScriptedAdapter())
-    assert finished.resolution == {
-        "outcome": "failed",
-        "outcome_reason": "journal-corrupt",
-        "error_detail": "expected episode 1 in the journal before settling, got none",
-    }
-    assert bundle_folders(stage) == []
+    with pytest.raises(JournalError) as caught:
+        stage.run(ScriptedAdapter())
+    assert str(caught.value) == ("expected episode 1 in the journal before settling, got none")
+    assert (stage.state, bundle_folders(stage)) == ("SETTLING", [])

@@ -99,7 +99,7 @@ async def run_theatre(
                 ),
                 RunSettings(
                     output_dir=held.folder,
-                    drafts_dir=workspace.home / "drafts",
+                    drafts_dir=workspace.store.drafts,
                     issuer=workspace.issuer,
                     batch_size=options.batch_size,
                     concurrency_limit=options.concurrency_limit,

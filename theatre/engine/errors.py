@@ -150,6 +150,10 @@ class JournalError(TheatreError):
         self.seq = seq
 
 
+class JournalChangedError(JournalError):
+    """What a run has recorded is not what its audit trail names: the theatre ends as failed."""
+
+
 class BundleError(TheatreError):
     """A folder is not an evidence bundle, or one cannot be written."""
 

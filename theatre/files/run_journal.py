@@ -54,11 +54,12 @@ class FileRunJournal:
         self._head = ChainHead()
         self._state: str | None = None
         self._commitment_hash: str | None = None
-        self._named = 0
+        named: list[range] = []
         for entry in verified_entries(self._entries(), theatre_id=theatre_id):
             self._advance(entry)
+            named += named_sequences(entry)
         self._index = EpisodeIndex()
-        if _cut(self._episodes, self._indexed()):
+        if _cut(self._episodes, self._indexed(named)):
             torn.append(EPISODES)
         self.torn = tuple(torn)
 
@@ -111,6 +112,8 @@ class FileRunJournal:
         if not results:
             self._append_events(events)
             return
+        # As the trail names them.
+        results = sorted(results, key=lambda result: result.seq)
         offset = append_durably(self._episodes, b"".join(result.line for result in results))
         try:
             self._append_events(events)
@@ -152,15 +155,17 @@ class FileRunJournal:
             entries.append(entry)
         return entries
 
-    def _indexed(self) -> int:
+    def _indexed(self, named: Sequence[range]) -> int:
         """Index the lines that the trail names, and return where they end.
 
-        A line that cannot be read is left out: the digest of its batch will not match without it.
+        A line that cannot be read, or is not that of the episode which the trail names there, is
+        left out: the digest of its batch will not match without it.
         """
         end = 0
-        for line in itertools.islice(_whole_lines(self._episodes), self._named):
-            with contextlib.suppress(ParseError, JournalError):
-                seq = EpisodeResult.from_line(line).seq
+        sequences = itertools.chain.from_iterable(named)
+        for line, seq in zip(_whole_lines(self._episodes), sequences, strict=False):
+            with contextlib.suppress(JournalError):
+                read_result(seq, line)
                 self._index.check_new([seq])
                 self._index.put(seq, end)
             end += len(line)
@@ -168,7 +173,6 @@ class FileRunJournal:
 
     def _advance(self, entry: JsonObject) -> None:
         self._head = head_after(entry)
-        self._named += sum(map(len, named_sequences(entry)))
         if entry["to_state"] is not None:
             self._state = cast("str", entry["to_state"])
         if entry["event_type"] == "committed":

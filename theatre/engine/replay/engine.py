@@ -19,7 +19,7 @@ from theatre.engine.errors import (
     AlreadySealedError,
     DatasetMismatchError,
     InvalidTransitionError,
-    JournalError,
+    JournalChangedError,
 )
 from theatre.engine.evidence_bundle import bundle_name, set_aside
 from theatre.engine.replay.activation import activation_detail
@@ -118,7 +118,7 @@ class ReplayEngine:
                 await self._end(settled.outcome())
             elif settled.status is ProgrammeStatus.FAILED:
                 await self._end(settled.failure_outcome())
-        except (DatasetMismatchError, JournalError) as error:
+        except (DatasetMismatchError, JournalChangedError) as error:
             if self._theatre.state is TheatreState.COMMITTED:
                 raise
             await self._fail(error)
@@ -250,7 +250,7 @@ class ReplayEngine:
             await self._journal.note(run.sealed_event)
         await self._end(run.outcome())
 
-    async def _fail(self, error: DatasetMismatchError | JournalError) -> None:
+    async def _fail(self, error: DatasetMismatchError | JournalChangedError) -> None:
         await beside_the_loop(self._set_aside)
         if self._theatre.state is TheatreState.ACTIVE:
             await self._move(self._theatre.settle(at=self._now(), detail={"reason": error.code}))

@@ -11,7 +11,7 @@ from typing import cast
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object
-from theatre.engine.errors import JournalError
+from theatre.engine.errors import JournalChangedError
 from theatre.engine.models import InvocationStatus
 from theatre.engine.replay.events import trouble_events
 from theatre.engine.replay.journal import RunJournal
@@ -22,14 +22,14 @@ from theatre.engine.replay.trail_batches import TrailBatches
 async def sealed_run(bundle: Path, journal: RunJournal) -> SealedRun:
     """Return what an earlier process sealed for this theatre, once it has passed the check.
 
-    Raises JournalError where the bundle's chain does not continue the theatre's own.
+    Raises JournalChangedError where the bundle's chain does not continue the theatre's own.
     """
     entries = (bundle / "audit_trail.jsonl").read_bytes().splitlines()
     sealed = parse_object(entries[-1])
     stored = [entry["entry_hash"] async for entry in journal.trail()]
     already_noted = stored[-1:] == [sealed["entry_hash"]]
     if not already_noted and stored[-1:] != [sealed["prev_entry_hash"]]:
-        raise JournalError(
+        raise JournalChangedError(
             f"expected the sealed bundle {bundle.name} to continue the theatre's audit chain, "
             "got another chain: one of the two was changed by hand"
         )
@@ -46,7 +46,7 @@ async def events_kept_back(journal: RunJournal, theatre_id: str, *, at: str) -> 
     """Verify what is recorded; return the failures and refusals that a crash kept from the trail.
 
     Those are the last ones of the last batch: its entries are written one after another. Raises
-    JournalError, naming the first batch that is not as it was recorded.
+    JournalChangedError, naming the first batch that is not as it was recorded.
     """
     batches = await TrailBatches.read(journal, theatre_id)
     return [

@@ -60,8 +60,8 @@ class ScoringPass:
     ) -> tuple[Aggregator, CallFacts]:
         """Return the sums of the scores, and what the records say about the calls.
 
-        Raises JournalError where an episode that counts is not recorded, and where what is
-        recorded is not what the audit trail names.
+        Raises JournalError where an episode that counts is not recorded, and JournalChangedError
+        where what is recorded is not what the audit trail names.
         """
         batches = await TrailBatches.read(journal, builder.theatre_id)
         aggregator = Aggregator(self._provider, self._commitment_hash)

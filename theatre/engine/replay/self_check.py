@@ -65,8 +65,9 @@ async def refusal_of(bundle: Path, around: Surroundings) -> RefusedDraft | None:
             )
 
     report = await beside_the_loop(_checked, bundle, around, go_on)
-    refused = (*report.failed, *report.unavailable)
-    return RefusedDraft(tuple(sorted({line.id for line in refused}))) if refused else None
+    refused = {*report.failed, *report.unavailable}
+    checks = tuple(line.id for line in report.checks if line in refused)
+    return RefusedDraft(checks) if checks else None
 
 
 async def refuse(

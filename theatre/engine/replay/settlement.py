@@ -90,7 +90,7 @@ class Settlement:
         that fails, or waits for people: then its ending is returned. A bundle that the independent
         check refuses is set aside: then its refusal is returned. Raises BundleError
         where the disk fails (nothing half-written stays visible), AlreadySealedError where another
-        attempt was quicker, JournalError where the journal is not what the audit trail names, and
+        attempt was quicker, JournalChangedError where the journal is not what its trail names, and
         CertificateError where the evidence may back no certificate.
         """
         gold = datasets.gold_labels(self._template.product_theatre_config.gold_label_dataset_id)
@@ -123,10 +123,8 @@ class Settlement:
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await beside_the_loop(ending.write, builder)
-            findings = self._environment_findings(trail.activated)
-            return await self._finish(
-                builder, journal, ending.aggregate, facts, resolved_at, findings
-            )
+            findings = (*self._environment_findings(trail.activated), *ending.machine.findings)
+            return await self._finish(builder, journal, ending, facts, resolved_at, findings)
 
     def _environment_findings(self, activated: JsonObject) -> tuple[str, ...]:
         """Return what there is to say of the environment at the start, against the commitment's."""
@@ -144,17 +142,17 @@ class Settlement:
         self,
         builder: EvidenceBundleBuilder,
         journal: RunJournal,
-        aggregate: JsonObject,
+        ending: ProgrammeEnding,
         facts: CallFacts,
         resolved_at: datetime,
         findings: tuple[str, ...],
     ) -> SealedRun | RefusedDraft:
         write_tier = self._write_tier
-        assessment = await beside_the_loop(write_tier, builder, aggregate, facts, resolved_at)
+        assessment = await beside_the_loop(write_tier, builder, ending, facts, resolved_at)
         event = self._sealed_event(resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
         certificate = await beside_the_loop(
-            self._certified, builder, aggregate, facts, assessment, event, audit_head, findings
+            self._certified, builder, ending, facts, assessment, event, audit_head, findings
         )
         as_checked = await beside_the_loop(file_stamps, builder.draft)
         refused = await refusal_of(builder.draft, self._around)
@@ -162,7 +160,7 @@ class Settlement:
             await refuse(refused, journal, self._receipt.theatre_id, self._around, self._settings)
             return refused
         return SealedRun(
-            aggregate=aggregate,
+            aggregate=ending.aggregate,
             certificate=certificate,
             sealed_event=event,
             bundle_path=await beside_the_loop(builder.seal, as_checked),
@@ -171,7 +169,7 @@ class Settlement:
     def _certified(
         self,
         builder: EvidenceBundleBuilder,
-        aggregate: JsonObject,
+        ending: ProgrammeEnding,
         facts: CallFacts,
         assessment: TierAssessment,
         event: AuditEvent,
@@ -186,7 +184,7 @@ class Settlement:
             self._template,
             self._receipt,
             CertifiedEvidence(
-                aggregate=aggregate,
+                aggregate=ending.aggregate,
                 tier=assessment.tier,
                 caps=assessment.caps,
                 expires_at=None if expiry is None else format_rfc3339(expiry),
@@ -206,12 +204,18 @@ class Settlement:
     def _write_tier(
         self,
         builder: EvidenceBundleBuilder,
-        aggregate: JsonObject,
+        ending: ProgrammeEnding,
         facts: CallFacts,
         resolved_at: datetime,
     ) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
-        tier_facts = tier_facts_of(self._receipt, aggregate, facts, bundle_complete=not missing)
+        tier_facts = tier_facts_of(
+            self._receipt,
+            ending.aggregate,
+            facts,
+            bundle_complete=not missing,
+            step_caps=ending.machine.caps,
+        )
         history = self._around.history
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
         builder.write_document("tier.json", tier_document(tier_facts, history, assessment))

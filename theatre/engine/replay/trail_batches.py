@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 
 from theatre.engine.audit_chain import ChainHead, verify_next
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.errors import ChainBrokenError, JournalError
+from theatre.engine.errors import ChainBrokenError, JournalChangedError, JournalError
 from theatre.engine.models import EpisodeResult
 from theatre.engine.replay.events import FAILED, RECORDED, REFUSED, named_sequences
 from theatre.engine.replay.journal import MAX_EPISODES, RunJournal
@@ -51,14 +51,14 @@ class TrailBatches:
 
     @classmethod
     async def read(cls, journal: RunJournal, theatre_id: str) -> Self:
-        """Read and verify the trail; JournalError where it is no unbroken chain of batches."""
+        """Read and verify the trail; JournalChangedError where it is no unbroken chain."""
         batches = cls()
         try:
             async for entry in journal.trail():
                 batches.head = verify_next(batches.head, entry, theatre_id=theatre_id)
                 batches._take(entry)
-        except (ChainBrokenError, KeyError, TypeError, ValueError) as error:
-            raise JournalError(
+        except (ChainBrokenError, JournalError, KeyError, TypeError, ValueError) as error:
+            raise JournalChangedError(
                 f"expected the audit trail as it was written, got {error}: {_ADVICE}"
             ) from error
         return batches
@@ -66,8 +66,8 @@ class TrailBatches:
     async def results(self, journal: RunJournal) -> AsyncIterator[EpisodeResult]:
         """Yield every recorded episode in dataset order, each batch verified at its end.
 
-        Raises JournalError that names the first batch of which episodes are missing, unreadable,
-        or not as they were recorded, and for an episode that no batch names.
+        Raises JournalChangedError that names the first batch of which episodes are missing,
+        unreadable, or not as they were recorded, and for an episode that no batch names.
         """
         seen = 0
         try:
@@ -113,7 +113,7 @@ class TrailBatches:
     def _verify(self, result: EpisodeResult) -> None:
         number = self._batch_of[result.seq - 1] if result.seq <= len(self._batch_of) else _NONE
         if number == _NONE:
-            raise JournalError(
+            raise JournalChangedError(
                 f"expected episode {result.seq} in a batch of the audit trail, got it in none: "
                 f"{_ADVICE}"
             )
@@ -134,4 +134,4 @@ class TrailBatches:
     def _refuse(self, seq: int, seen: str) -> None:
         number = self._batch_of[seq - 1] if seq <= len(self._batch_of) else _NONE
         where = "a batch" if number == _NONE else str(self._batches[number - 1])
-        raise JournalError(f"expected {where} as it was recorded, got {seen}: {_ADVICE}")
+        raise JournalChangedError(f"expected {where} as it was recorded, got {seen}: {_ADVICE}")
