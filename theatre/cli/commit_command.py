@@ -16,7 +16,7 @@ from theatre.cli.workspace import Workspace
 from theatre.engine.templates import ProductTheatreTemplate, view_template
 
 
-@click.commandcheck_named(view, workspace, template.parent)
+@click.command()
 @template_argument
 @json_option
 def commit(template: Path, *, as_json: bool) -> None:
@@ -38,7 +38,7 @@ def commit_file(template: Path, workspace: Workspace) -> dict[str, str]:
     require_valid(document)
     view = view_template(document)
     if isinstance(view, ProductTheatreTemplate):
-        for doubt in ():
+        for doubt in check_named(view, workspace, template.parent):
             click.echo(f"warning: {doubt}", err=True)
     committed = asyncio.run(
         commit_template(document, template_folder=template.parent, workspace=workspace)
