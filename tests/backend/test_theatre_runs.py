@@ -8,7 +8,7 @@ import tarfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +21,7 @@ from tests.backend.test_serve import serving
 from tests.backend.theatre_templates import cartograph
 from tests.theatre.echelon_process import CARTOGRAPH, ECHELON, environment, until
 from tests.theatre.runs import checked
-from theatre.engine.canonical_json import sha256_hex
+from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.evidence_bundle import bundle_name
 
 EXPECTED = json.loads(CARTOGRAPH.with_suffix(".expected.json").read_text())
@@ -85,10 +85,11 @@ def test_cartograph_over_http_comes_to_what_the_command_line_comes_to(
     (bundle,) = (tmp_path / "downloaded").iterdir()
     issued = tmp_path / "certificate.json"
     issued.write_bytes(document)
+    subprocess.run(["cmp", issued, bundle / "certificate.json"], check=True)
     check = [str(ECHELON), "check", str(bundle), "--certificate", str(issued)]
     subprocess.run(check, env=environment(home), check=True, capture_output=True)
     (row,) = database.rows("SELECT results_hash, document FROM theatre_certificates")
-    assert row == {"results_hash": EXPECTED["results_hash"], "document": document}
+    assert row == {"results_hash": EXPECTED["results_hash"], "document": document[:-1]}
     (archived,) = database.rows(
         "SELECT detail_json FROM theatre_audit_events WHERE event_type = 'archived'"
     )
@@ -155,6 +156,19 @@ def test_a_market_is_committed_and_neither_run_nor_settled(ada: Client) -> None:
     for command in ("run", "settle"):
         refused = ada.post(f"{path}/{command}", b"")
         assert (refused.status, refused.slug) == (409, "execution-path-unavailable")
+    assert ada.get(path).document["state"] == "COMMITTED"
+
+
+def test_what_the_newest_template_reserves_is_committed_and_not_run(
+    ada: Client, stage: SumsStage
+) -> None:
+    policy = cast("JsonObject", stage.template.get("execution_policy", {})) | {"repeats": 3}
+    path = committed(ada, stage.template | {"schema_version": "2.2.0", "execution_policy": policy})
+    refused = run(ada, path)
+    assert (refused.status, refused.slug) == (422, "programme-refused")
+    assert refused.document["detail"].startswith(
+        "this version cannot run execution_policy.repeats: reserved in 2.2.0"
+    )
     assert ada.get(path).document["state"] == "COMMITTED"
 
 

@@ -211,6 +211,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"outcomes", "scores", "results-hash", "certificate-fields"}),
     ("another score", replaced(PER_EPISODE, b'"addition":0', b'"addition":1'),
      {"scores", "results-hash", "certificate-fields"}),
+    ("another composite of a line", replaced(PER_EPISODE, b'"composite":', b'"composite":0.'),
+     {"scores", "results-hash", "certificate-fields"}),
     ("another composite", set_in("scores/aggregate.json", "/composite_score", 1),
      {"aggregate", "results-hash", "certificate-fields"}),
     ("another interval", set_in("scores/aggregate.json", "/score_intervals/addition/low", 0.5),
@@ -225,8 +227,33 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
     ("another issuer", set_in("certificate.json", "/issuer", "Echelon"), {"certificate-fields"}),
     ("computed, not claimed", set_in("certificate.json", "/version_source", "claimed"),
      {"certificate-fields"}),
+    ("a finding that is none", set_in("certificate.json", "/findings", ["version-claimed"]),
+     {"certificate-fields"}),
+    ("an isolation that was never tried", set_in("certificate.json", "/isolation",
+     {"files": True, "processes": True, "network": True, "by": "namespaces"}),
+     {"certificate-fields"}),
+    ("an environment that the receipt has not", set_in("certificate.json", "/environment",
+     {"environment_hash": "0" * 64, "interpreter": "x", "platform": "y"}),
+     {"certificate-fields"}),
+    ("an owner that nobody confirmed", set_in("certificate.json", "/owner", {"name": "me"}),
+     {"certificate-fields"}),
+    ("an older form", set_in("certificate.json", "/schema_version", "1.1.0"),
+     {"certificate-fields", "certificate-schema"}),
 ]
 # fmt: on
+
+
+def test_a_bundle_of_an_older_form_says_that_it_has_to_be_run_again(
+    files: Files, tmp_path: Path
+) -> None:
+    change = set_in("certificate.json", "/schema_version", "1.1.0")
+    forged = resealed(change(files), Effort.CERTIFIED_HASH)
+    report = check(store(forged, tmp_path / "bundle"))
+    (line,) = [line for line in report.checks if line.id == "certificate-schema"]
+    assert (line.expected, line.actual) == (
+        "schema_version 1.2.0",
+        'issued under "1.1.0": run again',
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,14 @@ from typing import Any, cast
 
 import pytest
 
+from tests.theatre.forged_bundle import (
+    Effort,
+    failed_ids,
+    load,
+    resealed,
+    store,
+    with_document,
+)
 from tests.theatre.rated_runs import (
     AGGREGATE,
     details,
@@ -30,10 +38,14 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.bundle_check import check_bundle
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import DatasetMismatchError, JournalError, ProgrammeError
 from theatre.engine.models import Computation
+from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.run_journal import FileRunJournal
+from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.scorers import load_scorers
 
 Compute = Callable[[Iterable[bytes], JsonObject], JsonObject]
 
@@ -51,10 +63,11 @@ def returning(output: Any) -> Compute:  # noqa: ANN401  # what a plug-in gives m
 
 
 def step(step_id: str = "compute", **members: JsonValue) -> JsonObject:
+    named: JsonObject = {"computation": "one"}
     return {
         "step_id": step_id,
         "type": "deterministic_computation",
-        "input_spec": {"computation": "one"},
+        "input_spec": named,
         **members,
     }
 
@@ -64,9 +77,15 @@ def staged(folder: Path, *steps: JsonObject) -> Stage:
     return pilot_stage(folder, episodes(4), changes={"/resolution_programme": programme})
 
 
+def installed(compute: Compute) -> dict[str, Computation]:
+    return {
+        name: Computation(name=name, version="1", params_schema={}, compute=compute)
+        for name in ("one", "provenance_chain")
+    }
+
+
 def computing(compute: Compute) -> RunOptions:
-    installed = {"one": Computation(name="one", version="1", params_schema={}, compute=compute)}
-    return {"around": lambda around: replace(around, computations=installed)}
+    return {"around": lambda around: replace(around, computations=installed(compute))}
 
 
 def bundles(stage: Stage) -> list[str]:
@@ -180,6 +199,93 @@ def test_a_failure_leads_to_a_later_step_and_what_is_between_is_skipped(tmp_path
     assert details(finished.trail, "escalated") == [{"step_id": "compute", "to": "aggregate"}]
     told = details(finished.trail, "step_failed") + details(finished.trail, "step_skipped")
     assert [*told, *details(finished.trail, "step_completed")] == finished.steps()[1:]
+
+
+TIED: JsonObject = {"output_spec": SPEC, "escalation_path": "aggregate"}
+CHAIN: JsonObject = {"input_spec": {"computation": "provenance_chain"}}
+
+
+@pytest.mark.parametrize(
+    ("steps", "compute", "caps", "findings"),
+    [
+        ([step(escalation_path="aggregate")], raise_error, [], ["step-failed:compute"]),
+        ([step("compute", **TIED)], raise_error, ["step-failed:compute"], []),
+        ([step("compute", **TIED)], count_lines, ["step-failed:compute"], []),
+        ([step("compute", **TIED)], returning({"lines": 3}), [], []),
+        (
+            [step("compute", **CHAIN, escalation_path="aggregate")],
+            raise_error,
+            ["step-failed:compute"],
+            [],
+        ),
+        (
+            [
+                step("first", escalation_path="aggregate"),
+                step("compute", **TIED),
+                step("log", **CHAIN),
+            ],
+            raise_error,
+            ["step-skipped:compute", "step-skipped:log"],
+            ["step-failed:first"],
+        ),
+        (
+            [step("b", escalation_path="a"), step("a", escalation_path="aggregate")],
+            raise_error,
+            [],
+            ["step-failed:a", "step-failed:b"],
+        ),
+    ],
+    ids=["a finding", "raised", "misfit", "fits", "provenance", "skipped", "two findings"],
+)
+def test_a_certificate_says_which_steps_failed_and_the_tier_is_capped_by_those_of_integrity(
+    tmp_path: Path,
+    steps: list[JsonObject],
+    compute: Compute,
+    caps: list[str],
+    findings: list[str],
+) -> None:
+    finished = staged(tmp_path, *steps, AGGREGATE).run(ScriptedAdapter(), **computing(compute))
+    certificate = finished.document("certificate.json")
+    found = [code for code in cast("list[str]", certificate["caps"]) if code.startswith("step-")]
+    assert (found, certificate["findings"]) == (caps, findings)
+    facts = cast("JsonObject", finished.document("tier.json")["facts"])
+    assert facts["extra_caps"] == caps
+    report = check_bundle(
+        finished.bundle,
+        load_scorers(),
+        registry=SchemaRegistry(),
+        computations=installed(compute),
+        sanitiser=TextSanitiser(),
+    )
+    assert report.failed == ()
+
+
+@pytest.mark.parametrize(
+    ("members", "path", "place", "caught_by"),
+    [
+        (TIED, "tier.json", "extra_caps", {"tier"}),
+        ({"escalation_path": "aggregate"}, "certificate.json", "findings", {"certificate-fields"}),
+    ],
+)
+def test_a_failed_step_that_the_issuer_leaves_out_is_named(
+    tmp_path: Path, members: JsonObject, path: str, place: str, caught_by: set[str]
+) -> None:
+    stage = staged(tmp_path / "stage", step("compute", **members), AGGREGATE)
+    finished = stage.run(ScriptedAdapter(), **computing(raise_error))
+    files = load(finished.bundle)
+    document: Any = parse_object(files[path])
+    holder = document["facts"] if path == "tier.json" else document
+    assert holder[place] == ["step-failed:compute"]
+    holder[place] = []
+    forged = resealed(with_document(files, path, document), Effort.CERTIFIED_HASH)
+    report = check_bundle(
+        store(forged, tmp_path / "forged"),
+        load_scorers(),
+        registry=SchemaRegistry(),
+        computations=installed(raise_error),
+        sanitiser=TextSanitiser(),
+    )
+    assert failed_ids(report) == caught_by
 
 
 def test_without_an_aggregation_in_reach_the_scores_are_summed_up_all_the_same(

@@ -129,12 +129,16 @@ def test_the_history_that_the_assigner_read_stands_in_the_evidence(tmp_path: Pat
     assert cast("JsonObject", tier["assessment"])["tier"] == "UNVERIFIED"
 
 
-@pytest.mark.parametrize(("version", "source"), [(VERSION, "computed"), (None, "claimed")])
+@pytest.mark.parametrize(
+    ("version", "source", "findings"),
+    [(VERSION, "computed", []), (None, "claimed", ["version-claimed"])],
+)
 def test_the_certificate_says_where_the_version_comes_from(
-    tmp_path: Path, version: str | None, source: str
+    tmp_path: Path, version: str | None, source: str, findings: list[str]
 ) -> None:
     finished = pilot_stage(tmp_path, episodes(2)).run(ScriptedAdapter(version=version))
-    assert finished.document("certificate.json")["version_source"] == source
+    certificate = finished.document("certificate.json")
+    assert (certificate["version_source"], certificate["findings"]) == (source, findings)
     record = finished.document("invocations/episode_000001.json")
     (call,) = cast("list[JsonObject]", record["calls"])
     assert call["version_source"] == source

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation, localcontext
 from types import NoneType
 from typing import Any, cast
@@ -17,7 +17,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import CommitmentError
 from theatre.engine.models import freeze_object
-from theatre.engine.templates import SIMULATION
+from theatre.engine.templates import DEFAULT_CLOSE_WITHIN_DAYS, NEWEST, SIMULATION
 
 CANONICALISATION = "RFC8785"
 
@@ -117,6 +117,18 @@ def _exact_escrow(template: Mapping[str, Any]) -> Decimal:
         at_risk = liquidity * sum(logarithms, Decimal(0))
         escrow = at_risk * (1 + fee / _BASIS_POINTS)
         return escrow.quantize(_BILLIONTH, rounding=ROUND_HALF_EVEN)
+
+
+def close_by(template: JsonObject, committed_at: datetime) -> datetime:
+    """Return the moment from which a theatre that has not ended is closed without a result.
+
+    `execution_policy.close_within_days` after the commitment; 30 days where no such limit is
+    committed, as in every template before 2.2.0.
+    """
+    policy = cast("JsonObject", template.get("execution_policy", {}))
+    is_limited = template.get("schema_version") == NEWEST and "close_within_days" in policy
+    days = cast("int", policy["close_within_days"]) if is_limited else DEFAULT_CLOSE_WITHIN_DAYS
+    return committed_at + timedelta(days=days)
 
 
 def content_hash(template: JsonObject) -> str:

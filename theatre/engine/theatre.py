@@ -7,13 +7,13 @@ in place. Source: spec/theatre-context.md, "Theatre Lifecycle"; design §3 (orde
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Self
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
-from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
+from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt, close_by
 from theatre.engine.errors import CommitmentError, InvalidTransitionError
 from theatre.engine.models import freeze_object
 from theatre.engine.state_machine import TheatreState, check_transition
@@ -121,7 +121,7 @@ class Theatre:
         if not isinstance(view, ProductTheatreTemplate):
             return None
         committed_at = parse_rfc3339(self.commitment.committed_at)
-        return committed_at + timedelta(days=view.execution_policy.close_within_days)
+        return close_by(self.commitment.template_snapshot, committed_at)
 
     def is_overdue(self, now: datetime) -> bool:
         """Tell whether the theatre is COMMITTED and may not begin any more."""

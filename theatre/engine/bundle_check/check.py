@@ -35,8 +35,11 @@ from theatre.engine.bundle_check.commitment.plan import CommittedPlan
 from theatre.engine.bundle_check.invocations.sanitising import InputSanitiser
 from theatre.engine.bundle_check.people.human_scores import rated_files
 from theatre.engine.bundle_check.programme.followed_programme import (
+    FollowedProgramme,
     ProgrammeSources,
     follow_programme,
+    step_caps,
+    step_findings,
 )
 from theatre.engine.bundle_check.programme.programme import (
     check_resolution,
@@ -152,10 +155,11 @@ class _BundleCheck:
             ),
             ledger,
         )
-        evidence, results_hash = self._check_results(evidence, ground_truth)
-        self._check_tier(evidence, complete=complete)
+        evidence, results_hash, followed = self._check_results(evidence, ground_truth)
+        self._check_tier(evidence, followed, complete=complete)
         check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
+        environment = documents.at(RECEIPT, "environment")
         sources = CertificateSources(
             plan=self._plan,
             theatre_id=self._theatre_id,
@@ -166,6 +170,10 @@ class _BundleCheck:
             committed_at=documents.at(RECEIPT, "committed_at"),
             trail=self._trail,
             calls=evidence.calls,
+            environment=None if isinstance(environment, Nothing) else environment,
+            findings=()
+            if self._plan is None or followed is None
+            else step_findings(self._plan, followed),
         )
         check_certificate_fields(documents, sources, ledger)
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
@@ -174,13 +182,16 @@ class _BundleCheck:
 
     def _check_results(
         self, evidence: EpisodeEvidence, ground_truth: GroundTruth | None
-    ) -> tuple[EpisodeEvidence, str | Nothing]:
-        """Return the evidence with what the programme adds to the aggregate, and its hash."""
+    ) -> tuple[EpisodeEvidence, str | Nothing, FollowedProgramme | None]:
+        """Return the evidence with what the programme adds to the aggregate, its hash, the steps.
+
+        No steps where there is no template.
+        """
         documents, ledger = self._documents, self._ledger
         if self._plan is None:
             check_aggregate(documents, evidence.aggregate, ledger)
             ledger.cannot(CheckId.RESOLUTION, NO_TEMPLATE)
-            return evidence, check_results_hash(self._folder, documents, ledger)
+            return evidence, check_results_hash(self._folder, documents, ledger), None
         sources = ProgrammeSources(
             plan=self._plan,
             folder=self._folder,
@@ -195,7 +206,7 @@ class _BundleCheck:
         check_aggregate(documents, evidence.aggregate, ledger)
         recomputed = at(self._results(evidence), "results_hash")
         check_resolution(documents, sources, followed, recomputed, ledger)
-        return evidence, check_results_hash(self._folder, documents, ledger)
+        return evidence, check_results_hash(self._folder, documents, ledger), followed
 
     def _results(self, evidence: EpisodeEvidence) -> JsonObject | Nothing:
         """Return the recomputed aggregate; the stored one where none could be recomputed."""
@@ -204,9 +215,11 @@ class _BundleCheck:
         stored = self._documents.get(AGGREGATE)
         return NOTHING if stored is None else stored
 
-    def _check_tier(self, evidence: EpisodeEvidence, *, complete: bool) -> None:
+    def _check_tier(
+        self, evidence: EpisodeEvidence, followed: FollowedProgramme | None, *, complete: bool
+    ) -> None:
         results, plan = self._results(evidence), self._plan
-        if plan is None or isinstance(results, Nothing):
+        if plan is None or followed is None or isinstance(results, Nothing):
             cause = NO_TEMPLATE if plan is None else Cause(f"{AGGREGATE} cannot be read")
             check_tier(self._documents, cause, self._ledger)
             return
@@ -217,5 +230,6 @@ class _BundleCheck:
             bundle_complete=complete,
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
             resolved_at=at(self._trail.entry("sealed"), "at"),
+            step_caps=step_caps(plan, followed),
         )
         check_tier(self._documents, tier_evidence, self._ledger)

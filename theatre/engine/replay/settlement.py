@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
-from theatre.engine.canonical_json import JsonObject, canonical_line
+from theatre.engine.canonical_json import canonical_line
 from theatre.engine.certificate import (
     CertifiedEvidence,
     certificate_id,
@@ -124,7 +124,7 @@ class Settlement:
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await beside_the_loop(ending.write, builder)
-            return await self._finish(builder, journal, ending.aggregate, facts, resolved_at)
+            return await self._finish(builder, journal, ending, facts, resolved_at)
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
         builder.write_document("template.json", self._receipt.template_snapshot)
@@ -137,22 +137,22 @@ class Settlement:
         self,
         builder: EvidenceBundleBuilder,
         journal: RunJournal,
-        aggregate: JsonObject,
+        ending: ProgrammeEnding,
         facts: CallFacts,
         resolved_at: datetime,
     ) -> SealedRun:
         write_tier = self._write_tier
-        assessment = await beside_the_loop(write_tier, builder, aggregate, facts, resolved_at)
+        assessment = await beside_the_loop(write_tier, builder, ending, facts, resolved_at)
         event = self._sealed_event(resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
         return await beside_the_loop(
-            self._certified, builder, aggregate, facts, assessment, event, audit_head
+            self._certified, builder, ending, facts, assessment, event, audit_head
         )
 
     def _certified(
         self,
         builder: EvidenceBundleBuilder,
-        aggregate: JsonObject,
+        ending: ProgrammeEnding,
         facts: CallFacts,
         assessment: TierAssessment,
         event: AuditEvent,
@@ -166,13 +166,14 @@ class Settlement:
             self._template,
             self._receipt,
             CertifiedEvidence(
-                aggregate=aggregate,
+                aggregate=ending.aggregate,
                 tier=assessment.tier,
                 caps=assessment.caps,
                 expires_at=None if expiry is None else format_rfc3339(expiry),
                 bundle_hash=bundle_hash,
                 audit_head=audit_head,
                 version_source=facts.version_source,
+                findings=ending.machine.findings,
                 issuer=self._issuer,
                 moment=event.at,
             ),
@@ -181,7 +182,7 @@ class Settlement:
         builder.write_document("certificate.json", certificate)
         builder.write_manifest(self._manifest_facts(bundle_hash, event.at))
         return SealedRun(
-            aggregate=aggregate,
+            aggregate=ending.aggregate,
             certificate=certificate,
             sealed_event=event,
             bundle_path=builder.seal(),
@@ -190,12 +191,18 @@ class Settlement:
     def _write_tier(
         self,
         builder: EvidenceBundleBuilder,
-        aggregate: JsonObject,
+        ending: ProgrammeEnding,
         facts: CallFacts,
         resolved_at: datetime,
     ) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
-        tier_facts = tier_facts_of(self._receipt, aggregate, facts, bundle_complete=not missing)
+        tier_facts = tier_facts_of(
+            self._receipt,
+            ending.aggregate,
+            facts,
+            bundle_complete=not missing,
+            step_caps=ending.machine.caps,
+        )
         assessment = TierAssigner.assign(tier_facts, self._history, resolved_at=resolved_at)
         builder.write_document("tier.json", tier_document(tier_facts, self._history, assessment))
         return assessment

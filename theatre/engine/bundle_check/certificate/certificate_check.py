@@ -5,6 +5,7 @@ Source: contract/evidence.md §5; docs/evidence.md, "The anchors".
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID, uuid5
@@ -21,7 +22,7 @@ from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import SchemaRegistry
 
 CERTIFICATE_SCHEMA = "echelon_certificate_schema.json"
-SCHEMA_VERSION = "1.1.0"
+SCHEMA_VERSION = "1.2.0"
 
 _FROM_RESULTS = (
     "scores",
@@ -34,6 +35,19 @@ _FROM_RESULTS = (
 )
 _METRICS = ("precision", "recall", "reply_accuracy")
 """Each is the score of the criterion of that name, else null."""
+_RESERVED = (
+    "isolation",
+    "qualification",
+    "corrected_scores",
+    "data_audit",
+    "baselines",
+    "repeats",
+    "usage",
+    "coin_sha256",
+    "episode_root",
+    "owner",
+)
+"""Members of the form that nothing in this release can fill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +63,8 @@ class CertificateSources:
     committed_at: JsonValue | Nothing
     trail: AuditTrail
     calls: CallFacts
+    environment: JsonValue
+    findings: Iterable[str]
 
 
 def check_certificate_schema(
@@ -58,6 +74,11 @@ def check_certificate_schema(
     document = documents.get(CERTIFICATE)
     if document is None:
         ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"{CERTIFICATE} as a document", "none")
+        return
+    issued_under = at(document, "schema_version")
+    if issued_under != SCHEMA_VERSION:
+        seen = f"issued under {shown(issued_under)}: run again"
+        ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"schema_version {SCHEMA_VERSION}", seen)
         return
     for violation in registry.validate(CERTIFICATE_SCHEMA, document):
         expected = f"a certificate that fits {CERTIFICATE_SCHEMA}"
@@ -92,6 +113,9 @@ def check_certificate_fields(
         **_committed(sources.plan),
         **_measured(sources, documents),
         **_sealed(sources),
+        **dict.fromkeys(_RESERVED, None),
+        "environment": sources.environment,
+        "findings": _findings(sources),
         **{
             name: documents.at(TIER, "assessment", member)
             for name, member in (
@@ -118,6 +142,12 @@ def certificate_id(theatre_id: str | Nothing, commitment_hash: str | Nothing) ->
     if isinstance(theatre_id, Nothing) or isinstance(commitment_hash, Nothing):
         return NOTHING
     return str(uuid5(UUID(theatre_id), f"certificate:{commitment_hash}"))
+
+
+def _findings(sources: CertificateSources) -> list[JsonValue]:
+    source = sources.calls.version_source
+    uncomputed = set() if source == "computed" else {f"version-{source}"}
+    return [*sorted(uncomputed.union(sources.findings))]
 
 
 def _identity(sources: CertificateSources) -> _Fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from theatre.engine.bundle_check.commitment.plan import CommittedPlan
@@ -25,6 +26,7 @@ class TierEvidence:
     bundle_complete: bool
     commitment_verifiable: bool
     resolved_at: JsonValue | Nothing
+    step_caps: Sequence[str]
 
 
 def check_tier(documents: Documents, evidence: TierEvidence | Cause, ledger: Ledger) -> None:
@@ -106,6 +108,7 @@ def _facts(evidence: TierEvidence) -> JsonObject:
             # Whoever is asked in a plain form reports no version (docs/evidence.md).
             *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
             *_missing_human_parts(evidence.aggregate),
+            *sorted(evidence.step_caps),
         ],
     }
 

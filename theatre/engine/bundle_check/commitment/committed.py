@@ -36,6 +36,7 @@ from theatre.engine.schema_registry import SchemaRegistry
 TEMPLATE_SCHEMAS = {
     "2.0.1": "echelon_theatre_schema_v2.json",
     "2.1.0": "echelon_theatre_schema_v2_1.json",
+    "2.2.0": "echelon_theatre_schema_v2_2.json",
 }
 """Version of a template that runs → its frozen schema."""
 

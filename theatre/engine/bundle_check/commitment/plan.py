@@ -135,6 +135,7 @@ def committed_plan(
     policy = _DEFAULTS | _object(document, "execution_policy")
     installed = runners or {}
     _refuse_beyond(config, installed)
+    _refuse_reserved(document)
     construct_id = cast("str", config["construct_under_test"])
     hops = committed_hops(document, timeout_seconds=cast("float", policy["timeout_seconds"]))
     versions = {hop.construct_id: hop.version for hop in hops}
@@ -189,6 +190,25 @@ def _refuse_beyond(config: JsonObject, runners: Mapping[str, EpisodeRunner]) -> 
     endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
     if "mock" in {config["adapter_type"], *(e["adapter_type"] for e in endpoints.values())}:
         raise DefectError("an adapter_type that reaches a real construct", '"mock"')
+
+
+def _refuse_reserved(document: JsonObject) -> None:
+    """Raise DefectError for what 2.2.0 reserves: no version runs it, so no run obeyed it."""
+    if document["schema_version"] != "2.2.0":
+        return
+    policy, config = (
+        _object(document, "execution_policy"),
+        _object(document, "product_theatre_config"),
+    )
+    endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
+    types = {config["adapter_type"], *(one["adapter_type"] for one in endpoints.values())}
+    found = [
+        *sorted(policy.keys() & {"repeats", "budget"}),
+        *sorted(_object(document, "scoring").keys() & {"qualifications"}),
+        *sorted(cast("set[str]", types) & {"openai", "anthropic", "mcp", "command"}),
+    ]
+    if found:
+        raise DefectError("a template without what 2.2.0 reserves", ", ".join(found))
 
 
 def _refuse_beyond_play(
