@@ -83,6 +83,16 @@ def downloads(*media_types: str, description: str) -> Described:
     }
 
 
+def whole_file(media_type: str, *, description: str) -> Described:
+    """Describe a text that is always sent whole."""
+    headers = {**ETAG, **DIGEST, **CACHING}
+    content = {media_type: {"schema": {"type": "string"}}}
+    return {
+        200: {"description": description, "headers": headers, "content": content},
+        **NOT_MODIFIED,
+    }
+
+
 def goes_on(*operations: str, named: str = "theatre_id") -> dict[str, Any]:
     """Return the links from a theatre, or what else is `named`, to what can be done with it."""
     return {

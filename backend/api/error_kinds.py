@@ -8,7 +8,7 @@ from backend.api.problem_kinds import unacceptable
 from theatre.construct_kit import errors as kit
 from theatre.debate import errors as debate
 from theatre.engine import errors as engine
-from theatre.engine.bundle_check.reading.json_values import DefectError
+from theatre.engine.bundle_check.json_values import DefectError
 from theatre.oracles import errors as oracles
 from theatre.scorers import ScorerRegistrationError
 from theatre.scorers.computations import ComputationRegistrationError

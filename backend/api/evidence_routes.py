@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from functools import cache
 from pathlib import PurePath
 from typing import Annotated
 from uuid import UUID
@@ -9,9 +11,9 @@ from uuid import UUID
 from fastapi import Path, Request
 from starlette.responses import FileResponse, Response
 
-from backend.api.conditional import IMMUTABLE, repr_digest, unchanged
+from backend.api.conditional import FRESH, IMMUTABLE, repr_digest, unchanged
 from backend.api.declared_routes import Reader, disclosed, public, resource_router
-from backend.api.described_answers import IF_NONE_MATCH, RANGE, asks_with, downloads
+from backend.api.described_answers import IF_NONE_MATCH, RANGE, asks_with, downloads, whole_file
 from backend.api.pages import (
     NO_NUL,
     Cursor,
@@ -29,6 +31,7 @@ from backend.api.turns import Turn
 from backend.auth.principals import Principal, Scope
 from backend.schemas.evidence import AuditPage, EpisodeDocument, EpisodePage, EpisodeRecord
 from backend.services import evidence
+from theatre.engine.bundle_check.verifier import verifier_source
 
 DECLARED = {
     "list_audit_events": disclosed(Scope.READ, "not-found"),
@@ -37,9 +40,32 @@ DECLARED = {
     "get_evidence_bundle": disclosed(Scope.READ, "not-found", "range-not-satisfiable"),
     "get_evidence_file": disclosed(Scope.READ, "not-found", "range-not-satisfiable"),
     "get_replay": public("not-found", "range-not-satisfiable"),
+    "get_verifier": public(),
 }
 router = resource_router("evidence", DECLARED)
 _KINDS = {".json": "application/json", ".jsonl": "application/x-ndjson", ".gz": "application/gzip"}
+
+
+@router.get(
+    "/verify_bundle.py",
+    operation_id="get_verifier",
+    response_class=Response,
+    responses=whole_file("text/x-python", description="The program"),
+    openapi_extra=asks_with(IF_NONE_MATCH),
+)
+async def get_verifier(request: Request) -> Response:
+    """Download the check of bundles as one file of plain Python, which needs nothing installed."""
+    source, sha256 = _verifier()
+    headers = {"ETag": f'"{sha256}"', "Cache-Control": FRESH}
+    return unchanged(request, **{"etag": headers["ETag"], "Cache-Control": FRESH}) or Response(
+        source, media_type="text/x-python", headers=headers | {"Repr-Digest": repr_digest(sha256)}
+    )
+
+
+@cache
+def _verifier() -> tuple[bytes, str]:
+    source = verifier_source().encode()
+    return source, hashlib.sha256(source).hexdigest()
 
 
 @router.get(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -78,11 +79,12 @@ def _is_what_was_certified(resources: TheatreResources, bundle: Path, document: 
             registry=resources.schemas,
             computations=resources.computations,
             sanitiser=TextSanitiser(),
+            now=datetime.now(UTC),
             certificate=document + b"\n",
         )
     except BundleError:
         return False
-    return report.valid
+    return report.consistent
 
 
 def _keep_export(resources: TheatreResources, export: Path, sha256: str) -> None:

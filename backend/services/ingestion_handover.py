@@ -85,7 +85,7 @@ async def committed_and_queued(
     oracle = await oracle_under_test(wish.oracle, resources.constructs)
     dataset = await asyncio.to_thread(dataset_lines, records)
     await asyncio.to_thread(_keep, resources, dataset)
-    template = await validated(template_of(wish, oracle, dataset), resources)
+    template = await validated(template_of(wish, oracle, dataset), {}, resources)
     now, user_id = resources.clock(), stored.user_id
     upload = StoredDataset(sha256_hex(dataset), len(dataset), len(records), now)
     async with engine.begin() as connection:

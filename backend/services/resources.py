@@ -45,6 +45,8 @@ class TheatreResources:
     accepted_templates: AcceptedTemplates
     store: EvidenceStore
     desk: Path
+    drafts: Path
+    """Bundles of this machine that the own check refused, by theatre: for its operator alone."""
     earlier_desks: tuple[Path, ...]
     """Where releases before revision 0008 left what they had sealed."""
     issuer: str
@@ -84,6 +86,7 @@ class TheatreResources:
             accepted_templates=AcceptedTemplates(_accepted(settings)),
             store=store,
             desk=home / "theatres",
+            drafts=home / "drafts",
             earlier_desks=tuple({home / "theatres", (store.folder or home) / "theatres"}),
             issuer=settings.issuer,
             clock=clock,

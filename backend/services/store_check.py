@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -155,6 +156,7 @@ class StoreCheck:
                 computations=self._resources.computations,
                 runners=self._resources.runners,
                 sanitiser=TextSanitiser(),
+                now=datetime.now(UTC),
                 certificate=None if document is None else document + b"\n",
             )
         except BundleError as error:

@@ -159,6 +159,7 @@ def exchanges(template: object) -> list[Exchange]:
         Exchange(operation="get_evidence_file", path=f"{theatre}/evidence-bundle/SHA256SUMS"),
         Exchange(operation="get_evidence_file", path=f"{theatre}/evidence-bundle/manifest.json"),
         Exchange(operation="get_replay", path=f"{theatre}/replay"),
+        Exchange(operation="get_verifier", path="/verify_bundle.py"),
         Exchange(operation="list_templates", path="/templates"),
         Exchange(operation="get_template", path="/templates/{template_id}"),
         Exchange(

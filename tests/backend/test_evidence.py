@@ -55,7 +55,7 @@ def test_a_stranger_downloads_the_bundle_and_checks_it(
     with tarfile.open(fileobj=io.BytesIO(first.body)) as archive:
         archive.extractall(tmp_path / "downloaded", filter="data")
     (bundle,) = (tmp_path / "downloaded").iterdir()
-    assert checked(bundle).valid
+    assert checked(bundle).consistent
     manifest = client.get(f"{path}/evidence-bundle/manifest.json").document
     for entry in manifest["file_inventory"]:
         sent = client.get(f"{path}/evidence-bundle/{entry['path']}").body

@@ -80,7 +80,7 @@ def assert_complete(database: Database, ada: Client, home: Path, path: str, tota
         theatre_id,
     )
     assert recorded == [{"count": total, "min": 1, "max": total}]
-    assert checked(bundle_of(home, path)).valid
+    assert checked(bundle_of(home, path)).consistent
 
 
 def test_a_run_in_shards_is_complete_and_holds_no_episode_for_long(

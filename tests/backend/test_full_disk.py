@@ -162,6 +162,6 @@ def assert_whole(scene: Scene, folder: Path) -> None:
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         packed.extractall(folder / "downloaded", filter="data")
     (bundle,) = (folder / "downloaded").iterdir()
-    assert checked(bundle).valid
+    assert checked(bundle).consistent
     (row,) = scene.database.rows("SELECT document FROM theatre_certificates")
     assert bytes(row["document"]) + b"\n" == (bundle / "certificate.json").read_bytes()

@@ -76,7 +76,7 @@ class Company:
         assert (kept["created"], kept["committed"]) == (1, 1)
         certificates = "SELECT id FROM theatre_certificates WHERE theatre_id = %s"
         assert len(self.database.rows(certificates, job_id)) == 1
-        assert checked(bundle_of(self.home, job_id)).valid
+        assert checked(bundle_of(self.home, job_id)).consistent
 
 
 @pytest.fixture(scope="module")

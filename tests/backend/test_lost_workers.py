@@ -129,7 +129,7 @@ def assert_whole(company: Company, paths: Sequence[str], *, episodes: int) -> No
             "SELECT entry FROM theatre_audit_events WHERE theatre_id = %s ORDER BY seq", theatre_id
         )
         verify_chain([parse_object(row["entry"]) for row in rows], theatre_id=theatre_id)
-        assert checked(bundle_of(company.home, path)).valid
+        assert checked(bundle_of(company.home, path)).consistent
     (seen,) = database.rows(
         "SELECT count(*), count(DISTINCT theatre_id) AS of, count(DISTINCT results_hash) AS hashes"
         " FROM theatre_certificates"

@@ -101,7 +101,7 @@ def test_a_machine_runs_what_another_committed_and_a_third_hands_it_out(
         with tarfile.open(fileobj=io.BytesIO(again[0].body)) as archive:
             archive.extractall(machines.folder / "downloaded", filter="data")
     (bundle,) = (machines.folder / "downloaded").iterdir()
-    assert checked(bundle).valid
+    assert checked(bundle).consistent
     assert certificate["certificate_id"].encode() in (bundle / "certificate.json").read_bytes()
 
 
@@ -213,7 +213,7 @@ def assert_whole(machines: Machines, client: Client, path: str) -> None:
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         packed.extractall(machines.folder / "whole", filter="data")
     (bundle,) = (machines.folder / "whole").iterdir()
-    assert checked(bundle).valid
+    assert checked(bundle).consistent
     rows = machines.database.rows("SELECT document FROM theatre_certificates")
     assert [bytes(row["document"]) + b"\n" for row in rows] == [
         (bundle / "certificate.json").read_bytes()

@@ -62,6 +62,7 @@ def test_a_valid_template_becomes_a_draft_of_its_sender(ada: Client, database: D
         "certificate_id": None,
         "run": None,
         "pending_steps": [],
+        "warnings": [],
     }
     assert database.rows("SELECT event_type, to_state FROM theatre_audit_events") == [
         {"event_type": "created", "to_state": "DRAFT"}

@@ -166,7 +166,7 @@ async def run(store: FileTheatreStore, theatre_id: str, url: str) -> None:
             clock=utc_now,
             sleep=asyncio.sleep,
         )
-        settings = RunSettings(output_dir=held.folder)
+        settings = RunSettings(output_dir=held.folder, drafts_dir=held.folder / "drafts")
         async with contextlib.aclosing(adapter):
             await ReplayEngine(held.theatre, held.journal, surroundings, settings).run()
         sealed = [path.name for path in held.folder.glob("evidence_bundle_*")]

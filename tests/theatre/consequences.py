@@ -41,11 +41,13 @@ def with_batches(files: Files) -> Files:
     told: list[JsonObject] = []
     for entry in lines(files, TRAIL):
         if entry["event_type"] == "episodes_recorded":
-            seqs = cast("Any", entry["detail"])["seqs"]
-            named = [seq for first, last in seqs for seq in range(first, last + 1)]
+            was = cast("Any", entry["detail"])
+            named = [seq for first, last in was["seqs"] for seq in range(first, last + 1)]
             batch, *troubles = batch_reports({seq: records[seq] for seq in named if seq in records})
             if records.keys() >= set(named):
-                batch["detail"] = cast("JsonObject", batch["detail"]) | {"seqs": seqs}
+                # No record says what the journal was: its digest may stay.
+                kept = {name: was[name] for name in ("seqs", "journal_sha256")}
+                batch["detail"] = cast("JsonObject", batch["detail"]) | kept
             told += [entry | report for report in (batch, *troubles)]
         elif not str(entry["event_type"]).startswith("episode_"):
             told.append(entry)

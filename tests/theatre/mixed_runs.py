@@ -34,27 +34,31 @@ class MixedRun:
     weights: Mapping[str, float] | None = None
 
     @property
-    def provider(self) -> TheatreScoringProvider:
+    def document(self) -> JsonObject:
+        """Return what a template commits of all this."""
         weights: dict[str, JsonValue] = dict(self.weights or {RATED: 1})
         counted: JsonObject = {} if self.share is None else {"share": self.share}
-        return TheatreScoringProvider(
-            {
-                "criteria": {"criteria_ids": [*weights], "weights": weights},
-                "scoring": {"criteria_scorers": {name: {"scorer": "any"} for name in weights}},
-                "resolution_programme": [{"step_id": "taste", "type": "hitl_rubric"}],
-                "hitl_steps": [
-                    {
-                        "step_id": "taste",
-                        "rubric": "Well?",
-                        "scoring_scale": {"min": 0, "max": 1},
-                        "criterion_id": RATED,
-                        "items": self.items,
-                        **counted,
-                    }
-                ],
-            },
-            {"any": SCORER},
-        )
+        return {
+            "criteria": {"criteria_ids": [*weights], "weights": weights},
+            "scoring": {"criteria_scorers": {name: {"scorer": "any"} for name in weights}},
+            "execution_policy": {"on_threshold": "continue"},
+            "resolution_programme": [{"step_id": "taste", "type": "hitl_rubric"}],
+            "hitl_steps": [
+                {
+                    "step_id": "taste",
+                    "rubric": "Well?",
+                    "scoring_scale": {"min": 0, "max": 1},
+                    "criterion_id": RATED,
+                    "items": self.items,
+                    **counted,
+                }
+            ],
+        }
+
+    @property
+    def provider(self) -> TheatreScoringProvider:
+        """Return what the engine scores such a run with."""
+        return TheatreScoringProvider(self.document, {"any": SCORER})
 
     def aggregator(self, commitment_hash: str = COMMITMENT) -> Aggregator:
         """Return an aggregator that has seen every episode."""

@@ -161,7 +161,7 @@ def test_every_pair_was_compared_and_the_bundles_hold(
     for finished, found in zip(runs, twins, strict=True):
         assert (found["clean"], found["unpaired"], found["poisoned"]["pairs"]) == (24, 0, 72)
         assert found["poisoned"]["not_comparable"] == 0
-        assert checked(finished.bundle).valid
+        assert checked(finished.bundle).consistent
 
 
 def test_only_a_text_in_a_decision_changes_what_the_chain_answers(twins: list[Twins]) -> None:

@@ -28,6 +28,7 @@ from tests.theatre.forged_bundle import (
     with_lines,
     with_manifest,
 )
+from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckId, CheckReport, CheckStatus, check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.engine.errors import BundleError
@@ -94,13 +95,13 @@ def in_record(pointer: str, value: JsonValue) -> Change:
 def test_an_honest_bundle_passes_every_check_that_a_bundle_can_settle(real_run: SmallRun) -> None:
     report = check(real_run.sealed)
     assert statuses(report) == {id_: "unanchored" if id_ in UNANCHORED else "pass" for id_ in IDS}
-    assert (report.valid, report.failed, report.unavailable) == (True, (), ())
+    assert (report.consistent, report.failed, report.unavailable) == (True, (), ())
 
 
 def test_the_ids_of_a_report_keep_their_order_and_form(real_run: SmallRun) -> None:
     told = check(real_run.sealed).as_document()
     listed = cast("list[JsonObject]", told["checks"])
-    assert told["valid"] is True
+    assert (told["verdict"], told["valid"]) == ("consistent", False)
     assert [line["id"] for line in listed] == IDS
     assert listed[IDS.index("sums")] == {
         "id": "sums",
@@ -117,7 +118,7 @@ def test_a_copy_of_the_certificate_anchors_it(real_run: SmallRun) -> None:
     printed = json.dumps(json.loads(copy), indent=2).encode()
     for certificate in (copy, printed):
         report = check(real_run.sealed, certificate=certificate)
-        assert report.valid
+        assert report.consistent
         assert statuses(report)["certificate-copy"] == "pass"
 
 
@@ -156,7 +157,7 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"datasets", "invocations", "sanitised-input", "version-pins", "outcomes", "scores",
       "aggregate"}),
     ("time that runs backwards", trail_changed("settling", {"at": "2026-01-01T00:00:00Z"}),
-     {"audit-chain"}),
+     {"audit-chain", "times"}),
     ("a state that is skipped", trail_changed("activated", {"from_state": "DRAFT"}),
      {"audit-chain"}),
     ("a latency", in_record("/attempts/0/response/latency_ms", 99_999), {"audit-episodes"}),
@@ -211,6 +212,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"outcomes", "scores", "results-hash", "certificate-fields"}),
     ("another score", replaced(PER_EPISODE, b'"addition":0', b'"addition":1'),
      {"scores", "results-hash", "certificate-fields"}),
+    ("another composite of a line", replaced(PER_EPISODE, b'"composite":', b'"composite":0.'),
+     {"scores", "results-hash", "certificate-fields"}),
     ("another composite", set_in("scores/aggregate.json", "/composite_score", 1),
      {"aggregate", "results-hash", "certificate-fields"}),
     ("another interval", set_in("scores/aggregate.json", "/score_intervals/addition/low", 0.5),
@@ -225,8 +228,36 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
     ("another issuer", set_in("certificate.json", "/issuer", "Echelon"), {"certificate-fields"}),
     ("computed, not claimed", set_in("certificate.json", "/version_source", "claimed"),
      {"certificate-fields"}),
+    ("an environment in the receipt", set_in("commitment_receipt.json", "/environment",
+        {"environment_hash": "ab" * 32, "interpreter": "CPython 3.11.7", "platform": "Linux"}),
+     {"certificate-fields"}),
+    ("a finding that is none", set_in("certificate.json", "/findings", ["version-claimed"]),
+     {"certificate-fields"}),
+    ("an isolation that was never tried", set_in("certificate.json", "/isolation",
+     {"files": True, "processes": True, "network": True, "by": "namespaces"}),
+     {"certificate-fields"}),
+    ("an environment that the receipt has not", set_in("certificate.json", "/environment",
+     {"environment_hash": "0" * 64, "interpreter": "x", "platform": "y"}),
+     {"certificate-fields"}),
+    ("an owner that nobody confirmed", set_in("certificate.json", "/owner", {"name": "me"}),
+     {"certificate-fields"}),
+    ("an older form", set_in("certificate.json", "/schema_version", "1.1.0"),
+     {"certificate-fields", "certificate-schema"}),
 ]
 # fmt: on
+
+
+def test_a_bundle_of_an_older_form_says_that_it_has_to_be_run_again(
+    files: Files, tmp_path: Path
+) -> None:
+    change = set_in("certificate.json", "/schema_version", "1.1.0")
+    forged = resealed(change(files), Effort.CERTIFIED_HASH)
+    report = check(store(forged, tmp_path / "bundle"))
+    (line,) = [line for line in report.checks if line.id == "certificate-schema"]
+    assert (line.expected, line.actual) == (
+        "schema_version 1.2.0",
+        'issued under "1.1.0": run again',
+    )
 
 
 @pytest.mark.parametrize(
@@ -351,11 +382,16 @@ def test_a_scorer_that_is_not_the_pinned_one_is_unavailable_and_nothing_fails(
     real_run: SmallRun, scorers: dict[str, Any]
 ) -> None:
     report = check_bundle(
-        real_run.sealed, scorers, registry=REGISTRY, computations={}, sanitiser=None
+        real_run.sealed,
+        scorers,
+        registry=REGISTRY,
+        computations={},
+        sanitiser=None,
+        now=LATE,
     )
     assert report.failed == ()
     assert {line.id for line in report.unavailable} == {"scorers", "scores", "aggregate"}
-    assert not report.valid
+    assert (report.consistent, report.verdict) == (False, "not valid")
     assert {line.ok for line in report.unavailable} == {False}
 
 
@@ -371,7 +407,7 @@ def test_a_defect_shows_beside_a_scorer_that_is_missing(
 ) -> None:
     forged = replaced(PER_EPISODE, old, new)(files)
     folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
-    report = check_bundle(folder, {}, registry=REGISTRY, computations={}, sanitiser=None)
+    report = check_bundle(folder, {}, registry=REGISTRY, computations={}, sanitiser=None, now=LATE)
     assert failed_ids(report) == caught_by
     assert statuses(report)["scorers"] == CheckStatus.UNAVAILABLE.value
 

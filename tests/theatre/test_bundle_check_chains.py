@@ -57,7 +57,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 def test_a_run_with_every_feature_passes_every_check(files: Files, tmp_path: Path) -> None:
     report = check(store(files, tmp_path / "bundle"))
     assert [line.as_document() for line in report.failed] == []
-    assert report.valid
+    assert report.consistent
     facts: Any = document(files, "tier.json")["facts"]
     counted = set(DIFFERING) - set(DISCARDED)
     assert (facts["determinism_differences"], facts["version_mismatches"]) == (len(counted), 1)
@@ -79,7 +79,7 @@ def test_the_run_ended_in_every_way_that_the_tests_need(files: Files) -> None:
 
 def test_a_forger_who_changes_nothing_leaves_no_trace(files: Files, tmp_path: Path) -> None:
     untouched = forged(files, ALONE, lambda _: None)
-    assert check(store(untouched, tmp_path / "bundle")).valid
+    assert check(store(untouched, tmp_path / "bundle")).consistent
 
 
 # fmt: off
@@ -240,6 +240,6 @@ def test_a_fact_that_is_not_that_of_the_records_is_named(
 def test_an_output_that_was_cut_at_the_limit_is_left_at_that(files: Files, tmp_path: Path) -> None:
     raw = canonical_json({"colour": 7, "text": "x" * 2**20})[: 2**20]
     cut = forged(files, MISFIT, of_call(1, "attempts", 1, "raw", to=raw))
-    assert check(store(cut, tmp_path / "bundle")).valid
+    assert check(store(cut, tmp_path / "bundle")).consistent
     short = forged(files, MISFIT, of_call(1, "attempts", 1, "raw", to=raw[:-40]))
     assert failed_ids(check(store(short, tmp_path / "short"))) == {"invocations"}

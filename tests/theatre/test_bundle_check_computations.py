@@ -26,6 +26,7 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from tests.theatre.record_edits import Record
+from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.models import Computation
@@ -53,6 +54,7 @@ def computed_with(folder: Path, computation: Computation | None) -> CheckReport:
         registry=REGISTRY,
         computations={} if computation is None else {computation.name: computation},
         sanitiser=SANITISER,
+        now=LATE,
     )
 
 
@@ -142,14 +144,15 @@ def no_json(_: Iterable[bytes], __: JsonObject) -> JsonObject:
         ({"compute": no_json}, "output-not-json"),
     ],
 )
-def test_a_computation_that_misbehaves_fails_the_step_and_nothing_else(
+def test_a_computation_that_misbehaves_fails_the_step_and_what_rests_on_it(
     files: Files, tmp_path: Path, changes: Mapping[str, Any], reason: str
 ) -> None:
     misbehaving = replace(COMPUTATIONS["provenance_chain"], **changes)
     report = computed_with(store(files, tmp_path / "bundle"), misbehaving)
-    assert {line.id: line.expected for line in report.failed} == {
-        "resolution": f"no bundle of a programme that fails: provenance ({reason})"
-    }
+    told = {line.id: line.expected for line in report.failed}
+    assert told.keys() == {"resolution", "tier"}
+    assert told["resolution"] == f"no bundle of a programme that fails: provenance ({reason})"
+    assert told["tier"].endswith('"step-failed:filled"')
 
 
 def test_params_that_a_computation_does_not_take_leave_it_uncomputed(
@@ -172,6 +175,7 @@ def test_episodes_that_cannot_be_scored_leave_what_is_computed_over_them_unavail
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        now=LATE,
     )
     assert report.failed == ()
     unavailable = {line.id for line in report.unavailable}

@@ -35,6 +35,7 @@ from tests.theatre.rated_runs import (
 )
 from tests.theatre.runs import (
     ERROR,
+    LATE,
     REFUSED,
     WRONG,
     ScriptedAdapter,
@@ -139,7 +140,7 @@ HONEST = [
 def test_an_honest_bundle_passes(tmp_path: Path, honest: Callable[[Path], Path]) -> None:
     report = check(honest(tmp_path))
     assert [(line.id, line.expected, line.actual) for line in report.failed] == []
-    assert report.valid
+    assert report.consistent
 
 
 def test_a_cap_for_a_human_part_that_is_missing_cannot_be_left_out(tmp_path: Path) -> None:
@@ -164,6 +165,7 @@ def test_without_the_scorers_it_is_not_known_who_was_to_be_asked(tmp_path: Path)
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        now=LATE,
     )
     assert report.failed == ()
     assert [line.id for line in report.unavailable] == [
@@ -219,6 +221,7 @@ def checked_with(files: Files, folder: Path, compute: Compute | None) -> CheckRe
         registry=REGISTRY,
         computations={} if compute is None else installed(compute),
         sanitiser=SANITISER,
+        now=LATE,
     )
 
 

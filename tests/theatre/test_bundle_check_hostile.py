@@ -29,8 +29,8 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from theatre.engine.bundle_check import CheckId
-from theatre.engine.bundle_check.reading.folder import BundleFolder
-from theatre.engine.bundle_check.reading.json_values import (
+from theatre.engine.bundle_check.folder import BundleFolder
+from theatre.engine.bundle_check.json_values import (
     NOTHING,
     DefectError,
     first_difference,
@@ -192,7 +192,7 @@ def checked_in(folder: Path, files: Files) -> None:
     report = check(store(files, folder))
     assert [line.id for line in report.checks] == IDS
     assert canonical_bytes(report.as_document())
-    assert not report.valid
+    assert not report.consistent
 
 
 FUZZ = settings(
@@ -344,7 +344,7 @@ def test_a_file_that_changed_its_nature_after_the_listing_is_refused(bundle: Pat
 
 
 def test_a_folder_of_too_many_files_is_named(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("theatre.engine.bundle_check.reading.folder.MAX_FILES", 12)
+    monkeypatch.setattr("theatre.engine.bundle_check.folder.MAX_FILES", 12)
     report = check(bundle)
     assert [line.id for line in report.checks] == IDS
     told = {line.id: line.actual for line in report.failed}

@@ -17,14 +17,21 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.theatre.mixed_runs import RATED, MixedRun, scored
-from tests.theatre.scored_runs import COMMITMENT, SCORER, episode_results
-from theatre.engine.bundle_check.commitment.rubrics import CommittedRubric
-from theatre.engine.bundle_check.people.panels import Panel
-from theatre.engine.bundle_check.people.rated_columns import RatedColumns
-from theatre.engine.bundle_check.scores.mixed_scores import with_human_parts
-from theatre.engine.bundle_check.scores.results_hash import ResultsHash
-from theatre.engine.canonical_json import JsonObject
-from theatre.engine.scoring import Aggregator, ScoredEpisode, TheatreScoringProvider
+from tests.theatre.scored_runs import COMMITMENT, episode_results
+from theatre.engine.bundle_check.arithmetic import NANO, Tally
+from theatre.engine.bundle_check.episodes import added_up
+from theatre.engine.bundle_check.panels import Panel, RatedColumns
+from theatre.engine.bundle_check.results import ResultsHash
+from theatre.engine.bundle_check.steps import CommittedRubric
+from theatre.engine.canonical_json import JsonObject, canonical_line
+from theatre.engine.models import (
+    CriterionResult,
+    EpisodeOutcome,
+    GroundTruthEpisode,
+    Scored,
+    Verdict,
+)
+from theatre.engine.scoring import ScoredEpisode
 
 per_property = settings(deadline=None, max_examples=60)
 OTHER = "b"
@@ -33,19 +40,18 @@ Z = 1.959963984540054
 
 def checked(run: MixedRun, values: Sequence[Sequence[Fraction]]) -> JsonObject:
     """Return the aggregate as the check has it; `values` are those of each person, by item."""
-    weights = run.weights or {RATED: 1}
-    machine = TheatreScoringProvider(
-        {
-            "criteria": {"criteria_ids": [*weights], "weights": dict(weights)},
-            "scoring": {"criteria_scorers": {name: {"scorer": "any"} for name in weights}},
-        },
-        {"any": SCORER},
-    )
-    aggregator = Aggregator(machine, COMMITMENT)
-    columns, lines = RatedColumns(list(weights), COMMITMENT), ResultsHash()
+    tally = Tally(run.document, COMMITMENT, len(run.episodes))
+    columns, lines = RatedColumns(tally.plan.ids, COMMITMENT), ResultsHash()
     for one in run.episodes:
-        columns.add(one)
-        lines.add(aggregator.add(one))
+        line = tally.add(
+            seq=one.seq,
+            episode_id=one.episode_id,
+            status=None if one.status is None else one.status.value,
+            results={name: recorded(result) for name, result in one.scores.items()},
+            cluster_key=one.cluster_key,
+        )
+        columns.add(as_read(one), EpisodeOutcome(line["outcome"]), line["scores"])
+        lines.add(canonical_line(line))
     items = [item.episode_id for item in columns.items(run.items)]
     rubric = CommittedRubric(
         step_id="taste",
@@ -63,8 +69,25 @@ def checked(run: MixedRun, values: Sequence[Sequence[Fraction]]) -> JsonObject:
         f"person {n}": dict(zip(items, given_, strict=False)) for n, given_ in enumerate(values)
     }
     panel = Panel(rubric=rubric, items=items, complete=complete)
-    criteria: JsonObject = {"criteria_ids": [*weights], "weights": dict(weights)}
-    return with_human_parts(aggregator.finish(), criteria, columns, {"taste": panel}, lines)
+    return lines.within(added_up(tally, columns, [panel]))
+
+
+def recorded(result: CriterionResult) -> float | str:
+    """Return a result as a scorer gives it; 0 where none is asked."""
+    if isinstance(result, Scored):
+        return result.nano / NANO
+    asked = {Verdict.NOT_APPLICABLE, Verdict.DECLINED, Verdict.UNSCORED}
+    return result.value if result in asked else 0
+
+
+def as_read(one: ScoredEpisode) -> GroundTruthEpisode:
+    return GroundTruthEpisode(
+        seq=one.seq,
+        episode_id=one.episode_id,
+        input_data={},
+        expected_output=None,
+        cluster_key=one.cluster_key,
+    )
 
 
 def by_the_run(run: MixedRun, values: Sequence[Sequence[Fraction]]) -> JsonObject:
@@ -149,7 +172,8 @@ def test_where_every_answer_is_rated_the_interval_is_that_of_both_parts_together
     run = graded(a=[0.9, 0.2, 0.6, 0.4, 1.0, 0.0])
     columns = RatedColumns([RATED], COMMITMENT)
     for one in run.episodes:
-        columns.add(one)
+        scores = {name: recorded(result) for name, result in one.scores.items()}
+        columns.add(as_read(one), EpisodeOutcome.SCORED, cast("dict[str, float]", scores))
     tastes = {f"episode {n}": Fraction(t, 4) for n, t in enumerate([3, 1, 2, 4, 4, 0], start=1)}
     drawn = [tastes[item.episode_id] for item in columns.items(6)]
     seen = cast("dict[str, JsonObject]", checked(run, [drawn])["score_intervals"])[RATED]

@@ -10,10 +10,14 @@ from typing import Any, cast
 import pytest
 
 from tests.theatre.conftest import CONSTRUCT_ID, TEMPLATE
-from theatre.engine.bundle_check.commitment.chain import CommittedHop, SanitisePolicy
-from theatre.engine.bundle_check.commitment.plan import committed_plan
-from theatre.engine.bundle_check.commitment.steps import CommittedComputation, CommittedStep
-from theatre.engine.bundle_check.reading.json_values import DefectError
+from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.plan import committed_plan
+from theatre.engine.bundle_check.steps import (
+    CommittedComputation,
+    CommittedHop,
+    CommittedStep,
+    SanitisePolicy,
+)
 from theatre.engine.canonical_json import JsonObject
 
 SHA = "ab" * 32

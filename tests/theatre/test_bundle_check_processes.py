@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.theatre.conftest import utc_now
 from tests.theatre.every_feature import LOG
 from tests.theatre.forged_bundle import check, document, lines, load
 from tests.theatre.runs import EXPECTED, Finished, pilot_stage
@@ -129,7 +128,7 @@ def run(folder: Path, *, repeated: int, concurrency: int = 1) -> Finished:
     stage = pilot_stage(folder / "data", asked, changes=changes, further={"log.jsonl": LOG})
     return stage.run(
         {
-            name: local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
+            name: local_adapter_for(construct, clock=stage.clock, monotonic=time.monotonic)
             for name, construct in constructs.items()
         }
     )
@@ -142,7 +141,7 @@ def test_a_chain_of_processes_passes_every_check(
     finished = run(tmp_path, repeated=repeated, concurrency=concurrency)
     report = check(finished.bundle)
     assert [line.as_document() for line in report.failed] == []
-    assert report.valid
+    assert report.consistent
     files = load(finished.bundle)
     told = {line["seq"]: line["outcome"] for line in lines(files, "scores/per_episode.jsonl")}
     assert [told[seq] for seq in range(1, len(TEXTS) + 1)] == [
@@ -159,4 +158,4 @@ def test_a_construct_that_answers_otherwise_when_asked_again_is_counted(tmp_path
     assert isinstance(facts, dict)
     # The third question to the process is the first round of the second episode.
     assert facts["determinism_differences"] == 1
-    assert check(finished.bundle).valid
+    assert check(finished.bundle).consistent

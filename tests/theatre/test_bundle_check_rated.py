@@ -75,7 +75,7 @@ def test_an_honest_bundle_passes_and_says_who_was_counted(files: Files, tmp_path
     assert resealed(with_results(files), Effort.CERTIFIED_HASH) == files
     assert with_ratings(files, lines(files, TRAIL)) == files
     report = checked(files, tmp_path)
-    assert report.valid
+    assert report.consistent
     (told,) = (line.actual for line in report.checks if line.id == "human-scores")
     assert told == "late: 0 scorers, taste: 3 scorers, after: 1 scorers"
 
@@ -96,9 +96,9 @@ TOLD: list[tuple[str, Edit, set[str]]] = [
     ("nobody", renamed(""), COUNTED),
     ("a name with a space behind it", renamed("Edsger "), COUNTED),
     ("a name that is no text", renamed(1), COUNTED),  # type: ignore[arg-type]  # a forger may
-    ("a second score", again(GRACE), HUMAN),
-    ("a second score in other letters", again("gRACE"), HUMAN),
-    ("a score behind the end of its step", moved, {"audit-chain", *HUMAN}),
+    ("a second score", again(GRACE), {"times", *HUMAN}),
+    ("a second score in other letters", again("gRACE"), {"times", *HUMAN}),
+    ("a score behind the end of its step", moved, {"audit-chain", "times", *HUMAN}),
     ("a score of another step", scored_with(step_id="late"), HUMAN),
     ("a score of no item", scored_with(episode_id="pilot-6"), HUMAN),
     ("a score off the scale", scored_with(score=5.001), HUMAN),
@@ -107,7 +107,7 @@ TOLD: list[tuple[str, Edit, set[str]]] = [
     ("a score that is a truth", scored_with(score=True), HUMAN),
     ("a comment that is no text", scored_with(comment=1), HUMAN),
     ("a score with a member more", scored_with(share=1), {"audit-chain"}),
-    ("a score behind the time", late, HUMAN),
+    ("a score behind the time", late, {"times", *HUMAN}),
     ("an item swapped", swapped, {*COUNTED, "tier"}),
     ("items in another order", reordered, HUMAN),
     ("an item less", opened_with(items=["pilot-1"]), HUMAN),
@@ -120,8 +120,8 @@ TOLD: list[tuple[str, Edit, set[str]]] = [
     ("a score refused as no number", refused_as("score-not-a-number"), HUMAN),
     ("a score refused as an author's", refused_as("scorer-is-author"), HUMAN),
     ("a score refused for nothing", refused_as(""), HUMAN),
-    ("given up before the time", too_early, HUMAN),
-    ("never opened", unopened, {"resolution"}),
+    ("given up before the time", too_early, {"times", *HUMAN}),
+    ("never opened", unopened, {"resolution", "certificate-fields"}),
     ("an escalation dropped", not_escalated, {"audit-chain", "resolution"}),
     ("an escalation to another step", escalated_elsewhere, {"resolution"}),
     ("a failed step completed", completed, {"resolution"}),

@@ -22,11 +22,10 @@ from tests.theatre.forged_bundle import (
     store,
     with_document,
 )
-from theatre.engine.bundle_check.commitment.plan import committed_plan
-from theatre.engine.bundle_check.invocations.attempts import CommittedCall, check_attempts
-from theatre.engine.bundle_check.invocations.calls import CallChecker, CallPlace
-from theatre.engine.bundle_check.invocations.output_shape import OutputShape
-from theatre.engine.bundle_check.reading.json_values import DefectError
+from theatre.engine.bundle_check.attempts import CommittedCall, OutputShape, check_attempts
+from theatre.engine.bundle_check.calls import CallChecker, CallPlace
+from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import read_episodes
 
@@ -171,12 +170,27 @@ def test_params_that_their_scorer_does_not_take_are_named(files: Files, tmp_path
     assert told["scores"] == told["scorers"]
 
 
+def reserving(template: Any, member: str, **reserved: object) -> None:  # noqa: ANN401  # a document at will
+    """Commit, under 2.2.0, to what no version runs."""
+    template["schema_version"] = "2.2.0"
+    template.setdefault(member, {}).update(reserved)
+
+
 @pytest.mark.parametrize(
     ("edit", "expected"),
     [
         (lambda t: t.update(display_name=""), "a template that fits echelon_theatre_schema_v2_1"),
         (lambda t: t.update(schema_version="2.0.1"), "a template that fits"),
         (lambda t: t["product_theatre_config"].update(adapter_type="mock"), "real construct"),
+        (lambda t: reserving(t, "execution_policy", repeats=2), "what 2.2.0 reserves"),
+        (lambda t: reserving(t, "execution_policy", budget={"max_calls": 9}), "2.2.0 reserves"),
+        (
+            lambda t: reserving(
+                t, "scoring", qualifications={"addition": {"dataset": "sums", "minimum": 1}}
+            ),
+            "what 2.2.0 reserves",
+        ),
+        (lambda t: reserving(t, "product_theatre_config", adapter_type="mcp"), "2.2.0 reserves"),
         (
             lambda t: t["resolution_programme"][0].update(output_spec={"type": "objekt"}),
             "an output_spec that is a usable JSON Schema",

@@ -66,6 +66,28 @@ def test_a_bundle_in_parts_passes(in_parts: Files, tmp_path: Path) -> None:
     assert failed_ids(check(store(in_parts, tmp_path / "bundle"))) == set()
 
 
+class StoppedError(Exception):
+    """What a caller ends a check with."""
+
+
+def test_a_caller_hears_of_every_hundred_episodes_and_may_end_the_check(
+    in_parts: Files, tmp_path: Path
+) -> None:
+    bundle, heard = store(in_parts, tmp_path / "bundle"), list[int]()
+    assert check(bundle, progress=heard.append).consistent
+    assert heard == [*range(100, 1201, 100), 1200]
+
+    def stop(read: int) -> None:
+        heard.append(read)
+        if read == 300:
+            raise StoppedError
+
+    heard.clear()
+    with pytest.raises(StoppedError):
+        check(bundle, progress=stop)
+    assert heard == [100, 200, 300]
+
+
 def cut(files: Files, name: str, number: int) -> Files:
     kept = files[name].splitlines(keepends=True)
     return files | {name: b"".join(kept[:number] + kept[number + 1 :])}
@@ -97,7 +119,7 @@ def test_parts_that_were_tampered_with_are_named(
 
 def test_a_run_that_ended_at_its_threshold_passes(ended_early: Files, tmp_path: Path) -> None:
     report = check(store(ended_early, tmp_path / "bundle"))
-    assert report.valid
+    assert report.consistent
     told = {line.id: line.actual for line in report.checks}
     # Of 20 episodes 5 may fail: the sixth failure is episode 11.
     assert (told["invocations"], told["scores"]) == ("11 records", "20 lines")
@@ -166,7 +188,7 @@ def test_other_committed_choices_pass_as_well(
     run = run_small_theatre(tmp_path, episodes=quick, template_changes=changes)
     report = check(run.sealed)
     assert failed_ids(report) == set()
-    assert report.valid
+    assert report.consistent
 
 
 def backtested(folder: Path, history: TierHistory | None = None) -> SmallRun:
@@ -182,7 +204,7 @@ def backtested(folder: Path, history: TierHistory | None = None) -> SmallRun:
 def test_a_backtested_bundle_passes_and_its_expiry_cannot_be_moved(tmp_path: Path) -> None:
     run = backtested(tmp_path / "run")
     assert run.certificate["verification_tier"] == "BACKTESTED"
-    assert check(run.sealed).valid
+    assert check(run.sealed).consistent
     files = load(run.sealed)
     later = "2999-01-01T00:00:00.000000Z"
     certificate = document(files, "certificate.json") | {"expires_at": later}
@@ -204,9 +226,12 @@ def test_a_dispute_in_the_recorded_history_counts(tmp_path: Path) -> None:
     run = backtested(tmp_path / "run", TierHistory(disputes=(dispute,)))
     assert run.certificate["verification_tier"] == "UNVERIFIED"
     report = check(run.sealed)
-    assert report.valid
+    assert report.consistent
     told = {line.id: line.actual for line in report.checks}
-    assert told["history"] == "recorded: attestations 0, disputes 1, runs 0, signals 0, telemetry 0"
+    assert told["history"] == (
+        "recorded: attestations 0, disputes 1, runs 0, signals 0, telemetry 0; "
+        "a public log of all runs and disputes would settle it"
+    )
 
 
 def test_only_a_copy_shows_that_a_whole_bundle_was_exchanged(
@@ -214,5 +239,5 @@ def test_only_a_copy_shows_that_a_whole_bundle_was_exchanged(
 ) -> None:
     other = run_small_theatre(tmp_path, episodes=EVERY_OUTCOME[:2])
     kept = (real_run.sealed / "certificate.json").read_bytes()
-    assert check(other.sealed).valid
+    assert check(other.sealed).consistent
     assert failed_ids(check(other.sealed, certificate=kept)) == {"certificate-copy"}

@@ -22,8 +22,8 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from theatre.engine.bundle_check import CheckReport
-from theatre.engine.bundle_check.invocations.batches import batch_of
-from theatre.engine.bundle_check.reading.json_values import DefectError
+from theatre.engine.bundle_check.batches import batch_of
+from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.canonical_json import JsonObject
 
 SHA = "ab" * 32
@@ -37,7 +37,12 @@ def files(real_run: SmallRun) -> Files:
 
 
 STATUSES: JsonObject = {"success": 1, "timeout": 0, "error": 0, "refused": 0}
-BATCH: JsonObject = {"seqs": [[1, 1]], "records_sha256": SHA, "statuses": STATUSES}
+BATCH: JsonObject = {
+    "seqs": [[1, 1]],
+    "records_sha256": SHA,
+    "journal_sha256": SHA,
+    "statuses": STATUSES,
+}
 
 
 @pytest.mark.parametrize(
@@ -53,6 +58,8 @@ BATCH: JsonObject = {"seqs": [[1, 1]], "records_sha256": SHA, "statuses": STATUS
         {"seqs": {"1": 2}},
         {"records_sha256": "AB" * 32},
         {"records_sha256": f"{SHA}\n"},
+        {"journal_sha256": "AB" * 32},
+        {"journal_sha256": None},
         {"statuses": {"success": 1}},
         {"extra": 1},
     ],
@@ -133,7 +140,7 @@ def test_a_whole_rewrite_shows_only_beside_a_copy_that_somebody_kept(
         rechained(files, entries), "certificate.json", lambda whole: whole.update(issuer="another")
     )
     folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "bundle")
-    assert check(folder).valid
+    assert check(folder).consistent
     kept = check(folder, certificate=files["certificate.json"])
     assert failed_ids(kept) == {"certificate-copy"}
 

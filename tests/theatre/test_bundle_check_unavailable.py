@@ -33,6 +33,7 @@ from tests.theatre.record_edits import (
     of_record,
     raw_input,
 )
+from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckReport, InputSanitiser, check_bundle
 from theatre.engine.canonical_json import JsonObject
 from theatre.oracles.input_sanitiser import TextSanitiser
@@ -58,7 +59,12 @@ class NewerSanitiser(TextSanitiser):
 
 def checked_with(folder: Path, sanitiser: InputSanitiser | None) -> CheckReport:
     return check_bundle(
-        folder, SCORERS, registry=REGISTRY, computations=COMPUTATIONS, sanitiser=sanitiser
+        folder,
+        SCORERS,
+        registry=REGISTRY,
+        computations=COMPUTATIONS,
+        sanitiser=sanitiser,
+        now=LATE,
     )
 
 
@@ -77,7 +83,7 @@ def test_a_sanitiser_that_is_not_the_recorded_one_is_unavailable_and_nothing_fai
     assert report.failed == ()
     assert [line.id for line in report.unavailable] == ["sanitised-input"]
     assert f"is recorded and {installed}" in report.unavailable[0].actual
-    assert not report.valid
+    assert not report.consistent
 
 
 UNKNOWN = "theatre-sanitise/0.9.0"

@@ -188,5 +188,5 @@ def test_making_an_honest_bundle_anew_changes_nothing(
         assert resealed(CONSEQUENCES[group](honest), Effort.CHAIN) == honest
 
 
-def test_the_honest_bundle_is_valid(folder: Path) -> None:
-    assert check(folder).valid
+def test_the_honest_bundle_is_consistent(folder: Path) -> None:
+    assert check(folder).consistent

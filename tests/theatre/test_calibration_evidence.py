@@ -98,7 +98,7 @@ def test_the_check_recomputes_the_calibration_from_the_recorded_answers(
     finished: Finished,
 ) -> None:
     report = check(finished.bundle)
-    assert report.valid
+    assert report.consistent
     assert failed_ids(report) == set()
 
 
@@ -109,7 +109,7 @@ def test_below_100_probabilities_the_certificate_has_a_brier_score_and_no_ece(
     certificate = finished.document(CERTIFICATE)
     assert certificate["brier_score"] is not None
     assert certificate["ece"] is None
-    assert check(finished.bundle).valid
+    assert check(finished.bundle).consistent
 
 
 def test_without_probabilities_the_certificate_has_neither(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_without_probabilities_the_certificate_has_neither(tmp_path: Path) -> No
     assert (certificate["brier_score"], certificate["ece"]) == (None, None)
     calibration = cast("JsonObject", finished.document(AGGREGATE)["calibration"])
     assert calibration["without_probability"] == 30
-    assert check(finished.bundle).valid
+    assert check(finished.bundle).consistent
 
 
 IN_RESULTS = {"aggregate", "results-hash", "certificate-fields"}

@@ -58,7 +58,9 @@ def play(
                 sleep=asyncio.sleep,
                 is_stopping=lambda: is_stopping,
             )
-            settings = RunSettings(output_dir=stage.folder, issuer="a test", batch_size=5)
+            settings = RunSettings(
+                output_dir=stage.folder, drafts_dir=stage.drafts, issuer="a test", batch_size=5
+            )
             await scene(ReplayEngine(held.theatre, held.journal, around, settings))
 
     asyncio.run(perform())
@@ -98,7 +100,7 @@ def test_parts_in_any_order_give_the_results_of_the_whole(tmp_path: Path) -> Non
     whole = staged(tmp_path / "whole").run(ScriptedAdapter(answer_as_asked))
     finished = in_parts(staged(tmp_path / "parts"), PARTS)
     assert results_of(finished) == results_of(whole)
-    assert checked(finished.bundle).valid
+    assert checked(finished.bundle).consistent
 
 
 def test_what_a_part_has_recorded_is_not_called_again(tmp_path: Path) -> None:

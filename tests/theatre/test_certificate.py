@@ -17,6 +17,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.certificate import (
     CertifiedEvidence,
     TheatreCalibrationCertificate,
+    VersionSource,
     certificate_id,
     ground_truth_hash,
     issue_certificate,
@@ -95,7 +96,7 @@ def issued(
 def test_every_field_comes_from_the_commitment_or_from_the_evidence() -> None:
     commitment_hash = CommitmentProtocol.hash_template(DOCUMENT)
     assert issued() == {
-        "schema_version": "1.1.0",
+        "schema_version": "1.2.0",
         "certificate_id": str(uuid5(UUID(THEATRE_ID), f"certificate:{commitment_hash}")),
         "theatre_id": THEATRE_ID,
         "template_id": "product_pilot_v1",
@@ -128,11 +129,23 @@ def test_every_field_comes_from_the_commitment_or_from_the_evidence() -> None:
         "construct_version": VERSION,
         "version_source": "computed",
         "construct_chain_versions": None,
+        "environment": None,
+        "isolation": None,
         "scorer_version": "exact_match@1",
         "methodology_version": "1.2.0",
         "dataset_hash": "ab" * 32,
         "verification_tier": "BACKTESTED",
         "caps": ["runs-below-3", "telemetry-missing"],
+        "findings": [],
+        "qualification": None,
+        "corrected_scores": None,
+        "data_audit": None,
+        "baselines": None,
+        "repeats": None,
+        "usage": None,
+        "coin_sha256": None,
+        "episode_root": None,
+        "owner": None,
         "commitment_hash": commitment_hash,
         "issuer": "a test",
         "issued_at": "2026-11-21T12:00:00.000000Z",
@@ -200,6 +213,25 @@ def test_the_versions_of_a_chain_stand_on_the_certificate() -> None:
     assert certificate["construct_version"] == VERSION
 
 
+@pytest.mark.parametrize(
+    ("source", "findings", "certified"),
+    [
+        ("computed", (), []),
+        ("claimed", (), ["version-claimed"]),
+        ("declared", (), ["version-declared"]),
+        ("computed", ("step-failed:b", "step-failed:a"), ["step-failed:a", "step-failed:b"]),
+        ("claimed", ("version-claimed", "environment-changed"),
+         ["environment-changed", "version-claimed"]),
+    ],
+)  # fmt: skip
+def test_what_a_reader_has_to_know_stands_on_the_certificate_sorted(
+    source: VersionSource, findings: tuple[str, ...], certified: list[str]
+) -> None:
+    certificate = issued(evidence=replace(EVIDENCE, version_source=source, findings=findings))
+    assert (certificate["version_source"], certificate["findings"]) == (source, certified)
+    validate_certificate(certificate, REGISTRY)
+
+
 def test_without_a_methodology_version_the_documented_default_stands() -> None:
     pins: JsonObject = {"constructs": {PILOT: VERSION}, "scorer_version": "label"}
     certificate = issued({"/version_pins": pins})
@@ -249,6 +281,9 @@ def test_a_certificate_with_a_field_of_another_type_is_refused_by_name(field: st
         ({"audit_head": "ab" * 31}, "/audit_head"),
         ({"certificate_id": "one"}, "/certificate_id"),
         ({"caps": ["twice", "twice"]}, "/caps"),
+        ({"findings": ["twice", "twice"]}, "/findings"),
+        ({"environment": {"environment_hash": "12" * 32}}, "/environment"),
+        ({"isolation": {"files": True}}, "/isolation"),
     ],
 )
 def test_a_certificate_with_a_wrong_value_is_refused_with_its_pointer(
@@ -275,7 +310,7 @@ def test_what_is_not_in_the_evidence_cannot_be_put_on_a_certificate() -> None:
 
 
 MARKET: JsonObject = {
-    "schema_version": "1.1.0",
+    "schema_version": "1.2.0",
     "certificate_id": "2f9d7b5c-6f0e-5a51-9d0e-6a4f3b2c1d0e",
     "theatre_id": THEATRE_ID,
     "template_id": "geopolitical_strait_v1",
@@ -310,11 +345,23 @@ MARKET: JsonObject = {
     "construct_version": "forecaster-2026.11",
     "version_source": "claimed",
     "construct_chain_versions": None,
+    "environment": None,
+    "isolation": None,
     "scorer_version": "brier@1",
     "methodology_version": "1.0.0",
     "dataset_hash": None,
     "verification_tier": "UNVERIFIED",
     "caps": ["replays-below-50"],
+    "findings": ["version-claimed"],
+    "qualification": None,
+    "corrected_scores": None,
+    "data_audit": None,
+    "baselines": None,
+    "repeats": None,
+    "usage": None,
+    "coin_sha256": None,
+    "episode_root": None,
+    "owner": None,
     "commitment_hash": "78" * 32,
     "issuer": "local",
     "issued_at": "2026-11-21T12:00:00Z",

@@ -27,7 +27,15 @@ from tests.theatre.forged_bundle import (
     resealed,
     store,
 )
-from tests.theatre.runs import ScriptedAdapter, Stage, call_step, checked, episodes, pilot_stage
+from tests.theatre.runs import (
+    LATE,
+    ScriptedAdapter,
+    Stage,
+    call_step,
+    checked,
+    episodes,
+    pilot_stage,
+)
 from tests.theatre.test_bundle_check_programme import results_changed
 from tests.theatre.trail_edits import with_results
 from theatre.engine.bundle_check import CheckReport, check_bundle
@@ -66,7 +74,7 @@ def test_an_output_stands_in_the_aggregate_and_under_its_hash(
     assert {aggregate["results_hash"], finished.document("certificate.json")["results_hash"]} == {
         results_hash
     }
-    assert checked(finished.bundle).valid
+    assert checked(finished.bundle).consistent
 
 
 @pytest.mark.parametrize("committed", [None, False])
@@ -174,6 +182,7 @@ def recomputed(folder: Path, computation: Computation) -> CheckReport:
         registry=REGISTRY,
         computations={computation.name: computation},
         sanitiser=SANITISER,
+        now=LATE,
     )
 
 

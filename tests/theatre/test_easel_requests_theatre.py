@@ -84,7 +84,7 @@ def test_a_run_gives_the_published_results_byte_for_byte(honest: Finished) -> No
 
 def test_the_independent_check_finds_the_bundle_sound(honest: Finished) -> None:
     report = checked(honest.bundle)
-    assert (report.failed, report.valid) == ((), True)
+    assert (report.failed, report.consistent) == ((), True)
 
 
 def test_every_hop_was_asked_each_episode_once_and_eight_of_them_again(honest: Finished) -> None:

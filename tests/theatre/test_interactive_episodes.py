@@ -16,6 +16,7 @@ from tests.theatre.runs import (
     EASEL,
     EASEL_VERSION,
     ERROR,
+    LATE,
     PILOT,
     Finished,
     ScriptedAdapter,
@@ -23,8 +24,8 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.bundle_check import CheckReport, check_bundle
-from theatre.engine.bundle_check.commitment.plan import committed_plan
-from theatre.engine.bundle_check.reading.json_values import DefectError
+from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner, play_seed
@@ -78,6 +79,7 @@ def checked(bundle: Path, *runners: EpisodeRunner) -> CheckReport:
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        now=LATE,
         runners={runner.name: runner for runner in runners},
     )
 

@@ -12,6 +12,7 @@ from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORE
 from tests.theatre.record_edits import Edit, forged, of_record
 from tests.theatre.runs import (
     ERROR,
+    LATE,
     REFUSED,
     Finished,
     ScriptedAdapter,
@@ -98,6 +99,7 @@ def checked(bundle: Path, *scorers: Scorer) -> CheckReport:
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        now=LATE,
     )
 
 

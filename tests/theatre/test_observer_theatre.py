@@ -53,7 +53,7 @@ def test_the_certificate_says_backtested_and_what_proven_still_needs(honest: Fin
     ]
     counts = cast("JsonObject", certificate["episode_counts"])
     assert (counts["scored"], counts["total"]) == (163, 163)
-    assert checked(honest.bundle).valid
+    assert checked(honest.bundle).consistent
 
 
 def test_every_call_went_by_http_to_files_that_were_hashed_and_repeats_did_not_differ(
@@ -127,7 +127,7 @@ def test_the_observer_is_imperfect_and_above_each_baseline_by_more_than_the_inte
     }
     assert all(one.high < 1 for one in scores(honest).values())
     assert finished.document("certificate.json")["construct_version"] == version
-    assert checked(finished.bundle).valid
+    assert checked(finished.bundle).consistent
 
 
 # --- records that were changed after the fact ------------------------------------------------
@@ -202,7 +202,7 @@ def test_with_records_changed_after_the_fact_source_fidelity_falls_by_those_reco
     assert fallen == {name for name in CHANGED if before[name] == 1}
     assert {name for name in before if after[name] > before[name]} == set()
     assert scores(broken)[SOURCE].score < scores(honest)[SOURCE].low
-    assert checked(broken.bundle).valid
+    assert checked(broken.bundle).consistent
 
 
 def test_the_changed_records_are_committed_as_what_they_are(

@@ -20,6 +20,7 @@ from tests.theatre.runs import (
     ScriptedAdapter,
     Stage,
     call_step,
+    checked,
     episodes,
     pilot_stage,
 )
@@ -74,6 +75,35 @@ def test_the_template_of_these_tests_is_valid_and_runs(tmp_path: Path) -> None:
     report = TemplateValidator(load_scorers()).validate(stage.template)
     assert (report.errors, report.warnings) == ((), ())
     assert stage.run(ScriptedAdapter()).theatre.state == "RESOLVED"
+
+
+def test_a_2_2_0_template_runs_and_its_bundle_is_checked(tmp_path: Path) -> None:
+    changes: dict[str, JsonValue] = {
+        "/schema_version": "2.2.0",
+        "/execution_policy/close_within_days": 7,
+    }
+    finished = pilot_stage(tmp_path, episodes(2), changes=changes).run(ScriptedAdapter())
+    assert finished.document("template.json")["schema_version"] == "2.2.0"
+    assert checked(finished.bundle).failed == ()
+
+
+@pytest.mark.parametrize(
+    ("pointer", "value", "name"),
+    [
+        ("/execution_policy/repeats", 3, "execution_policy.repeats"),
+        ("/execution_policy/budget", {"max_calls": 9}, "execution_policy.budget"),
+        ("/scoring/qualifications", {"colour": {"dataset": "truth", "minimum": 0.8}},
+         "scoring.qualifications"),
+        *(("/product_theatre_config/adapter_type", kind, f"adapter_type {kind}")
+          for kind in ("openai", "anthropic", "mcp", "command")),
+    ],
+)  # fmt: skip
+def test_what_2_2_0_reserves_is_refused_before_the_first_call(
+    tmp_path: Path, pointer: str, value: JsonValue, name: str
+) -> None:
+    stage = pilot_stage(tmp_path, episodes(2), changes={"/schema_version": "2.2.0", pointer: value})
+    assert TemplateValidator(load_scorers()).validate(stage.template).errors == ()
+    assert refusal(stage, ProgrammeError).startswith(f"this version cannot run {name}: reserved")
 
 
 CALL = f"{STEPS}/0"

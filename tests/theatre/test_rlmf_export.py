@@ -105,6 +105,7 @@ def test_a_record_says_what_was_asked_answered_right_and_vouched_for(finished: F
             "resolved_option": "red",
             "success": False,
             "criteria_scores": {"colour": 0, "recall": 1},
+            "composite": 0.25,
             "resolution_mode": "replay",
             "resolution_timestamp": certificate["theatre_resolved_at"],
         },

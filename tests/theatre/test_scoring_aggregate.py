@@ -184,6 +184,37 @@ def test_the_mean_of_the_numbers_in_a_column_is_the_criterion_s_score(run: Run) 
 
 @per_property
 @given(runs())
+def test_the_composite_of_a_line_is_the_weighted_mean_of_the_numbers_in_it(run: Run) -> None:
+    for line in run.aggregate()[0]:
+        row = json.loads(line, parse_float=Fraction, parse_int=Fraction)
+        numbers = {name: score for name, score in row["scores"].items() if score is not None}
+        whole = sum(run.weights[name] for name in numbers)
+        weighted = sum((run.weights[name] * score for name, score in numbers.items()), Fraction(0))
+        by_hand = places_or_none(weighted / whole if whole else None)
+        assert json.loads(line)["composite"] == by_hand
+
+
+def test_the_composite_of_a_line_is_rounded_half_even_and_weights_what_applies() -> None:
+    halves = {"a": 5, "b": 5}
+    cases: list[tuple[dict[str, int], dict[str, CriterionResult], float | None]] = [
+        (halves, {"a": Scored(0), "b": Scored(1)}, 0),
+        (halves, {"a": Scored(0), "b": Scored(3)}, 2e-9),
+        (halves, {"a": Scored(NANO), "b": Verdict.NOT_APPLICABLE}, 1),
+        ({"a": 9, "b": 1}, {"a": Verdict.DECLINED, "b": Scored(700)}, 7e-7),
+        ({"a": 9, "b": 1}, {"a": Verdict.MISSING, "b": Verdict.NOT_APPLICABLE}, 0),
+        ({"a": 10, "b": 0}, {"a": Verdict.UNSCORED, "b": Scored(NANO)}, None),
+        ({"a": 1, "b": 2, "c": 0}, {"a": Scored(NANO), "b": Scored(0), "c": Scored(NANO)},
+         0.333333333),
+    ]  # fmt: skip
+    for weights, scores, composite in cases:
+        status = InvocationStatus.ERROR if Verdict.MISSING in scores.values() else None
+        one = episode(1, scores, status=status or InvocationStatus.SUCCESS)
+        (line,) = Run(weights=weights, split=0, episodes=(one,)).aggregate()[0]
+        assert json.loads(line)["composite"] == composite
+
+
+@per_property
+@given(runs())
 def test_the_results_hash_is_over_the_lines_and_the_aggregate_without_hash_and_intervals(
     run: Run,
 ) -> None:
@@ -255,19 +286,20 @@ def test_a_line_shows_a_failure_as_0_and_every_other_gap_as_null() -> None:
     assert set(marks) == {"true", "false"}
     lines, aggregate = run.aggregate()
     expected = [
-        (1, "scored", '{"a":null,"z":0.333333333}'),
-        (2, "missing", '{"a":null,"z":0}'),
-        (3, "excluded", '{"a":null,"z":null}'),
-        (4, "unscored", '{"a":null,"z":null}'),
-        (5, "not_run", '{"a":null,"z":null}'),
-        (6, "scored", '{"a":0,"z":1}'),
+        (1, "scored", '{"a":null,"z":0.333333333}', "0.333333333"),
+        (2, "missing", '{"a":null,"z":0}', "0"),
+        (3, "excluded", '{"a":null,"z":null}', "null"),
+        (4, "unscored", '{"a":null,"z":null}', "null"),
+        (5, "not_run", '{"a":null,"z":null}', "null"),
+        (6, "scored", '{"a":0,"z":1}', "0.5"),
     ]
     assert lines == [
         (
-            f'{{"episode_id":"episode {seq}","holdout":{holdout},"outcome":"{outcome}",'
+            f'{{"composite":{composite},"episode_id":"episode {seq}","holdout":{holdout},'
+            f'"outcome":"{outcome}",'
             f'"scores":{scores},"seq":{seq}}}\n'
         ).encode()
-        for (seq, outcome, scores), holdout in zip(expected, marks, strict=True)
+        for (seq, outcome, scores, composite), holdout in zip(expected, marks, strict=True)
     ]
     assert aggregate["scores"] == {"z": 0.444444444, "a": 0.0}
     assert aggregate["composite_score"] == 0.222222222

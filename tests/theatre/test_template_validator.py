@@ -297,6 +297,10 @@ ERRORS = [
     Case("reserved-criterion-id", renamed("left", "composite_score"), "/criteria/criteria_ids/0"),
     Case("calibration-criterion-known", {"/scoring/calibration_criterion": "up"},
          "/scoring/calibration_criterion"),
+    Case("qualification-known",
+         {"/schema_version": "2.2.0",
+          "/scoring/qualifications": {"left": {"dataset": "elsewhere", "minimum": 0.5}}},
+         "/scoring/qualifications/left/dataset"),
     # 17
     Case("criteria-scored", {f"{CHOSEN}/left": DROP}, CHOSEN),
     Case("criteria-scored", {"/scoring": {}, WEIGHTS: {"left": 1}, IDS: ["left"]}, "/scoring"),
@@ -764,7 +768,7 @@ def mutations(draw: st.DrawFn) -> JsonObject:
     document = copy.deepcopy(
         draw(st.sampled_from([REPLAY, CHAIN, RATED, COMPUTED, MAPPED, MARKET]))
     )
-    version = draw(st.sampled_from([*TEMPLATE_SCHEMAS, "2.2.0"]))
+    version = draw(st.sampled_from([*TEMPLATE_SCHEMAS, "2.3.0"]))
     document["schema_version"] = version
     for _ in range(draw(st.integers(1, 3))):
         *path, last = draw(st.sampled_from(pointers_of(document)))

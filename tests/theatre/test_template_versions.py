@@ -1,9 +1,10 @@
-"""Three versions of templates: each with its frozen schema, its rules, and its defaults."""
+"""Four versions of templates: each with its frozen schema, its rules, and its defaults."""
 
 from __future__ import annotations
 
 import copy
 import hashlib
+from datetime import UTC, datetime
 from functools import reduce
 from pathlib import Path
 from typing import Any, cast
@@ -12,8 +13,8 @@ import pytest
 import rfc8785
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
-from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.errors import ExecutionPathUnavailableError
+from theatre.engine.commitment import CommitmentProtocol, close_by
+from theatre.engine.errors import ExecutionPathUnavailableError, ProgrammeError
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.template_validator import TemplateValidator, ValidationReport, Violation
 from theatre.engine.templates import (
@@ -21,6 +22,7 @@ from theatre.engine.templates import (
     SimulationTemplate,
     gold_is_unpinned,
     product_template,
+    reserved_members,
     view_template,
 )
 from theatre.scorers import load_scorers
@@ -29,6 +31,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures" / "templates"
 VALIDATOR = TemplateValidator(load_scorers())
 SHA = "0f" * 32
 DROP = object()
+COMMITTED_AT = datetime(2026, 11, 23, 12, tzinfo=UTC)
 
 UNCOMMITTED = Violation(
     "/scoring",
@@ -373,6 +376,163 @@ def test_the_rules_that_guard_the_hash_hold_for_1_0_0_too(
     assert places(edited(gridworld(), edits)) == [(pointer, rule)]
 
 
+# --- 2.2.0 -----------------------------------------------------------------------------------
+
+POLICY = "/execution_policy"
+DATASET = "cartograph_grid_reference"
+QUALIFIED: JsonObject = {"hex_grid_accuracy": {"dataset": DATASET, "minimum": 0.8}}
+
+
+def reached(kind: str, place: str) -> dict[str, object]:
+    return {f"{PRODUCT}/adapter_type": kind, f"{PRODUCT}/adapter_endpoint": place}
+
+
+RESERVED: list[tuple[dict[str, object], str]] = [
+    ({f"{POLICY}/repeats": 1}, "execution_policy.repeats"),
+    ({f"{POLICY}/budget": {"max_calls": 100}}, "execution_policy.budget"),
+    ({"/scoring/qualifications": QUALIFIED}, "scoring.qualifications"),
+    (reached("openai", "https://api.example.com/v1"), "adapter_type openai"),
+    (reached("anthropic", "construct:claude"), "adapter_type anthropic"),
+    (reached("mcp", "https://tools.example.com/mcp"), "adapter_type mcp"),
+    (reached("command", '["./agent"]'), "adapter_type command"),
+]
+
+
+def newest(edits: dict[str, object] | None = None) -> JsonObject:
+    base = edited(shipped("product_cartograph_v1"), {"/schema_version": "2.2.0"})
+    base.setdefault("execution_policy", {})
+    return edited(base, edits or {})
+
+
+def test_a_2_2_0_template_runs_as_one_of_2_1_0_and_may_say_when_it_is_closed() -> None:
+    document = newest({f"{POLICY}/close_within_days": 7})
+    assert VALIDATOR.validate(document) == ValidationReport(errors=(), warnings=())
+    assert product_template(document).execution_policy.close_within_days == 7
+    assert close_by(document, COMMITTED_AT) == datetime(2026, 11, 30, 12, tzinfo=UTC)
+    assert CommitmentProtocol.hash_template(document) == recomputed(document)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [newest(), shipped("product_cartograph_v1"), numerals(), gridworld(), straits_of_2_0_1()],
+    ids=lambda document: f"{document['theatre_id']} {document['schema_version']}",
+)
+def test_a_template_that_does_not_say_when_is_closed_after_thirty_days(
+    document: JsonObject,
+) -> None:
+    assert close_by(document, COMMITTED_AT) == datetime(2026, 12, 23, 12, tzinfo=UTC)
+
+
+def test_a_limit_where_no_version_has_one_limits_nothing() -> None:
+    document = edited(gridworld(), {"/execution_policy": {"close_within_days": 1}})
+    assert VALIDATOR.validate(document).errors == ()
+    assert close_by(document, COMMITTED_AT) == datetime(2026, 12, 23, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(("edits", "name"), RESERVED, ids=[name for _, name in RESERVED])
+def test_what_2_2_0_reserves_is_validated_and_committed_and_not_run(
+    edits: dict[str, object], name: str
+) -> None:
+    document = newest(edits)
+    assert VALIDATOR.validate(document).errors == ()
+    assert CommitmentProtocol.hash_template(document) == recomputed(document)
+    with pytest.raises(ProgrammeError) as caught:
+        product_template(document)
+    assert caught.value.code == "programme-refused"
+    assert str(caught.value) == (
+        f"this version cannot run {name}: reserved in 2.2.0, to be validated, hashed and "
+        "committed; leave it out to run the template"
+    )
+
+
+def test_the_adapter_of_one_construct_of_a_chain_is_reserved_too_and_all_are_named() -> None:
+    document = newest(
+        {
+            f"{POLICY}/repeats": 3,
+            f"{POLICY}/budget": {"max_cost_usd": 0.5, "max_tokens": 9},
+            f"{PRODUCT}/construct_endpoints": {
+                "cartograph": {"adapter_type": "mcp", "endpoint": "http://tools.example.com"}
+            },
+        }
+    )
+    assert VALIDATOR.validate(document).errors == ()
+    names = ("execution_policy.repeats", "execution_policy.budget", "adapter_type mcp")
+    assert reserved_members(document) == names
+
+
+def test_an_open_member_of_2_1_0_that_has_a_reserved_name_means_nothing() -> None:
+    document = edited(shipped("product_cartograph_v1"), {"/scoring/qualifications": "none"})
+    assert VALIDATOR.validate(document).errors == ()
+    assert product_template(document).schema_version == "2.1.0"
+
+
+@pytest.mark.parametrize(
+    ("edits", "pointer", "rule"),
+    [
+        *(
+            ({f"{POLICY}/close_within_days": days}, f"{POLICY}/close_within_days", rule)
+            for days, rule in ((0, "minimum"), (91, "maximum"), (1.5, "type"), (None, "type"))
+        ),
+        ({f"{POLICY}/repeats": 0}, f"{POLICY}/repeats", "minimum"),
+        ({f"{POLICY}/repeats": 21}, f"{POLICY}/repeats", "maximum"),
+        ({f"{POLICY}/budget": {}}, f"{POLICY}/budget", "minProperties"),
+        ({f"{POLICY}/budget": {"max_calls": 0}}, f"{POLICY}/budget/max_calls", "minimum"),
+        ({f"{POLICY}/budget": {"max_cost_usd": 0}}, f"{POLICY}/budget/max_cost_usd",
+         "exclusiveMinimum"),
+        ({f"{POLICY}/budget": {"calls": 1}}, f"{POLICY}/budget/calls", "additionalProperties"),
+        ({"/scoring/qualifications": {}}, "/scoring/qualifications", "minProperties"),
+        ({"/scoring/qualifications": {"hex_grid_accuracy": {"dataset": DATASET}}},
+         "/scoring/qualifications/hex_grid_accuracy", "required"),
+        ({f"{PRODUCT}/adapter_type": "grpc"}, f"{PRODUCT}/adapter_type", "enum"),
+    ],
+)  # fmt: skip
+def test_the_schema_of_2_2_0_names_what_does_not_fit(
+    edits: dict[str, object], pointer: str, rule: str
+) -> None:
+    assert places(newest(edits)) == [(pointer, f"schema:{rule}")]
+
+
+@pytest.mark.parametrize(
+    ("edits", "pointer", "rule"),
+    [
+        ({"/scoring/qualifications": {"taste": {"dataset": DATASET, "minimum": 1}}},
+         "/scoring/qualifications/taste", "qualification-known"),
+        ({"/scoring/qualifications": {"hex_grid_accuracy": {"dataset": "x", "minimum": 1}}},
+         "/scoring/qualifications/hex_grid_accuracy/dataset", "qualification-known"),
+        (reached("openai", "https://a.example/?b"), f"{PRODUCT}/adapter_endpoint", "endpoint-form"),
+        (reached("command", "./agent"), f"{PRODUCT}/adapter_endpoint", "endpoint-form"),
+    ],
+)  # fmt: skip
+def test_the_rules_hold_for_what_is_reserved(
+    edits: dict[str, object], pointer: str, rule: str
+) -> None:
+    assert places(newest(edits)) == [(pointer, rule)]
+
+
+def test_no_command_comes_in_over_the_interface() -> None:
+    command = reached("command", '["./agent"]')
+    report = VALIDATOR.validate(newest(command), from_api=True)
+    assert [(error.pointer, error.rule) for error in report.errors] == [
+        (f"{PRODUCT}/adapter_endpoint", "endpoint-form")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("edits", "pointer", "rule"),
+    [
+        *(({f"{POLICY}/{member}": value}, f"{POLICY}/{member}", "additionalProperties")
+          for member, value in (("close_within_days", 30), ("repeats", 1), ("budget", {}))),
+        *((reached(kind, "construct:cartograph"), f"{PRODUCT}/adapter_type", "enum")
+          for kind in ("openai", "anthropic", "mcp", "command")),
+    ],
+)  # fmt: skip
+def test_what_2_2_0_adds_is_no_part_of_2_1_0(
+    edits: dict[str, object], pointer: str, rule: str
+) -> None:
+    document = newest(edits | {"/schema_version": "2.1.0"})
+    assert places(document) == [(pointer, f"schema:{rule}")]
+
+
 # --- no version ------------------------------------------------------------------------------
 
 
@@ -384,7 +544,7 @@ def test_a_version_that_there_is_not_is_the_one_error(version: str) -> None:
             Violation(
                 "/schema_version",
                 "schema:enum",
-                f"expected one of 1.0.0, 2.0.1, 2.1.0; got {version!r}",
+                f"expected one of 1.0.0, 2.0.1, 2.1.0, 2.2.0; got {version!r}",
             ),
         ),
         warnings=(),
@@ -394,7 +554,7 @@ def test_a_version_that_there_is_not_is_the_one_error(version: str) -> None:
 def test_a_credential_in_the_place_of_a_version_is_not_repeated() -> None:
     token = f"ghp_{'a1' * 18}"
     (error,) = VALIDATOR.validate(edited(numerals(), {"/schema_version": token})).errors
-    assert error.detail == "expected one of 1.0.0, 2.0.1, 2.1.0; got '[withheld]'"
+    assert error.detail == "expected one of 1.0.0, 2.0.1, 2.1.0, 2.2.0; got '[withheld]'"
 
 
 @pytest.mark.parametrize("edit", [DROP, 2, None])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, Answer, echelon
 from tests.theatre.forked_echelon import forked
+from tests.theatre.runs import recorded_lines
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
@@ -84,10 +85,8 @@ class WitnessedTheatre:
         return self.log.read_text(encoding="utf-8").split() if self.log.exists() else []
 
     def recorded(self) -> list[bytes]:
-        """Return the whole lines of the journal."""
-        files = list(self.home.glob("theatres/*/journal.jsonl"))
-        data = files[0].read_bytes() if files else b""
-        return data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
+        """Return the lines of the journal that count."""
+        return [line for folder in self.home.glob("theatres/*") for line in recorded_lines(folder)]
 
     def state(self) -> str:
         """Return the state that the store's chain shows."""

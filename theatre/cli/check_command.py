@@ -10,21 +10,48 @@ from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.output import json_option, print_document
 
 
+def _write_verifier(context: click.Context, path: Path) -> None:
+    from theatre.engine.bundle_check.verifier import (  # noqa: PLC0415 - --help is quick
+        verifier_source,
+    )
+
+    path.write_text(verifier_source(), encoding="utf-8")
+    context.exit()
+
+
 @click.command()
 @click.argument("bundle", type=click.Path(path_type=Path))
 @click.option(
+    "--write-verifier",
+    type=click.Path(path_type=Path, dir_okay=False, writable=True),
+    is_eager=True,
+    expose_value=False,
+    callback=lambda context, _, path: None if path is None else _write_verifier(context, path),
+    help="Write verify_bundle.py, this check as one file of plain Python, and end.",
+)
+@click.option(
     "--certificate",
     type=click.Path(path_type=Path),
-    help="A copy of the certificate from its issuer, to hold the bundle against.",
+    help="The certificate as its issuer gave it to you: a file outside the bundle.",
 )
 @click.option(
     "--verification",
     type=click.Path(path_type=Path),
     help="A verification certificate, to be made again from the bundle and compared.",
 )
+@click.option(
+    "--require",
+    type=click.Choice(["valid", "logged"]),
+    help="End with exit code 9 where the verdict is a lesser one.",
+)
 @json_option
 def check(
-    bundle: Path, *, certificate: Path | None, verification: Path | None, as_json: bool
+    bundle: Path,
+    *,
+    certificate: Path | None,
+    verification: Path | None,
+    require: str | None,
+    as_json: bool,
 ) -> None:
     """Recompute everything in BUNDLE, an evidence bundle's folder, from the bundle alone."""
     from theatre.cli.checking import check_folder, print_report  # noqa: PLC0415 - --help is quick
@@ -44,3 +71,6 @@ def check(
         raise CommandEndedError(ExitCode.CHECK_FAILED)
     if report.unavailable:
         raise CommandEndedError(ExitCode.INCOMPLETE)
+    # Nothing is logged yet: no bundle reaches that verdict.
+    if require == "logged" or (require == "valid" and not report.valid):
+        raise CommandEndedError(ExitCode.LESSER_VERDICT)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+from datetime import UTC, datetime
 from pathlib import Path
+
+import click
 
 from theatre.cli.input_files import read_file
 from theatre.cli.output import echo
@@ -15,8 +19,18 @@ from theatre.scorers.episode_runners import load_episode_runners
 
 
 def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckReport:
-    """Check a bundle with what is installed; NotFoundError for a missing certificate file."""
-    copy = None if certificate is None else read_file(certificate, what="a certificate")
+    """Check a bundle with what is installed; NotFoundError for a missing certificate file.
+
+    Raises click.BadParameter for a certificate inside the bundle: that is no copy of anybody's.
+    """
+    copy = None
+    if certificate is not None:
+        if Path(os.path.realpath(certificate)).is_relative_to(os.path.realpath(bundle)):
+            raise click.BadParameter(
+                f"expected a certificate kept outside the bundle, got {str(certificate)!r:.200}",
+                param_hint="--certificate",
+            )
+        copy = read_file(certificate, what="a certificate")
     return check_bundle(
         bundle,
         load_scorers(),
@@ -25,6 +39,7 @@ def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckRepor
         sanitiser=TextSanitiser(),
         certificate=copy,
         runners=load_episode_runners(),
+        now=datetime.now(UTC),
     )
 
 
@@ -35,5 +50,9 @@ def print_report(report: CheckReport) -> None:
         if line.status is not CheckStatus.PASS:
             echo(f"{'':11}    expected {line.expected}")
             echo(f"{'':11}    got      {line.actual}")
-    verdict = "valid" if report.valid else "NOT VALID"
-    echo(f"{verdict}: {len(report.checks)} checks, {len(report.failed)} failed")
+    echo(verdict_line(report))
+
+
+def verdict_line(report: CheckReport) -> str:
+    """Return the verdict, why it is that word, and how many checks it rests on."""
+    return f"{report.verdict} ({report.because}): {len(report.checks)} checks"

@@ -72,7 +72,7 @@ def _bundle(run: str, workspace: Workspace) -> Path:
 def _require_valid(bundle: Path, *, as_json: bool) -> None:
     """Compute every score of a bundle again; where that fails, say so and end."""
     report = check_folder(bundle)
-    if report.valid:
+    if report.consistent:
         return
     if as_json:
         print_document({"bundle": str(bundle), **report.as_document()})

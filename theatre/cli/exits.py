@@ -27,6 +27,7 @@ class ExitCode(IntEnum):
     INVALID = 5
     WRONG_STATE = 6
     INCOMPLETE = 8
+    LESSER_VERDICT = 9
     CHECK_FAILED = 10
 
 

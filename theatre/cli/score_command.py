@@ -71,7 +71,7 @@ def score(data: Path, *, output: Path, as_json: bool) -> None:
 def _require_valid(bundle: Path, *, as_json: bool) -> None:
     """Compute every score of a bundle again; where that fails, say so and end."""
     report = check_folder(bundle)
-    if report.valid:
+    if report.consistent:
         return
     if as_json:
         print_document(report.as_document())

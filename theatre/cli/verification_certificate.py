@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from theatre.cli.input_files import read_file
@@ -33,7 +34,8 @@ def with_verification(report: CheckReport, bundle: Path, certificate: Path) -> C
     Raises NotFoundError where there is no such file.
     """
     given = read_file(certificate, what="a verification certificate")
-    return CheckReport(checks=(*report.checks, _verification_check(report, bundle, given)))
+    line = _verification_check(report, bundle, given)
+    return replace(report, checks=(*report.checks, line))
 
 
 def _verification_check(report: CheckReport, bundle: Path, given: bytes) -> Check:

@@ -68,7 +68,7 @@ def oracle_under_test(
             return _service(construct, named, workspace, endpoint=named.place)
         return _program(construct, named)
     callable_ = construct_from_callable(named.construct_id, named.place, named.folder)
-    _register(callable_, named.place, run_folder)
+    _register(callable_, run_folder)
     return _program(callable_, named)
 
 
@@ -102,14 +102,12 @@ def _program(construct: RegisteredConstruct, named: NamedOracle) -> OracleUnderT
     )
 
 
-def _register(construct: RegisteredConstruct, target: str, run_folder: Path) -> None:
+def _register(construct: RegisteredConstruct, run_folder: Path) -> None:
     """Write a callable into the run's own registry: the template then names no folder."""
-    kit = ["{python}", "-P", "-B", "-m", "theatre.construct_kit", "--stdio"]
-    argv = [*kit, "--folder", "{folder}", target]
     # A JSON string is a TOML string, and so is an array of them.
     lines = (
         f"[constructs.{construct.construct_id}]",
-        f"argv = {json.dumps(argv)}",
+        f"argv = {json.dumps(list(construct.argv))}",
         f"folder = {json.dumps(str(construct.folder), ensure_ascii=False)}",
         f"files = {json.dumps(list(construct.files), ensure_ascii=False)}",
     )

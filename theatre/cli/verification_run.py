@@ -11,7 +11,7 @@ from typing import cast
 
 import click
 
-from theatre.cli.checking import check_folder
+from theatre.cli.checking import check_folder, verdict_line
 from theatre.cli.exits import CommandEndedError, ExitCode, InterruptedRunError
 from theatre.cli.input_files import read_file
 from theatre.cli.output import echo, print_document
@@ -159,7 +159,7 @@ class VerificationFolder:
         self.log.tell(
             "ended",
             **{name: report[name] for name in told},
-            check_valid=None if check is None else check.valid,
+            check_verdict=None if check is None else check.verdict.value,
             verification_certificate=issued,
         )
 
@@ -172,15 +172,18 @@ class VerificationFolder:
                     "replay_count": counts.get("scored", 0),
                     "check": None
                     if check is None
-                    else {"valid": check.valid, "checks": len(check.checks)},
+                    else {
+                        "verdict": check.verdict.value,
+                        "valid": check.valid,
+                        "checks": len(check.checks),
+                    },
                     "verification_certificate": issued,
                 }
             )
             return
         print_run(report)
         if check is not None:
-            verdict = "valid" if check.valid else "NOT VALID"
-            echo(f"check        {verdict}: {len(check.checks)} checks, {len(check.failed)} failed")
+            echo(f"check        {verdict_line(check)}")
         if issued is not None:
             echo(f"in short     {issued}")
 

@@ -6,8 +6,9 @@ contract/evidence.md §5. Two values here are equal only if their canonical byte
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeAlias, cast
 from uuid import UUID, uuid5
 
 from pydantic import BaseModel, ConfigDict
@@ -20,6 +21,9 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import ProductTheatreTemplate
 
 CERTIFICATE_SCHEMA = "echelon_certificate_schema.json"
+
+VersionSource: TypeAlias = Literal["computed", "claimed", "declared"]
+"""Who says what version it was: the engine by its files, a remote construct, the pinned request."""
 
 _FROM_AGGREGATE = (
     "scores",
@@ -41,7 +45,7 @@ class TheatreCalibrationCertificate(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    schema_version: Literal["1.1.0"] = "1.1.0"
+    schema_version: Literal["1.2.0"] = "1.2.0"
 
     certificate_id: str
     theatre_id: str
@@ -71,16 +75,29 @@ class TheatreCalibrationCertificate(BaseModel):
     ground_truth_hash: str
 
     construct_version: str
-    version_source: Literal["computed", "claimed"]
+    version_source: VersionSource
     construct_chain_versions: dict[str, str] | None
+    environment: dict[str, Any] | None
+    isolation: dict[str, Any] | None = None
     scorer_version: str
     methodology_version: str
     dataset_hash: str | None
 
     verification_tier: Literal["UNVERIFIED", "BACKTESTED", "PROVEN"]
     caps: tuple[str, ...]
+    findings: tuple[str, ...]
+    qualification: dict[str, Any] | None = None
+    corrected_scores: dict[str, Any] | None = None
+    data_audit: dict[str, Any] | None = None
+    baselines: dict[str, Any] | None = None
+    repeats: dict[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+
     commitment_hash: str
+    coin_sha256: str | None = None
+    episode_root: str | None = None
     issuer: str
+    owner: dict[str, Any] | None = None
 
     issued_at: str
     expires_at: str | None
@@ -100,6 +117,19 @@ def certificate_id(theatre_id: str, commitment_hash: str) -> str:
     return str(uuid5(UUID(theatre_id), f"certificate:{commitment_hash}"))
 
 
+ENVIRONMENT_CHANGED = "environment-changed"
+"""The finding where the run began in another environment than the receipt has."""
+
+
+def findings_of(version_source: VersionSource, others: Iterable[str] = ()) -> tuple[str, ...]:
+    """Return the codes of what a reader has to know and no tier rule looks at, sorted.
+
+    A version that the engine did not compute is one of them.
+    """
+    uncomputed = () if version_source == "computed" else (f"version-{version_source}",)
+    return tuple(sorted({*uncomputed, *others}))
+
+
 def ground_truth_hash(dataset_hashes: JsonObject) -> str:
     """Return the SHA-256 over the canonical `dataset_hashes`: all ground truth in one value."""
     return canonical_sha256(dataset_hashes)
@@ -109,8 +139,8 @@ def ground_truth_hash(dataset_hashes: JsonObject) -> str:
 class CertifiedEvidence:
     """What sealing established, beside the commitment: results, tier, anchors, moment.
 
-    `moment` (RFC 3339) is the time of the sealing entry: the theatre is resolved and the
-    certificate issued by that one act.
+    `findings` are codes beyond the one that `version_source` gives. `moment` (RFC 3339) is the
+    time of the sealing entry: the theatre is resolved and the certificate issued by that one act.
     """
 
     aggregate: JsonObject
@@ -119,7 +149,8 @@ class CertifiedEvidence:
     expires_at: str | None
     bundle_hash: str
     audit_head: str
-    version_source: str
+    version_source: VersionSource
+    findings: Iterable[str] = ()
     issuer: str
     moment: str
 
@@ -152,11 +183,13 @@ def issue_certificate(
             "construct_version": pins.constructs[config.construct_under_test],
             "version_source": evidence.version_source,
             "construct_chain_versions": chain or None,
+            "environment": receipt.as_document().get("environment"),
             "scorer_version": pins.scorer_version,
             "methodology_version": pins.methodology_version,
             "dataset_hash": template.replay_dataset_hash,
             "verification_tier": evidence.tier,
             "caps": evidence.caps,
+            "findings": findings_of(evidence.version_source, evidence.findings),
             "commitment_hash": receipt.commitment_hash,
             "issuer": evidence.issuer,
             "issued_at": evidence.moment,

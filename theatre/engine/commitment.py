@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal, InvalidOperation, localcontext
 from types import NoneType
 from typing import Any, cast
@@ -17,7 +17,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import CommitmentError
 from theatre.engine.models import freeze_object
-from theatre.engine.templates import SIMULATION
+from theatre.engine.templates import DEFAULT_CLOSE_WITHIN_DAYS, NEWEST, SIMULATION
 
 CANONICALISATION = "RFC8785"
 
@@ -29,7 +29,11 @@ _PINNED = frozenset({"version_pins", "dataset_hashes"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentReceipt:
-    """Proof of what was committed, frozen deeply. `escrowed_capital` is null but for markets."""
+    """Proof of what was committed, frozen deeply. `escrowed_capital` is null but for markets.
+
+    `environment` (`environment_hash`, `interpreter`, `platform`) is what a construct that runs
+    here could import when it was committed; None where no such construct is called.
+    """
 
     theatre_id: str
     commitment_hash: str
@@ -39,6 +43,7 @@ class CommitmentReceipt:
     scorer_pins: JsonObject
     escrowed_capital: float | None
     committed_at: str
+    environment: JsonObject | None = None
     canonicalisation: str = CANONICALISATION
 
     def as_document(self) -> JsonObject:
@@ -51,6 +56,7 @@ class CommitmentReceipt:
             "dataset_hashes": self.dataset_hashes,
             "scorer_pins": self.scorer_pins,
             "escrowed_capital": self.escrowed_capital,
+            "environment": self.environment,
             "canonicalisation": self.canonicalisation,
             "committed_at": self.committed_at,
         }
@@ -81,6 +87,7 @@ _MEMBERS: Mapping[str, tuple[type, ...]] = {
     "dataset_hashes": (dict,),
     "scorer_pins": (dict,),
     "escrowed_capital": (float, int, NoneType),
+    "environment": (dict, NoneType),
     "canonicalisation": (str,),
     "committed_at": (str,),
 }
@@ -117,6 +124,18 @@ def _exact_escrow(template: Mapping[str, Any]) -> Decimal:
         at_risk = liquidity * sum(logarithms, Decimal(0))
         escrow = at_risk * (1 + fee / _BASIS_POINTS)
         return escrow.quantize(_BILLIONTH, rounding=ROUND_HALF_EVEN)
+
+
+def close_by(template: JsonObject, committed_at: datetime) -> datetime:
+    """Return the moment from which a theatre that has not ended is closed without a result.
+
+    `execution_policy.close_within_days` after the commitment; 30 days where no such limit is
+    committed, as in every template before 2.2.0.
+    """
+    policy = cast("JsonObject", template.get("execution_policy", {}))
+    is_limited = template.get("schema_version") == NEWEST and "close_within_days" in policy
+    days = cast("int", policy["close_within_days"]) if is_limited else DEFAULT_CLOSE_WITHIN_DAYS
+    return committed_at + timedelta(days=days)
 
 
 def content_hash(template: JsonObject) -> str:
@@ -157,6 +176,7 @@ class CommitmentProtocol:
         *,
         scorer_pins: Mapping[str, str],
         committed_at: datetime,
+        environment: JsonObject | None = None,
     ) -> CommitmentReceipt:
         """Return the receipt for a validated template whose datasets have been verified.
 
@@ -173,6 +193,7 @@ class CommitmentProtocol:
             scorer_pins=freeze_object(dict(scorer_pins)),
             escrowed_capital=escrowed_capital(snapshot),
             committed_at=format_rfc3339(committed_at),
+            environment=None if environment is None else freeze_object(environment),
         )
 
     @staticmethod

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.errors import ExecutionPathUnavailableError
+from theatre.engine.errors import ExecutionPathUnavailableError, ProgrammeError
 from theatre.engine.models import ExecutionPath, TheatreCriteria
 from theatre.engine.oracle_contract import RetryPolicy
 
 SIMULATION = "1.0.0"
 EXISTING = "2.0.1"
 CURRENT = "2.1.0"
-"""The schema versions: simulations, what existing tooling writes, and what this release writes."""
+NEWEST = "2.2.0"
+"""The schema versions: simulations, what existing tooling writes, what this release writes, and
+that with a limit for closing and with members that are reserved (`reserved_members`)."""
+
+PROVENANCE_CHAIN = "provenance_chain"
+RESERVED_ADAPTERS = ("openai", "anthropic", "mcp", "command")
+DEFAULT_CLOSE_WITHIN_DAYS = 30
 
 DEFAULT_METHODOLOGY = "1.0.0"
 GOLD_LABELS = "gold_labels"
@@ -49,6 +55,17 @@ class ResolutionStep(_View):
     output_spec: dict[str, Any] = {}
     escalation_path: str | None = None
     timeout_seconds: float | None = None
+
+    @property
+    def guards_integrity(self) -> bool:
+        """Tell whether the evidence cannot be relied on where this step was not completed.
+
+        So with a computation whose output was committed to fit a schema, and with
+        `provenance_chain`, which says whether the ground truth is one intact log.
+        """
+        return self.type == "deterministic_computation" and (
+            bool(self.output_spec) or self.input_spec.get("computation") == PROVENANCE_CHAIN
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,6 +104,7 @@ class ExecutionPolicy(_View):
     retry_policy: RetryPolicy = RetryPolicy()
     deterministic_sample: int = 0
     sanitise_input: bool = True
+    close_within_days: int = DEFAULT_CLOSE_WITHIN_DAYS
 
 
 class ProductTheatreConfig(_View):
@@ -94,7 +112,9 @@ class ProductTheatreConfig(_View):
 
     ground_truth_source: str
     construct_under_test: str
-    adapter_type: Literal["http", "local", "mock", "python"]
+    adapter_type: Literal[
+        "http", "local", "mock", "python", "openai", "anthropic", "mcp", "command"
+    ]
     construct_chain: tuple[str, ...] = ()
     replay_data_path: str
     replay_dataset_id: str
@@ -220,15 +240,41 @@ def view_template(document: JsonObject) -> TemplateView:
 
 
 def product_template(document: JsonObject) -> ProductTheatreTemplate:
-    """Return the view of a replay template; ExecutionPathUnavailableError for any other."""
+    """Return the view of a replay template that is to be run.
+
+    Raises ExecutionPathUnavailableError for any other, and ProgrammeError for one that commits to
+    what is reserved: a run that ignored it would not be the committed one.
+    """
     view = view_template(document)
     if isinstance(view, ProductTheatreTemplate):
+        reserved = reserved_members(document)
+        if reserved:
+            raise ProgrammeError(
+                f"this version cannot run {', '.join(reserved)}: reserved in {NEWEST}, to be "
+                "validated, hashed and committed; leave it out to run the template"
+            )
         return view
     kind = "market" if isinstance(view, MarketTheatreTemplate) else f"{SIMULATION} simulation"
     raise ExecutionPathUnavailableError(
         f"expected a replay template, got the {kind} template {view.theatre_id}: it can be "
         "validated, hashed and committed, not run"
     )
+
+
+def reserved_members(document: JsonObject) -> tuple[str, ...]:
+    """Return by name what a valid 2.2.0 template commits to and this version cannot run yet."""
+    if document.get("schema_version") != NEWEST:
+        return ()
+    named = (("execution_policy", "repeats"), ("execution_policy", "budget"))
+    found = [
+        f"{holder}.{name}"
+        for holder, name in (*named, ("scoring", "qualifications"))
+        if name in cast("JsonObject", document.get(holder, {}))
+    ]
+    config = cast("JsonObject", document.get("product_theatre_config", {}))
+    own = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
+    types = {config.get("adapter_type"), *(one["adapter_type"] for one in own.values())}
+    return (*found, *(f"adapter_type {name}" for name in RESERVED_ADAPTERS if name in types))
 
 
 def gold_is_unpinned(document: JsonObject) -> bool:

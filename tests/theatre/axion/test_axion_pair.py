@@ -20,7 +20,7 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from tests.theatre.record_edits import Edit, Record, forged, of_record
-from tests.theatre.runs import Finished
+from tests.theatre.runs import LATE, Finished
 from tests.theatre.test_bundle_check_programme import results_changed
 from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
@@ -60,6 +60,7 @@ def failed(bundle: Path) -> set[str]:
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        now=LATE,
         runners=load_episode_runners(),
     )
     return {line.id for line in report.checks if line.status.value == "fail"}

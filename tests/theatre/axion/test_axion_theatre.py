@@ -20,7 +20,7 @@ from tests.theatre.axion.axion_theatres import (
 )
 from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
 from tests.theatre.record_edits import Edit, forged, of_record
-from tests.theatre.runs import Finished, ScriptedAdapter
+from tests.theatre.runs import LATE, Finished, ScriptedAdapter
 from tests.theatre.thinned import thinned
 from theatre.axion.harness.answering import answer
 from theatre.axion.harness.pair_runner import RUNNER as PAIR_RUNNER
@@ -52,6 +52,7 @@ def failed(bundle: Path) -> set[str]:
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        now=LATE,
         runners=load_episode_runners(),
     )
     return {line.id for line in report.checks if line.status.value == "fail"}

@@ -24,6 +24,7 @@ RUN_KEYS = {
     "episodes_recorded",
     "outcome",
     "outcome_reason",
+    "error_detail",
     "certificate_id",
     "verification_tier",
     "scores",
@@ -32,6 +33,7 @@ RUN_KEYS = {
     "episode_counts",
     "caps",
     "bundle_path",
+    "draft_path",
 }
 NO_ID = "00000000-0000-4000-8000-000000000000"
 COMMITMENT = CARTOGRAPH.with_name("product_cartograph_v1.commitment.txt").read_text().strip()
@@ -161,7 +163,7 @@ def test_show_reports_what_run_reported(place: Place) -> None:
 
 def test_check_has_one_entry_a_check(place: Place) -> None:
     answer = call(place, "check", place.bundle, "--json")
-    assert (answer.code, answer.document["valid"], answer.stderr) == (0, True, "")
+    assert (answer.code, answer.document["verdict"], answer.stderr) == (0, "consistent", "")
     for check in answer.document["checks"]:
         assert set(check) == {"id", "ok", "status", "expected", "actual"}
         assert check["ok"] is {"pass": True, "unanchored": None}[check["status"]]
@@ -170,7 +172,7 @@ def test_check_has_one_entry_a_check(place: Place) -> None:
 def test_check_holds_the_bundle_against_the_issuers_certificate(
     place: Place, tmp_path: Path
 ) -> None:
-    own = place.bundle / "certificate.json"
+    own = Path(shutil.copy(place.bundle / "certificate.json", tmp_path / "own.json"))
     answer = call(place, "check", place.bundle, "--certificate", own, "--json")
     assert answer.code == 0
     other = tmp_path / "other.json"
@@ -352,7 +354,60 @@ def test_a_forged_bundle_fails_its_check_by_name(place: Place, tmp_path: Path) -
     text = call(place, "check", forged)
     assert text.code == 10
     assert "FAIL         certificate-fields" in text.stdout.splitlines()
-    assert text.stdout.splitlines()[-1].startswith("NOT VALID: ")
+    assert text.stdout.splitlines()[-1].startswith("not valid (")
+
+
+def verdict(answer: Answer) -> str:
+    return answer.stdout.splitlines()[-1]
+
+
+def test_a_certificate_makes_a_bundle_valid_only_from_outside_of_it(
+    place: Place, tmp_path: Path
+) -> None:
+    kept = Path(shutil.copy(place.bundle / "certificate.json", tmp_path / "kept.json"))
+    alone = call(place, "check", place.bundle)
+    assert alone.code == 0
+    assert verdict(alone) == "consistent (no one vouches for it): 28 checks"
+    given = call(place, "check", place.bundle, "--certificate", kept)
+    assert given.code == 0
+    assert verdict(given) == "valid (equal to the certificate you gave): 28 checks"
+    (tmp_path / "link.json").symlink_to(place.bundle / "certificate.json")
+    (tmp_path / "bundle").symlink_to(place.bundle)
+    inside = [
+        (place.bundle, place.bundle / "certificate.json"),
+        (place.bundle, tmp_path / "link.json"),
+        (place.bundle, place.bundle / "scores" / ".." / "certificate.json"),
+        (tmp_path / "bundle", place.bundle / "certificate.json"),
+        (place.bundle, tmp_path / "bundle" / "certificate.json"),
+    ]
+    for bundle, certificate in inside:
+        refused = call(place, "check", bundle, "--certificate", certificate, "--json")
+        told = refused.document["error"]
+        assert (refused.code, told["code"]) == (2, "usage")
+        assert "expected a certificate kept outside the bundle" in told["message"]
+
+
+def test_what_is_required_of_a_verdict_is_an_exit_code(place: Place, tmp_path: Path) -> None:
+    kept = Path(shutil.copy(place.bundle / "certificate.json", tmp_path / "kept.json"))
+    forged = shutil.copytree(place.bundle, tmp_path / "forged")
+    (forged / "notes.txt").write_bytes(b"")
+    codes = {
+        (name, require): call(place, "check", *given, "--require", require, "--json").code
+        for name, given in {
+            "alone": (place.bundle,),
+            "with its certificate": (place.bundle, "--certificate", kept),
+            "forged": (forged, "--certificate", kept),
+        }.items()
+        for require in ("valid", "logged")
+    }
+    assert codes == {
+        ("alone", "valid"): 9,
+        ("alone", "logged"): 9,
+        ("with its certificate", "valid"): 0,
+        ("with its certificate", "logged"): 9,
+        ("forged", "valid"): 10,
+        ("forged", "logged"): 10,
+    }
 
 
 def test_a_scorer_that_is_not_installed_leaves_the_check_incomplete(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_a_callable_is_pinned_certified_and_checked(tmp_path: Path) -> None:
     )
     assert run["caps"] == ["replays-below-50", "criterion-n-below-30:right"]
     check = echelon("check", run["bundle_path"], "--json", home=home)
-    assert (check.code, json.loads(check.stdout)["valid"]) == (0, True)
+    assert (check.code, json.loads(check.stdout)["verdict"]) == (0, "consistent")
 
     (tmp_path / "doubling.py").write_text(MODULE.replace("2 *", "3 *"), encoding="utf-8")
     edited = echelon("theatre", "run", str(path), "--json", home=home)

@@ -105,7 +105,7 @@ def test_a_version_that_there_is_not_is_named_with_those_that_there_are(tmp_path
         5,
         [
             (
-                "error: /schema_version [schema:enum] expected one of 1.0.0, 2.0.1, 2.1.0; "
+                "error: /schema_version [schema:enum] expected one of 1.0.0, 2.0.1, 2.1.0, 2.2.0; "
                 "got '2.9.0'"
             ),
             "invalid: 1 error(s)",
@@ -114,7 +114,7 @@ def test_a_version_that_there_is_not_is_named_with_those_that_there_are(tmp_path
     for command in ("hash", "commit", "run"):
         refused = forked("theatre", command, template, "--json", home=tmp_path / "home")
         assert (refused.code, refused.document["error"]["code"]) == (5, "template-invalid")
-        assert "2.1.0; got '2.9.0'" in refused.document["error"]["message"]
+        assert "2.2.0; got '2.9.0'" in refused.document["error"]["message"]
 
 
 def test_a_2_0_1_template_runs_by_the_defaults_and_the_evidence_names_them(tmp_path: Path) -> None:

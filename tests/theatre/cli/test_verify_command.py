@@ -30,7 +30,7 @@ pytestmark = pytest.mark.untraced
 def test_a_callable_is_verified_and_certified_and_the_bundle_checks(tmp_path: Path) -> None:
     first = verify(tmp_path, "--output", str(tmp_path / "kept")).document
     again = verify(tmp_path, "--output", str(tmp_path / "kept")).document
-    assert (first["outcome"], first["check"]["valid"]) == ("certified", True)
+    assert (first["outcome"], first["check"]["verdict"]) == ("certified", "consistent")
     assert (first["replay_count"], first["scores"]["precision"]) == (COMMITS, 1)
     assert first["scores"] == {"precision": 1, "recall": 1, "reply_accuracy": 1}
     assert (again["results_hash"], again["theatre_id"] == first["theatre_id"]) == (
@@ -52,7 +52,7 @@ def test_a_registered_oracle_is_verified_with_committed_weights(tmp_path: Path) 
         str(tmp_path / "kept"),
         construct="construct:change_omitting",
     )
-    assert (answer.code, answer.document["check"]["valid"]) == (0, True)
+    assert (answer.code, answer.document["check"]["verdict"]) == (0, "consistent")
     template = json.loads((tmp_path / "kept" / "template.json").read_bytes())
     assert template["criteria"]["weights"] == {
         "precision": 0.5,

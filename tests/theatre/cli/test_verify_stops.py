@@ -77,7 +77,7 @@ def test_an_oracle_that_dies_at_half_leaves_scores_and_a_command_that_goes_on(
     assert finished.code == 0
     assert (finished.document["replay_count"], calls) == (COMMITS, COMMITS - HALF)
     assert finished.document["theatre_id"] == told["theatre_id"]
-    assert finished.document["check"]["valid"] is True
+    assert finished.document["check"]["verdict"] == "consistent"
     assert finished.document["episode_counts"]["error"] == 0
 
 

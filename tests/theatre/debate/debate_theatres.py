@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from tests.theatre.runs import Finished, Stage, ticking_clock
+from tests.theatre.runs import LATE, Finished, Stage, ticking_clock
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.oracle_contract import OracleAdapter
@@ -64,6 +64,7 @@ def checked_debates(bundle: Path) -> CheckReport:
         registry=SchemaRegistry(),
         computations=load_computations(),
         sanitiser=TextSanitiser(),
+        now=LATE,
         runners=load_episode_runners(),
     )
 

@@ -24,6 +24,7 @@ from theatre.cli.pictures import draw_bundle
 from theatre.cli.reports import shortest
 from theatre.cli.template_files import read_template
 from theatre.cli.workspace import Workspace
+from theatre.engine.bundle_check import Verdict
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import resource_root
 
@@ -70,7 +71,9 @@ def _play(place: DemoPlace, pages: Pages) -> tuple[JsonObject, bool]:
     print_failures(forgery)
     pages.begin("Pictures of the three")
     plots = _draw(runs, place)
-    is_sound = not forgery.valid and all(check.valid for check in checks.values())
+    is_sound = forgery.verdict is Verdict.NOT_VALID and all(
+        check.valid for check in checks.values()
+    )
     if is_sound:
         _print_end(place, pages)
     return {

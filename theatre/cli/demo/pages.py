@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from theatre.cli.checking import verdict_line
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.output import echo
 from theatre.cli.reports import shortest
@@ -66,7 +67,7 @@ def print_requests(theatre_id: str, asked: Sequence[tuple[str, str]]) -> None:
 def print_look_up(certificates: Iterable[Mapping[str, Any]]) -> None:
     """Print what the service says of certificates to anybody."""
     print_fact("asked", "GET /certificates/{id}, which has the tier of now")
-    print_fact("and", "GET /certificates/{id}/document, the bytes that were issued")
+    print_fact("and", "GET /certificates/{id}/document, the file that was issued")
     rows = [
         (
             str(one["construct_id"]),
@@ -98,7 +99,7 @@ def print_routing(answers: Iterable[Mapping[str, Any]]) -> None:
 def print_checks(checks: Mapping[str, CheckReport], place: DemoPlace) -> None:
     """Print how bundles did, and with which command anybody checks them."""
     rows = [
-        (name, str(len(one.checks)), str(len(one.failed)), _verdict(one))
+        (name, str(len(one.checks)), str(len(one.failed)), one.verdict.value)
         for name, one in checks.items()
     ]
     print_table(("bundle", "checks", "failed", "verdict"), rows)
@@ -113,7 +114,7 @@ def print_failures(report: CheckReport) -> None:
         echo(f"FAIL  {check.id}")
         echo(f"      expected {_shortened(check.expected)}")
         echo(f"      got      {_shortened(check.actual)}")
-    echo(f"{_verdict(report)}: {len(report.checks)} checks, {len(report.failed)} failed")
+    echo(verdict_line(report))
 
 
 def _print_heading(line: str) -> None:
@@ -122,7 +123,3 @@ def _print_heading(line: str) -> None:
 
 def _shortened(text: str) -> str:
     return _HASH.sub(lambda found: f"{found[0][:_SHOWN_OF_HASH]}…", text)
-
-
-def _verdict(report: CheckReport) -> str:
-    return "valid" if report.valid else "NOT VALID"

@@ -4,8 +4,8 @@ Imports nothing that writes bundles: what it knows, it has from the published fo
 """
 
 from theatre.engine.bundle_check.check import check_bundle
-from theatre.engine.bundle_check.invocations.sanitising import InputSanitiser, SanitisedInput
-from theatre.engine.bundle_check.report import Check, CheckId, CheckReport, CheckStatus
+from theatre.engine.bundle_check.report import Check, CheckId, CheckReport, CheckStatus, Verdict
+from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisedInput
 
 __all__ = [
     "Check",
@@ -14,5 +14,6 @@ __all__ = [
     "CheckStatus",
     "InputSanitiser",
     "SanitisedInput",
+    "Verdict",
     "check_bundle",
 ]

@@ -6,65 +6,187 @@ not is a failure by name: the ids in a report are always the same.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 
-from theatre.engine.bundle_check.certificate.certificate_check import (
+from theatre.engine.bundle_check.audit_trail import AuditTrail, read_audit_trail
+from theatre.engine.bundle_check.batches import BatchIndex
+from theatre.engine.bundle_check.calls import CallChecker
+from theatre.engine.bundle_check.certificate import (
     CertificateSources,
+    TrailSources,
     check_certificate_copy,
     check_certificate_fields,
     check_certificate_schema,
+    check_trail_facts,
+    name_what_nothing_settles,
 )
-from theatre.engine.bundle_check.certificate.tier_check import TierEvidence, check_tier
-from theatre.engine.bundle_check.certificate.trail_facts import TrailSources, check_trail_facts
-from theatre.engine.bundle_check.certificate.unanchored import name_what_nothing_settles
-from theatre.engine.bundle_check.commitment.committed import (
+from theatre.engine.bundle_check.commitment import (
     check_commitment,
     check_template,
+    pinned_scorers,
     theatre_id_of,
 )
-from theatre.engine.bundle_check.commitment.ground_truth import (
-    GroundTruth,
+from theatre.engine.bundle_check.episodes import (
+    EpisodeEvidence,
+    EpisodeSources,
+    check_episodes,
+    unread_episodes,
 )
-from theatre.engine.bundle_check.commitment.inventory import (
-    check_inventory,
-    check_manifest,
-    check_sums,
-)
-from theatre.engine.bundle_check.commitment.plan import CommittedPlan
-from theatre.engine.bundle_check.invocations.sanitising import InputSanitiser
-from theatre.engine.bundle_check.people.human_scores import rated_files
-from theatre.engine.bundle_check.programme.followed_programme import (
-    ProgrammeSources,
-    follow_programme,
-)
-from theatre.engine.bundle_check.programme.programme import (
-    check_resolution,
-    with_computed,
-)
-from theatre.engine.bundle_check.reading.documents import (
+from theatre.engine.bundle_check.folder import (
     AGGREGATE,
     RECEIPT,
+    BundleFolder,
     Documents,
     read_documents,
 )
-from theatre.engine.bundle_check.reading.folder import BundleFolder
-from theatre.engine.bundle_check.reading.json_values import NOTHING, Nothing, at
+from theatre.engine.bundle_check.ground_truth import (
+    GroundTruth,
+    check_ground_truth,
+    episodes,
+    repeated_episodes,
+)
+from theatre.engine.bundle_check.human_scores import RatingSources, check_human_scores, rated_files
+from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
+from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
+from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.records import JudgementCheck, RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, CheckReport, Ledger
-from theatre.engine.bundle_check.scores.episodes import (
-    EpisodeEvidence,
+from theatre.engine.bundle_check.resolution import (
+    FollowedProgramme,
+    ProgrammeSources,
+    check_resolution,
+    follow_programme,
+    step_caps,
+    step_findings,
+    with_computed,
 )
-from theatre.engine.bundle_check.scores.evidence import (
-    NO_TEMPLATE,
-    EvidenceSources,
-    Installed,
-    check_evidence,
-)
-from theatre.engine.bundle_check.scores.results import check_aggregate, check_results_hash
-from theatre.engine.bundle_check.trail.audit import AuditTrail, read_audit_trail
+from theatre.engine.bundle_check.results import check_aggregate, check_results_hash
+from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
+from theatre.engine.bundle_check.tier import TierEvidence, check_tier
+from theatre.engine.bundle_check.times import Times
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
+
+NO_TEMPLATE = Cause("no valid template says what was committed")
+_NO_GROUND_TRUTH = Cause("the replay dataset cannot be read")
+_NO_THEATRE = Cause("no document names the theatre")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installed:
+    """What a check recomputes with, beside the arithmetic of scoring."""
+
+    scorers: Mapping[str, Scorer]
+    computations: Mapping[str, Computation]
+    runners: Mapping[str, EpisodeRunner]
+    sanitiser: InputSanitiser | None
+    registry: SchemaRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceSources:
+    """Where the episodes of a bundle are read, and what they are held against."""
+
+    folder: BundleFolder
+    documents: Documents
+    plan: CommittedPlan | None
+    theatre_id: str | Nothing
+    trail: AuditTrail
+    times: Times
+    progress: Callable[[int], None]
+    installed: Installed
+
+
+def check_evidence(
+    sources: EvidenceSources, ledger: Ledger
+) -> tuple[EpisodeEvidence, GroundTruth | None]:
+    """Make the checks of datasets, scorers, records and people; return what they come to."""
+    batches = BatchIndex(sources.trail.batches, ledger)
+    if sources.plan is None:
+        for check in (CheckId.DATASETS, CheckId.SCORERS):
+            ledger.cannot(check, NO_TEMPLATE)
+        evidence = unread_episodes(sources.folder, batches, sources.times, NO_TEMPLATE, ledger)
+        batches.finish(readable=sources.trail.readable)
+        ledger.cannot(CheckId.HUMAN_SCORES, NO_TEMPLATE)
+        return evidence, None
+    ground_truth = check_ground_truth(sources.folder, sources.plan, ledger)
+    evidence = _episodes(sources, sources.plan, ground_truth, batches, ledger)
+    ledger.completed(CheckId.DATASETS, f"{len(sources.plan.datasets)} files")
+    batches.finish(readable=sources.trail.readable)
+    whole = with_people(evidence, sources.plan, sources.folder, sources.trail, ledger)
+    return whole, ground_truth
+
+
+def _episodes(
+    sources: EvidenceSources,
+    plan: CommittedPlan,
+    ground_truth: GroundTruth | None,
+    batches: BatchIndex,
+    ledger: Ledger,
+) -> EpisodeEvidence:
+    installed = sources.installed
+    scorers = pinned_scorers(plan, sources.documents, installed.scorers, installed.registry, ledger)
+    if ground_truth is None or isinstance(sources.theatre_id, Nothing):
+        cause = _NO_GROUND_TRUTH if ground_truth is None else _NO_THEATRE
+        return unread_episodes(sources.folder, batches, sources.times, cause, ledger)
+    judging = JudgementCheck(scorers=scorers, gold=ground_truth.gold)
+    checked = EpisodeSources(
+        plan=plan,
+        ground_truth=ground_truth,
+        checker=_record_checker(sources, plan, sources.theatre_id, judging, ledger),
+        scorers=scorers,
+        batches=batches,
+        times=sources.times,
+        progress=sources.progress,
+    )
+    return check_episodes(sources.folder, checked, ledger)
+
+
+def _record_checker(
+    sources: EvidenceSources,
+    plan: CommittedPlan,
+    theatre_id: str,
+    judging: JudgementCheck,
+    ledger: Ledger,
+) -> RecordChecker:
+    adapters, installed = sources.trail.detail("activated", "adapters"), sources.installed
+    # Of what is wrong with the dataset the pass over its episodes tells.
+    read = episodes(sources.folder, Ledger())
+    return RecordChecker(
+        plan,
+        calls=CallChecker(plan, theatre_id, adapters, installed.registry),
+        sanitising=SanitisingCheck(plan.sanitising, installed.sanitiser, ledger),
+        judging=judging,
+        runner=installed.runners.get(plan.episode_runner),
+        repeated=repeated_episodes(read, plan.commitment_hash, plan.deterministic_sample),
+        ledger=ledger,
+    )
+
+
+def with_people(
+    evidence: EpisodeEvidence,
+    plan: CommittedPlan,
+    folder: BundleFolder,
+    trail: AuditTrail,
+    ledger: Ledger,
+) -> EpisodeEvidence:
+    """Make the check `human-scores`; return `evidence` with its panels and what they score."""
+    scoring = evidence.scoring
+    sources = RatingSources(
+        plan=plan,
+        folder=folder,
+        trail=trail,
+        columns=scoring if isinstance(scoring, Cause) else scoring.columns,
+    )
+    panels = check_human_scores(sources, ledger)
+    if isinstance(scoring, Cause):
+        return replace(evidence, panels=panels)
+    aggregate = scoring.aggregate(list(panels.values()))
+    return replace(evidence, panels=panels, aggregate=aggregate)
 
 
 def check_bundle(
@@ -74,14 +196,17 @@ def check_bundle(
     registry: SchemaRegistry,
     computations: Mapping[str, Computation],
     sanitiser: InputSanitiser | None,
+    now: datetime,
     certificate: bytes | None = None,
     runners: Mapping[str, EpisodeRunner] | None = None,
+    progress: Callable[[int], None] | None = None,
 ) -> CheckReport:
     """Check the bundle in folder `bundle`; `certificate` is a copy kept from elsewhere.
 
     `scorers`, `computations` and `runners` are the installed ones by name, `sanitiser` the
-    installed one, if any. Raises BundleError where the folder is no bundle at all; every other
-    defect is a line of the report.
+    installed one, if any; `now` is the checker's clock. Raises BundleError where the folder is no
+    bundle at all; every other defect is a line of the report. `progress` is called with the number
+    of episodes read, every hundred of them and at their end, and may raise to stop the check.
     """
     installed = Installed(
         scorers=scorers,
@@ -90,7 +215,7 @@ def check_bundle(
         sanitiser=sanitiser,
         registry=registry,
     )
-    return _BundleCheck(bundle, installed).run(certificate)
+    return _BundleCheck(bundle, installed).run(certificate, now, progress or (lambda _: None))
 
 
 class _BundleCheck:
@@ -100,6 +225,7 @@ class _BundleCheck:
         self._installed = installed
         self._folder = BundleFolder.listed(bundle)
         self._ledger = Ledger()
+        self._times = Times(self._ledger)
         self._documents: Documents = read_documents(self._folder, self._ledger)
         self._plan: CommittedPlan | None = check_template(
             self._documents,
@@ -110,10 +236,12 @@ class _BundleCheck:
         self._theatre_id = theatre_id_of(self._documents, self._ledger)
         rated = self._plan is not None and bool(self._plan.rubrics)
         self._trail: AuditTrail = read_audit_trail(
-            self._folder, self._theatre_id, self._ledger, rated=rated
+            self._folder, self._theatre_id, self._times, self._ledger, rated=rated
         )
 
-    def run(self, copy: bytes | None) -> CheckReport:
+    def run(
+        self, copy: bytes | None, now: datetime, progress: Callable[[int], None]
+    ) -> CheckReport:
         folder, documents, ledger = self._folder, self._documents, self._ledger
         complete = check_inventory(
             folder, documents, self._plan, rated_files(self._plan, self._trail), ledger
@@ -134,10 +262,14 @@ class _BundleCheck:
                 plan=self._plan,
                 theatre_id=self._theatre_id,
                 trail=self._trail,
+                times=self._times,
+                progress=progress,
                 installed=self._installed,
             ),
             ledger,
         )
+        committed, sealed = self._trail.entry("committed"), self._trail.entry("sealed")
+        self._times.finish(at(committed, "at"), at(sealed, "at"), now)
         commitment_hash = check_commitment(documents, self._trail.entry("committed"), ledger)
         check_trail_facts(
             self._trail,
@@ -152,10 +284,15 @@ class _BundleCheck:
             ),
             ledger,
         )
-        evidence, results_hash = self._check_results(evidence, ground_truth)
-        self._check_tier(evidence, complete=complete)
+        evidence, results_hash, followed = self._check_results(evidence, ground_truth)
+        self._check_tier(evidence, followed, complete=complete)
         check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
+        environment = documents.at(RECEIPT, "environment")
+        is_as_committed = environment == self._trail.detail("activated", "environment")
+        changed = () if is_as_committed else ("environment-changed",)
+        plan = self._plan
+        failed = () if plan is None or followed is None else step_findings(plan, followed)
         sources = CertificateSources(
             plan=self._plan,
             theatre_id=self._theatre_id,
@@ -166,6 +303,8 @@ class _BundleCheck:
             committed_at=documents.at(RECEIPT, "committed_at"),
             trail=self._trail,
             calls=evidence.calls,
+            environment=None if isinstance(environment, Nothing) else environment,
+            findings=[*changed, *failed],
         )
         check_certificate_fields(documents, sources, ledger)
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
@@ -174,13 +313,16 @@ class _BundleCheck:
 
     def _check_results(
         self, evidence: EpisodeEvidence, ground_truth: GroundTruth | None
-    ) -> tuple[EpisodeEvidence, str | Nothing]:
-        """Return the evidence with what the programme adds to the aggregate, and its hash."""
+    ) -> tuple[EpisodeEvidence, str | Nothing, FollowedProgramme | None]:
+        """Return the evidence with what the programme adds to the aggregate, its hash, the steps.
+
+        No steps where there is no template.
+        """
         documents, ledger = self._documents, self._ledger
         if self._plan is None:
             check_aggregate(documents, evidence.aggregate, ledger)
             ledger.cannot(CheckId.RESOLUTION, NO_TEMPLATE)
-            return evidence, check_results_hash(self._folder, documents, ledger)
+            return evidence, check_results_hash(self._folder, documents, ledger), None
         sources = ProgrammeSources(
             plan=self._plan,
             folder=self._folder,
@@ -195,7 +337,7 @@ class _BundleCheck:
         check_aggregate(documents, evidence.aggregate, ledger)
         recomputed = at(self._results(evidence), "results_hash")
         check_resolution(documents, sources, followed, recomputed, ledger)
-        return evidence, check_results_hash(self._folder, documents, ledger)
+        return evidence, check_results_hash(self._folder, documents, ledger), followed
 
     def _results(self, evidence: EpisodeEvidence) -> JsonObject | Nothing:
         """Return the recomputed aggregate; the stored one where none could be recomputed."""
@@ -204,11 +346,13 @@ class _BundleCheck:
         stored = self._documents.get(AGGREGATE)
         return NOTHING if stored is None else stored
 
-    def _check_tier(self, evidence: EpisodeEvidence, *, complete: bool) -> None:
+    def _check_tier(
+        self, evidence: EpisodeEvidence, followed: FollowedProgramme | None, *, complete: bool
+    ) -> None:
         results, plan = self._results(evidence), self._plan
-        if plan is None or isinstance(results, Nothing):
+        if plan is None or followed is None or isinstance(results, Nothing):
             cause = NO_TEMPLATE if plan is None else Cause(f"{AGGREGATE} cannot be read")
-            check_tier(self._documents, cause, self._ledger)
+            check_tier(self._documents, cause, self._installed.registry, self._ledger)
             return
         tier_evidence = TierEvidence(
             plan=plan,
@@ -217,5 +361,6 @@ class _BundleCheck:
             bundle_complete=complete,
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
             resolved_at=at(self._trail.entry("sealed"), "at"),
+            step_caps=step_caps(plan, followed),
         )
-        check_tier(self._documents, tier_evidence, self._ledger)
+        check_tier(self._documents, tier_evidence, self._installed.registry, self._ledger)

@@ -8,12 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from theatre.engine.bundle_check.reading.json_values import (
-    Nothing,
-    first_difference,
-    printable,
-    shown,
-)
+from theatre.engine.bundle_check.json_values import Nothing, first_difference, printable, shown
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
 
@@ -26,6 +21,17 @@ class CheckStatus(StrEnum):
     """Nothing inside a bundle could settle it."""
     UNAVAILABLE = "unavailable"
     """A scorer, computation or sanitiser of the recorded version is not installed."""
+
+
+class Verdict(StrEnum):
+    """What a whole report comes to; from the least to the most."""
+
+    NOT_VALID = "not valid"
+    """A check failed, or could not be made."""
+    CONSISTENT = "consistent"
+    """Everything inside the bundle follows from the rest of it; no one vouches for it."""
+    VALID = "valid"
+    """Consistent, and equal to a certificate that the reader kept."""
 
 
 class CheckId(StrEnum):
@@ -43,6 +49,7 @@ class CheckId(StrEnum):
     DATASETS = "datasets"
     AUDIT_CHAIN = "audit-chain"
     AUDIT_EPISODES = "audit-episodes"
+    TIMES = "times"
     INVOCATIONS = "invocations"
     SANITISED_INPUT = "sanitised-input"
     VERSION_PINS = "version-pins"
@@ -73,6 +80,7 @@ _REQUIREMENTS = {
     CheckId.DATASETS: "the committed ground truth, readable",
     CheckId.AUDIT_CHAIN: "an unbroken chain along the lifecycle up to the sealing",
     CheckId.AUDIT_EPISODES: "each invocation record in one audited batch with its digest",
+    CheckId.TIMES: "commitment, calls, answers and sealing in that order, none of them to come",
     CheckId.INVOCATIONS: "the committed calls, one record for each episode that was run",
     CheckId.SANITISED_INPUT: "each input as the recorded sanitiser makes it of the dataset's",
     CheckId.VERSION_PINS: "the pinned construct version in every accepted answer",
@@ -120,14 +128,43 @@ class Check:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """Every check of one bundle, in the order of `CheckId`."""
+    """Every check of one bundle, in the order of `CheckId`.
+
+    `outside` names the facts outside the bundle that its tier rests on, if there are any.
+    """
 
     checks: tuple[Check, ...]
+    outside: str | None = None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Return the one word for the whole."""
+        if not self.consistent:
+            return Verdict.NOT_VALID
+        kept = any(
+            check.id == CheckId.CERTIFICATE_COPY and check.status is CheckStatus.PASS
+            for check in self.checks
+        )
+        return Verdict.VALID if kept and self.outside is None else Verdict.CONSISTENT
+
+    @property
+    def because(self) -> str:
+        """Return why the verdict is neither a lesser nor a greater one, in a few words."""
+        if self.verdict is Verdict.VALID:
+            return "equal to the certificate you gave"
+        if self.verdict is Verdict.CONSISTENT:
+            return self.outside or "no one vouches for it"
+        return f"{len(self.failed)} failed, {len(self.unavailable)} could not be made"
+
+    @property
+    def consistent(self) -> bool:
+        """Tell whether nothing failed and nothing was unavailable."""
+        return not self.failed and not self.unavailable
 
     @property
     def valid(self) -> bool:
-        """Tell whether nothing failed and nothing was unavailable."""
-        return not self.failed and not self.unavailable
+        """Tell whether the verdict is `valid` or better."""
+        return self.verdict is Verdict.VALID
 
     @property
     def failed(self) -> tuple[Check, ...]:
@@ -141,7 +178,11 @@ class CheckReport:
 
     def as_document(self) -> JsonObject:
         """Return the form that tools read."""
-        return {"valid": self.valid, "checks": [check.as_document() for check in self.checks]}
+        return {
+            "verdict": self.verdict.value,
+            "valid": self.valid,
+            "checks": [check.as_document() for check in self.checks],
+        }
 
     def _with(self, status: CheckStatus) -> tuple[Check, ...]:
         return tuple(check for check in self.checks if check.status is status)
@@ -162,6 +203,7 @@ class Ledger:
         self._first: dict[CheckId, tuple[str, str]] = {}
         self._problems: dict[CheckId, int] = {}
         self._completed: dict[CheckId, tuple[CheckStatus, str]] = {}
+        self._outside: str | None = None
 
     def wrong(self, check: CheckId, expected: str, actual: str) -> None:
         """Note that `check` found `actual` instead of `expected`."""
@@ -198,13 +240,18 @@ class Ledger:
         """Note that nothing in the bundle could settle `check`."""
         self._completed[check] = (CheckStatus.UNANCHORED, seen)
 
+    def rests_outside(self, facts: str) -> None:
+        """Note that the tier rests on `facts` that nothing in the bundle can settle."""
+        self._outside = facts
+
     def passed(self, check: CheckId) -> bool:
         """Tell whether `check` was completed and found nothing."""
         return self._line(check).status is CheckStatus.PASS
 
     def report(self) -> CheckReport:
         """Return every check, in order."""
-        return CheckReport(checks=tuple(self._line(check) for check in CheckId))
+        lines = tuple(self._line(check) for check in CheckId)
+        return CheckReport(checks=lines, outside=self._outside)
 
     def _line(self, check: CheckId) -> Check:
         expected, actual = _REQUIREMENTS[check], "not computed"

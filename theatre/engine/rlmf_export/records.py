@@ -70,6 +70,7 @@ def training_record(facts: ExportFacts, episode: SealedEpisode) -> JsonObject:
             "resolved_option": pair.resolved,
             "success": _success(pair, succeeded=succeeded),
             "criteria_scores": episode.line["scores"],
+            "composite": episode.line["composite"],
             "resolution_mode": "replay",
             "resolution_timestamp": certificate["theatre_resolved_at"],
         },

@@ -3,7 +3,6 @@
 from theatre.engine.scoring.aggregate import (
     Aggregator,
     ScoredEpisode,
-    per_episode_line,
 )
 from theatre.engine.scoring.arithmetic import exact, nano_to_number, ratio, to_nano
 from theatre.engine.scoring.calibration import (
@@ -40,7 +39,6 @@ __all__ = [
     "exact",
     "is_held_out",
     "nano_to_number",
-    "per_episode_line",
     "ratio",
     "read_probability",
     "stated_probability",

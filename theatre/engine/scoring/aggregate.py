@@ -7,6 +7,7 @@ Source: contract/scoring.md (means, rates, holdout) and contract/evidence.md §4
 from __future__ import annotations
 
 import hashlib
+import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from theatre.engine.models import (
     Scored,
     Verdict,
 )
-from theatre.engine.scoring.arithmetic import nano_to_number, ratio, rounded_number
+from theatre.engine.scoring.arithmetic import NANO, nano_to_number, ratio, rounded_number
 from theatre.engine.scoring.calibration import CalibrationTally, Probability
 from theatre.engine.scoring.holdout import SplitScores, is_held_out
 from theatre.engine.scoring.human_parts import NO_HUMAN_PARTS, HumanParts, Panel, PanelScores
@@ -57,6 +58,11 @@ class Aggregator:
         self._commitment_hash = commitment_hash
         self._criteria = provider.criteria
         self._holdout_share = provider.holdout_split
+        # Weights as whole numbers in the same proportion: a line for every episode has to be quick.
+        common = math.lcm(*(plan.weight.denominator for plan in provider.criteria))
+        self._whole_weights = [
+            (plan.criterion_id, int(plan.weight * common)) for plan in provider.criteria
+        ]
         self._all = EpisodeGroup(provider.criteria)
         self._split = SplitScores(provider.criteria) if provider.holdout_split else None
         calibrated = provider.calibration_criterion
@@ -75,9 +81,38 @@ class Aggregator:
         self._outcomes[_count_name(episode)] += 1
         if episode.outcome is not EpisodeOutcome.NOT_RUN:
             self._count(episode, held_out=held_out)
-        line = per_episode_line(episode, held_out=held_out)
+        line = self._line(episode, held_out=held_out)
         self._hasher.update(line)
         return line
+
+    def _line(self, episode: ScoredEpisode, *, held_out: bool) -> bytes:
+        """Return the canonical line of one episode: a failure shows as 0, every other gap as null.
+
+        So the mean of the numbers in a column is the criterion's score, for anybody with a JSON
+        parser; `outcome` says which zeros were never measured. `composite` is the weighted mean
+        of the numbers in the line.
+        """
+        shown = {criterion: _published(result) for criterion, result in episode.scores.items()}
+        counted = [
+            (weight, nano)
+            for criterion, weight in self._whole_weights
+            if (nano := shown[criterion]) is not None
+        ]
+        weights = sum(weight for weight, _ in counted)
+        weighted = sum(weight * nano for weight, nano in counted)
+        return canonical_line(
+            {
+                "seq": episode.seq,
+                "episode_id": episode.episode_id,
+                "outcome": episode.outcome.value,
+                "scores": {
+                    criterion: None if nano is None else nano_to_number(nano)
+                    for criterion, nano in shown.items()
+                },
+                "composite": ratio(weighted, weights * NANO),
+                "holdout": held_out,
+            }
+        )
 
     def _count(self, episode: ScoredEpisode, *, held_out: bool) -> None:
         self._all.add(episode.scores)
@@ -206,28 +241,10 @@ class Aggregator:
         return {"total": sum(counts.values()), **counts}
 
 
-def per_episode_line(episode: ScoredEpisode, *, held_out: bool) -> bytes:
-    """Return the canonical line of one episode: a failure shows as 0, every other gap as null.
-
-    So the mean of the numbers in a column is the criterion's score, for anybody with a JSON
-    parser; `outcome` says which zeros were never measured.
-    """
-    return canonical_line(
-        {
-            "seq": episode.seq,
-            "episode_id": episode.episode_id,
-            "outcome": episode.outcome.value,
-            "scores": {
-                criterion: _published(result) for criterion, result in episode.scores.items()
-            },
-            "holdout": held_out,
-        }
-    )
-
-
-def _published(result: CriterionResult) -> float | None:
+def _published(result: CriterionResult) -> int | None:
+    """Return what a line shows, in billionths: a failure as 0, every other gap as null."""
     if isinstance(result, Scored):
-        return nano_to_number(result.nano)
+        return result.nano
     return 0 if result is Verdict.MISSING else None
 
 

@@ -87,10 +87,14 @@ def _is_callable_name(endpoint: str) -> bool:
     return _CALLABLE.fullmatch(endpoint) is not None
 
 
+_WEB_ADDRESS = ("an http(s) URL without query and fragment", _is_web_address, False)
+_ARGUMENTS = ("a JSON array of arguments", _is_argument_list, True)
 _FORMS: Mapping[str, tuple[str, Callable[[str], bool], bool]] = {
-    "http": ("an http(s) URL without query and fragment", _is_web_address, False),
-    "local": ("a JSON array of arguments", _is_argument_list, True),
+    "http": _WEB_ADDRESS,
+    "local": _ARGUMENTS,
     "python": ("module:name", _is_callable_name, True),
+    **dict.fromkeys(("openai", "anthropic", "mcp"), _WEB_ADDRESS),
+    "command": _ARGUMENTS,
 }
 """Adapter type → what its endpoint may be, and whether only on the machine it runs on."""
 

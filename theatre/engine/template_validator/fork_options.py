@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.template_validator.subject import as_object, as_text, numbered_objects
-from theatre.engine.templates import CURRENT
+from theatre.engine.templates import CURRENT, NEWEST
 
 EXPORT_CONFIG = "rlmf_export_config"
 MEETS, FALLS_SHORT = "meets", "falls_short"
@@ -60,7 +60,7 @@ def judged_fork(document: JsonObject) -> JsonObject | None:
 
 def export_mapping(document: JsonObject) -> JsonObject:
     """Return what `rlmf_export_config` says of fork and paths; empty before 2.1.0."""
-    if document.get("schema_version") != CURRENT:
+    if document.get("schema_version") not in {CURRENT, NEWEST}:
         return {}
     config = as_object(document.get(EXPORT_CONFIG))
     return {member: config[member] for member in _MAPPING if member in config}

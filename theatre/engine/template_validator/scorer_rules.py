@@ -8,7 +8,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer
 from theatre.engine.schema_registry import Seen, json_pointer, worded
 from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_object, as_text
-from theatre.engine.templates import CURRENT, EXISTING
+from theatre.engine.templates import CURRENT, EXISTING, NEWEST
 
 _SCORERS = ("scoring", "criteria_scorers")
 _INLINE_SCHEMA = "json_schema"
@@ -107,6 +107,18 @@ def _scorer_pins_missing(subject: Subject) -> Iterator[Finding]:
         yield "", "expected scorer_pins, got none: the versions in use at commit are recorded"
 
 
+def _qualification_known(subject: Subject) -> Iterator[Finding]:
+    datasets = subject.object_at("dataset_hashes")
+    for criterion, value in subject.object_at("scoring", "qualifications").items():
+        pointer = json_pointer("scoring", "qualifications", criterion)
+        if criterion not in subject.criterion_ids():
+            yield pointer, worded("expected a criterion of criteria_ids, got ", Seen(criterion))
+        dataset = as_text(as_object(value).get("dataset"))
+        if dataset is not None and dataset not in datasets:
+            wanted = worded("expected a name in dataset_hashes, got ", Seen(dataset))
+            yield f"{pointer}/dataset", wanted
+
+
 def _leaves_scorers_open(subject: Subject) -> bool:
     return subject.version == EXISTING and "criteria_scorers" not in subject.object_at("scoring")
 
@@ -136,6 +148,7 @@ RULES = (
     Rule("scorer-pin", _scorer_pin),
     Rule("scorer-schema-usable", _scorer_schema_usable),
     Rule("judge-local", _judge_local),
+    Rule("qualification-known", _qualification_known, since=NEWEST),
     Rule("scorers-not-committed", _scorers_not_committed, severity="warning"),
     Rule("scorer-pins-missing", _scorer_pins_missing, severity="warning", since=CURRENT),
 )

@@ -12,9 +12,9 @@ from typing import Literal, TypeAlias
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.engine.templates import CURRENT, EXISTING, SIMULATION
+from theatre.engine.templates import CURRENT, EXISTING, NEWEST, SIMULATION
 
-VERSIONS = (SIMULATION, EXISTING, CURRENT)
+VERSIONS = (SIMULATION, EXISTING, CURRENT, NEWEST)
 """The versions that there are, oldest first."""
 
 Finding: TypeAlias = tuple[str, str]
@@ -68,7 +68,7 @@ class Subject:
     def version(self) -> str:
         """Return the version that the document is read as: the newest where it names none."""
         stated = self.document.get("schema_version")
-        return stated if isinstance(stated, str) and stated in VERSIONS else CURRENT
+        return stated if isinstance(stated, str) and stated in VERSIONS else NEWEST
 
     @property
     def replays(self) -> bool:

@@ -22,12 +22,13 @@ from theatre.engine.template_validator import (
 from theatre.engine.template_validator.credentials import without_credentials
 from theatre.engine.template_validator.report import ValidationReport, Violation
 from theatre.engine.template_validator.subject import Rule, Subject, as_object
-from theatre.engine.templates import CURRENT, EXISTING, SIMULATION
+from theatre.engine.templates import CURRENT, EXISTING, NEWEST, SIMULATION
 
 TEMPLATE_SCHEMAS: Mapping[str, str] = {
     SIMULATION: "echelon_theatre_schema_v1.json",
     EXISTING: "echelon_theatre_schema_v2.json",
     CURRENT: "echelon_theatre_schema_v2_1.json",
+    NEWEST: "echelon_theatre_schema_v2_2.json",
 }
 """Schema version → the frozen schema of its templates."""
 

@@ -1,0 +1,811 @@
+"""The check's own arithmetic: what follows from the scores of a run, from `docs/` alone.
+
+It imports the standard library and nothing of this project, and shares no line with the engine's
+`scoring` and `tier_assigner`: whoever breaks a mean there is found here. `verify_bundle.py` is this
+file and a reader. Three things are not computed here, because they are long and the check may share
+them: intervals that are resampled or have a human part, and what calibrated probabilities would
+show. They are asked of the caller.
+
+Scores are whole billionths, sums are exact, and everything is rounded once
+(docs/statistics.md, "How numbers are rounded").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import ROUND_HALF_EVEN, Decimal
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any, Final
+
+NANO: Final = 10**9
+Z: Final = 1.959963984540054
+MIN_UNITS, MAX_RESAMPLED, MIN_PROBABILITIES = 2, 5000, 100
+COMPOSITE: Final = "composite_score"
+SCORED, MISSING, NOT_APPLICABLE, DECLINED, UNSCORED, EXCLUDED, NOT_RUN = (
+    "scored",
+    "missing",
+    "not_applicable",
+    "declined",
+    "unscored",
+    "excluded",
+    "not_run",
+)
+VERDICT_OF: Final = {"timeout": MISSING, "error": MISSING, "refused": EXCLUDED, None: NOT_RUN}
+"""What a criterion that applies comes to where there is no answer, by the last response."""
+
+Document = dict[str, Any]
+Verdict = int | str
+"""Billionths of a score, or the word for why there is none."""
+Unit = tuple[tuple[int, int], ...]
+"""For each criterion the sum of what counts, in billionths, and the number of it."""
+Weighed = tuple[Unit, int]
+"""A unit, and how often it is there."""
+Bounds = Callable[[str, str], tuple[float | None, float | None]]
+"""(name, method) → the bounds of an interval that is not computed here."""
+Calibrated = Callable[[Mapping[int, int]], tuple[float, float]]
+"""(billionths of a probability → answers) → the mean and the 95 % point of the ECE by chance."""
+
+
+def exact(number: float) -> Fraction:
+    """Return a number as the decimal that it is written as."""
+    return Fraction(Decimal(repr(number)))
+
+
+def billionths(value: object) -> int | None:
+    """Return a number from 0 to 1 in billionths, half-even; None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if not 0 <= value <= 1:
+        return None
+    return int((Decimal(repr(value)) * NANO).to_integral_value(ROUND_HALF_EVEN))
+
+
+def divided(numerator: int, denominator: int) -> int:
+    """Return a quotient as the nearest whole number, a half as the even one."""
+    whole, rest = divmod(numerator, denominator)
+    return whole + (2 * rest > denominator or (2 * rest == denominator and whole % 2))
+
+
+def published(value: Fraction | None) -> float | None:
+    """Return a value as documents have it: to nine places, half-even; None stays None."""
+    if value is None:
+        return None
+    return divided(value.numerator * NANO, value.denominator) / NANO
+
+
+def ratio(numerator: int, denominator: int) -> Fraction | None:
+    """Return a share, None of nothing."""
+    return Fraction(numerator, denominator) if denominator else None
+
+
+class Plan:
+    """What a committed template says about how scores are added up (docs/templates.md)."""
+
+    def __init__(self, template: Document) -> None:
+        criteria, scoring = template["criteria"], template.get("scoring") or {}
+        policy = template.get("execution_policy") or {}
+        scorers = scoring.get("criteria_scorers") or {}
+        self.ids: list[str] = list(criteria["criteria_ids"])
+        stated = criteria.get("weights") or dict.fromkeys(self.ids, 1)
+        weights = [exact(stated.get(name, 0)) for name in self.ids]
+        scale = math.lcm(*(weight.denominator for weight in weights))
+        self.shares: list[int] = [int(weight * scale) for weight in weights]
+        """Weights as whole numbers, in the order of `ids`; their sum stands for 1."""
+        self.split = exact(scoring.get("holdout_split", 0.2))
+        self.max_refusal_rate = exact(policy.get("max_refusal_rate", 0.5))
+        settles = policy.get("on_threshold", "settle") == "settle"
+        self.threshold = exact(policy.get("failure_threshold", 0.2)) if settles else None
+        labelled = [c for c in self.ids if scorers.get(c, {}).get("scorer") == "label_accuracy"]
+        only = labelled[0] if len(labelled) == 1 else None
+        self.calibrated: str | None = scoring.get("calibration_criterion", only)
+        self.human: dict[str, Fraction] = {
+            step["criterion_id"]: exact(step["share"])
+            for step in template.get("hitl_steps") or []
+            if step.get("share") is not None and step.get("criterion_id") is not None
+        }
+        """Criterion → the share that people have in it."""
+
+    def weighted(self, values: Mapping[str, Fraction | None]) -> Fraction | None:
+        """Return the weighted mean over all criteria, None where one of them has no value."""
+        total = Fraction(0)
+        for name, share in zip(self.ids, self.shares, strict=True):
+            value = values[name]
+            if value is None:
+                return None
+            total += share * value
+        return total / sum(self.shares)
+
+
+class Tally:
+    """Adds up a run, episode by episode in the order of the dataset.
+
+    `add` returns the line of `scores/per_episode.jsonl`. An episode behind the one that ended the
+    run counts as not run, whatever is recorded of it (docs/evidence.md, "The scores").
+    """
+
+    def __init__(self, template: Document, commitment_hash: str, episodes: int) -> None:
+        self.plan = Plan(template)
+        self.commitment_hash = commitment_hash
+        self.episodes = episodes
+        self.ended = False
+        self.statuses: Counter[str | None] = Counter()
+        self.outcomes: Counter[str] = Counter()
+        self.verdicts: dict[str, Counter[str]] = {name: Counter() for name in self.plan.ids}
+        self.rows: Counter[tuple[bool, tuple[int | None, ...]]] = Counter()
+        """(held out?, what counts on each criterion in billionths) → episodes that were run."""
+        self.clusters: dict[str, list[list[int]]] = {}
+        """Cluster → for each criterion [sum of what counts, number of it]."""
+        self.loose: Counter[tuple[int | None, ...]] = Counter()
+        """As `rows`, of the episodes that were run and are in no cluster."""
+        self.bins = [[0, 0, 0] for _ in range(10)]
+        """[answers, right ones, sum of probabilities] for each tenth."""
+        self.probabilities: Counter[int] = Counter()
+        self.squares = self.silent = self.undecided = 0
+
+    def add(
+        self,
+        *,
+        seq: int,
+        episode_id: str,
+        status: str | None,
+        results: Mapping[str, float | str],
+        cluster_key: str | None = None,
+        confidence: object = None,
+    ) -> Document:
+        """Count one episode and return its line.
+
+        `status` is that of the last response (None: never called). `results` has for each criterion
+        the scorer's number, `declined`, `unscored` or `not_applicable`; where there is no
+        successful answer only `not_applicable` is read from it.
+        """
+        if self.ended:
+            status = None
+        verdicts = [self._verdict(status, results[name]) for name in self.plan.ids]
+        outcome = outcome_of(status, verdicts)
+        self._count(status, outcome, verdicts)
+        held_out = is_held_out(self.commitment_hash, episode_id, self.plan.split)
+        counted = tuple(counted_value(verdict) for verdict in verdicts)
+        if status is not None:
+            self.rows[held_out, counted] += 1
+            self._place(cluster_key, counted)
+        if self.plan.calibrated is not None:
+            self._calibrate(verdicts[self.plan.ids.index(self.plan.calibrated)], confidence)
+        return {
+            "seq": seq,
+            "episode_id": episode_id,
+            "outcome": outcome,
+            "scores": {
+                name: None if value is None else value / NANO
+                for name, value in zip(self.plan.ids, counted, strict=True)
+            },
+            "composite": self._composite(counted),
+            "holdout": held_out,
+        }
+
+    def _verdict(self, status: str | None, result: float | str) -> Verdict:
+        if status is None or (status != "success" and result != NOT_APPLICABLE):
+            return VERDICT_OF[status]
+        if isinstance(result, str):
+            if result not in {NOT_APPLICABLE, DECLINED, UNSCORED}:
+                raise ValueError(f"expected a score or a gap, got {result!r}")
+            return result
+        nano = billionths(result)
+        return UNSCORED if nano is None else nano
+
+    def _count(self, status: str | None, outcome: str, verdicts: Sequence[Verdict]) -> None:
+        self.statuses[status] += 1
+        self.outcomes[outcome] += 1
+        for name, verdict in zip(self.plan.ids, verdicts, strict=True):
+            self.verdicts[name][verdict if isinstance(verdict, str) else SCORED] += 1
+        threshold = self.plan.threshold
+        if threshold is not None and self.outcomes[MISSING] > threshold * self.episodes:
+            self.ended = True
+
+    def _place(self, cluster_key: str | None, counted: tuple[int | None, ...]) -> None:
+        if cluster_key is None:
+            self.loose[counted] += 1
+            return
+        sums = self.clusters.setdefault(cluster_key, [[0, 0] for _ in counted])
+        for pair, value in zip(sums, counted, strict=True):
+            if value is not None:
+                pair[0] += value
+                pair[1] += 1
+
+    def _calibrate(self, verdict: Verdict, confidence: object) -> None:
+        if isinstance(verdict, str):
+            return
+        probability = billionths(confidence)
+        if verdict not in {0, NANO}:
+            self.undecided += 1
+        elif probability is None:
+            self.silent += 1
+        else:
+            in_bin = self.bins[min(10 * probability // NANO, 9)]
+            for place, value in enumerate((1, verdict // NANO, probability)):
+                in_bin[place] += value
+            self.probabilities[probability] += 1
+            self.squares += (probability - verdict) ** 2
+
+    def _composite(self, counted: Sequence[int | None]) -> float | None:
+        pairs = zip(self.plan.shares, counted, strict=True)
+        numbers = [(share, value) for share, value in pairs if value is not None]
+        total = sum(share for share, _ in numbers)
+        return divided(sum(s * v for s, v in numbers), total) / NANO if total else None
+
+    # what the run comes to
+
+    @property
+    def run(self) -> int:
+        """How many episodes were run."""
+        return sum(self.outcomes.values()) - self.outcomes[NOT_RUN]
+
+    def episode_counts(self) -> Document:
+        """Return the counts by outcome; they add up to `total`."""
+        return {
+            "total": sum(self.outcomes.values()),
+            "scored": self.outcomes[SCORED],
+            "timeout": self.statuses["timeout"],
+            "error": self.statuses["error"],
+            "refused": self.statuses["refused"],
+            "unscored": self.outcomes[UNSCORED],
+            "not_run": self.outcomes[NOT_RUN],
+        }
+
+    def score_counts(self) -> dict[str, Document]:
+        """Return for each criterion how many episodes it scored, and how many not, and why."""
+        words = (SCORED, MISSING, NOT_APPLICABLE, DECLINED, UNSCORED)
+        return {name: {word: seen[word] for word in words} for name, seen in self.verdicts.items()}
+
+    def counted_facts(self) -> Document:
+        """Return those of the facts in `tier.json` that are counts of this run."""
+        return {
+            "replay_count": self.outcomes[SCORED],
+            "failures": self.outcomes[MISSING],
+            "refusals": self.outcomes[EXCLUDED],
+            "run": self.run,
+            "total": sum(self.outcomes.values()),
+            "max_refusal_rate": str(self.plan.max_refusal_rate),
+            "criterion_counts": self.score_counts(),
+        }
+
+    def aggregate(
+        self,
+        *,
+        bounds: Bounds,
+        calibrated: Calibrated,
+        people: Mapping[str, Fraction | None] | None = None,
+        human_scores: Document | None = None,
+        computed: Document | None = None,
+    ) -> Document:
+        """Return `scores/aggregate.json` without `results_hash`.
+
+        `bounds(name, method)` gives the bounds of an interval that is not computed here, and
+        `calibrated(probabilities)` the mean and the 95 % point of the ECE that these (billionths →
+        number of answers) would show. `people` is the human mean of each criterion with a share.
+        """
+        people = people or {}
+        scores = self._with_people(self.machine_means(), people)
+        refused = self._means(SCORED, MISSING, EXCLUDED)
+        document = {
+            "scores": each_published(scores),
+            "composite_score": published(self.plan.weighted(scores)),
+            "score_counts": self.score_counts(),
+            "episode_counts": self.episode_counts(),
+            "coverage": published(ratio(self.outcomes[SCORED], self.run - self.outcomes[EXCLUDED])),
+            "refusal_rate": published(ratio(self.outcomes[EXCLUDED], self.run)),
+            "score_intervals": self._intervals(scores, bounds),
+            "holdout_scores": self._holdout() if self.plan.split else None,
+            "answered_only": each_published(self._with_people(self._means(SCORED), people)),
+            "refusals_as_zero": each_published(self._with_people(refused, people)),
+            "worst_case_bounds": self._worst_case(people),
+            "calibration": self._calibration(calibrated),
+            "human_scores": human_scores,
+        }
+        return document if computed is None else document | {"computed": computed}
+
+    def machine_means(self) -> dict[str, Fraction | None]:
+        """Return each criterion's mean, failures as 0, without what people gave."""
+        return self._means(SCORED, MISSING)
+
+    def _sums(self) -> dict[str, int]:
+        sums = dict.fromkeys(self.plan.ids, 0)
+        for (_, counted), times in self.rows.items():
+            for name, value in zip(self.plan.ids, counted, strict=True):
+                sums[name] += times * (value or 0)
+        return sums
+
+    def _means(self, *words: str, gap: int = 0) -> dict[str, Fraction | None]:
+        """Return the means over the episodes with these verdicts; all but scored count `gap`."""
+        means: dict[str, Fraction | None] = {}
+        for name, total in self._sums().items():
+            counts = self.verdicts[name]
+            gaps = sum(counts[word] for word in words if word != SCORED)
+            means[name] = ratio(total + gap * gaps * NANO, (counts[SCORED] + gaps) * NANO)
+        return means
+
+    def _with_people(
+        self, machine: Mapping[str, Fraction | None], people: Mapping[str, Fraction | None]
+    ) -> dict[str, Fraction | None]:
+        """Return scores with what people gave (docs/evidence.md, "Human scores")."""
+        scores = dict(machine)
+        for name, share in self.plan.human.items():
+            mean, given = machine[name], people.get(name)
+            if given is None or (mean is None and share < 1):
+                scores[name] = None
+            else:
+                scores[name] = (1 - share) * (mean or 0) + share * given
+        return scores
+
+    def _worst_case(self, people: Mapping[str, Fraction | None]) -> Document:
+        every = (SCORED, MISSING, EXCLUDED, DECLINED, UNSCORED, NOT_RUN)
+        low, high = (self._with_people(self._means(*every, gap=gap), people) for gap in (0, 1))
+        pairs = {name: (low[name], high[name]) for name in self.plan.ids}
+        pairs[COMPOSITE] = (self.plan.weighted(low), self.plan.weighted(high))
+        return {
+            name: None
+            if ends[0] is None
+            else {"low": published(ends[0]), "high": published(ends[1])}
+            for name, ends in pairs.items()
+        }
+
+    # intervals
+
+    def units(self) -> Iterator[Weighed]:
+        """Yield what an interval draws again: clusters, and episodes that are in none."""
+        for sums in self.clusters.values():
+            yield tuple((total, number) for total, number in sums), 1
+        for counted, times in self.loose.items():
+            yield unit_of(counted), times
+
+    def _intervals(
+        self,
+        scores: Mapping[str, Fraction | None],
+        bounds: Bounds,
+    ) -> Document:
+        intervals = {}
+        for place, name in enumerate(self.plan.ids):
+            shares, mixed = one_of(place, len(self.plan.ids)), name in self.plan.human
+            intervals[name] = self._interval(name, shares, scores[name], bounds, mixed=mixed)
+        intervals[COMPOSITE] = self._interval(
+            COMPOSITE,
+            self.plan.shares,
+            self.plan.weighted(scores),
+            bounds,
+            mixed=bool(self.plan.human),
+        )
+        return intervals
+
+    def _interval(
+        self,
+        name: str,
+        shares: Sequence[int],
+        score: Fraction | None,
+        bounds: Bounds,
+        *,
+        mixed: bool,
+    ) -> Document:
+        """Return the interval of a weighted mean by the method of docs/statistics.md."""
+        whole = name == COMPOSITE
+        prefix = "cluster_" if self.clusters else ""
+        spread = Spread(self.units(), shares)
+        ends: tuple[float | None, float | None] = (None, None)
+        method = "undefined"
+        if score is None:
+            pass
+        elif mixed:
+            ends = bounds(name, f"{prefix}mixed_clt")
+            method = "undefined" if ends[0] is None else f"{prefix}mixed_clt"
+        elif min(spread.on_each if whole else [spread.number]) < MIN_UNITS:
+            pass
+        elif not whole and not prefix and self._is_whole(name):
+            method, ends = "wilson", wilson(int(score * spread.number), spread.number)
+        elif spread.square and spread.number > MAX_RESAMPLED:
+            method, ends = f"{prefix}clt", spread.normal(score)
+        elif spread.square:
+            method = f"{prefix}bca"
+            ends = bounds(name, method)
+        return {"low": ends[0], "high": ends[1], "method": method, "level": 0.95}
+
+    def _is_whole(self, name: str) -> bool:
+        place = self.plan.ids.index(name)
+        return all(counted[place] in {None, 0, NANO} for _, counted in self.rows)
+
+    def _holdout(self) -> Document:
+        parts = [
+            [(unit_of(row), n) for (held, row), n in self.rows.items() if held is held_out]
+            for held_out in (False, True)
+        ]
+        means = [self._part_means(part) for part in parts]
+        gap = {}
+        for place, name in enumerate([*self.plan.ids, COMPOSITE]):
+            whole = name == COMPOSITE
+            shares = self.plan.shares if whole else one_of(place, len(self.plan.ids))
+            train, holdout = (values[name] for values in means)
+            difference = None if train is None or holdout is None else train - holdout
+            few = any(
+                sum(n for unit, n in part if unit[other][1]) < MIN_UNITS
+                for part in parts
+                for other in range(len(self.plan.ids))
+                if whole or other == place
+            )
+            gap[name] = {
+                "difference": published(difference),
+                "beyond_sampling_error": None
+                if difference is None or few
+                else is_beyond(difference, parts, shares),
+            }
+        documents = [
+            {
+                "episodes": sum(n for _, n in part),
+                "scores": {name: published(values[name]) for name in self.plan.ids},
+                "composite_score": published(values[COMPOSITE]),
+            }
+            for part, values in zip(parts, means, strict=True)
+        ]
+        return {"train": documents[0], "holdout": documents[1], "gap": gap}
+
+    def _part_means(self, part: Sequence[Weighed]) -> dict[str, Fraction | None]:
+        means = {}
+        for place, name in enumerate(self.plan.ids):
+            total = sum(unit[place][0] * n for unit, n in part)
+            means[name] = ratio(total, NANO * sum(unit[place][1] * n for unit, n in part))
+        return means | {COMPOSITE: self.plan.weighted(means)}
+
+    def _calibration(self, calibrated: Calibrated) -> Document | None:
+        """Return what docs/statistics.md, "Calibration", asks for."""
+        if self.plan.calibrated is None:
+            return None
+        number = sum(count for count, _, _ in self.bins)
+        ece = None
+        if number >= MIN_PROBABILITIES:
+            mean, upper = calibrated(self.probabilities)
+            off = sum(abs(right * NANO - stated) for _, right, stated in self.bins)
+            ece = {
+                "value": published(Fraction(off, number * NANO)),
+                "bins": 10,
+                "scheme": "equal-width",
+                "expected_if_calibrated": mean,
+                "upper_95_if_calibrated": upper,
+            }
+        brier = ratio(self.squares, number * NANO**2)
+        return {
+            "criterion": self.plan.calibrated,
+            "probabilities": number,
+            "without_probability": self.silent,
+            "without_verdict": self.undecided,
+            "brier_score": published(brier),
+            "decomposition": None if brier is None else self._decomposition(brier, number),
+            "ece": ece,
+            "ece_reason": "fewer-than-100-probabilities" if ece is None else None,
+            "bins": [
+                {
+                    "low": place / 10,
+                    "high": (place + 1) / 10,
+                    "count": count,
+                    "mean_probability": published(ratio(stated, count * NANO)),
+                    "share_right": published(ratio(right, count)),
+                }
+                for place, (count, right, stated) in enumerate(self.bins)
+            ],
+        }
+
+    def _decomposition(self, brier: Fraction, number: int) -> Document:
+        share = Fraction(sum(right for _, right, _ in self.bins), number)
+        reliability = resolution = Fraction(0)
+        for count, right, stated in self.bins:
+            if count:
+                reliability += (Fraction(stated, NANO) - right) ** 2 / count / number
+                resolution += count * (Fraction(right, count) - share) ** 2 / number
+        uncertainty = share * (1 - share)
+        return {
+            "reliability": published(reliability),
+            "resolution": published(resolution),
+            "uncertainty": published(uncertainty),
+            "within_bin": published(brier - reliability + resolution - uncertainty),
+        }
+
+
+class Spread:
+    """What each unit adds to a weighted mean, less its share of it (docs/statistics.md).
+
+    `number` is how many units have a value where there is a weight, `on_each` how many have one on
+    each criterion, `square` the sum of the squares. A unit adds
+    Σ w · (s - mean · c) / C: s and c are its sum and number of values on a criterion, C is the
+    number of all values there, w the weight.
+    """
+
+    def __init__(self, units: Iterable[Weighed], shares: Sequence[int]) -> None:
+        kept = list(units)
+        numbers = [sum(pairs[n][1] * times for pairs, times in kept) for n in range(len(shares))]
+        sums = [sum(pairs[n][0] * times for pairs, times in kept) for n in range(len(shares))]
+        used = [n for n, share in enumerate(shares) if share and numbers[n]]
+        scale = math.lcm(*(numbers[n] ** 2 for n in used))
+        factors = {n: shares[n] * scale // numbers[n] ** 2 for n in used}
+        square = 0
+        self.number = 0
+        self.on_each = [sum(n for unit, n in kept if unit[c][1]) for c in range(len(shares))]
+        for pairs, times in kept:
+            if any(pairs[n][1] for n in used):
+                self.number += times
+                added = sum(
+                    factor * (pairs[n][0] * numbers[n] - sums[n] * pairs[n][1])
+                    for n, factor in factors.items()
+                )
+                square += times * added**2
+        self.square = Fraction(square, (scale * sum(shares) * NANO) ** 2)
+
+    def normal(self, score: Fraction) -> tuple[float, float]:
+        """Return score ± z · √(n / (n - 1) · Σ u²), within 0 and 1, to six places."""
+        half = Z * math.sqrt(self.square * self.number / (self.number - 1))
+        return round(max(float(score) - half, 0.0), 6), round(min(float(score) + half, 1.0), 6)
+
+
+def outcome_of(status: str | None, verdicts: Iterable[Verdict]) -> str:
+    """Return what an episode counts as (docs/evidence.md, "The scores")."""
+    if status != "success":
+        return VERDICT_OF[status]
+    return SCORED if any(not isinstance(verdict, str) for verdict in verdicts) else UNSCORED
+
+
+def counted_value(verdict: Verdict) -> int | None:
+    """Return what counts in a mean: the score, 0 for a failure, nothing for any other gap."""
+    if isinstance(verdict, str):
+        return 0 if verdict == MISSING else None
+    return verdict
+
+
+def unit_of(counted: Iterable[int | None]) -> Unit:
+    """Return a single episode as a unit."""
+    return tuple((value or 0, int(value is not None)) for value in counted)
+
+
+def one_of(place: int, number: int) -> list[int]:
+    """Return weights of which only one is not 0."""
+    return [int(other == place) for other in range(number)]
+
+
+def each_published(values: Mapping[str, Fraction | None]) -> Document:
+    """Return `published` of each value."""
+    return {name: published(value) for name, value in values.items()}
+
+
+def is_beyond(
+    difference: Fraction, parts: Sequence[Sequence[Weighed]], shares: Sequence[int]
+) -> bool:
+    """Tell whether a gap exceeds z standard errors of the draw (docs/statistics.md)."""
+    whole, train, holdout = (Spread(units, shares) for units in ([*parts[0], *parts[1]], *parts))
+    variance = whole.square * whole.number**2 / (whole.number - 1)
+    return difference**2 > exact(Z) ** 2 * variance * (
+        Fraction(1, train.number) + Fraction(1, holdout.number)
+    )
+
+
+def is_held_out(commitment_hash: str, episode_id: str, split: Fraction) -> bool:
+    """Tell whether the commitment hash draws an episode into the holdout."""
+    digest = hashlib.sha256(f"{commitment_hash}:{episode_id}".encode()).hexdigest()
+    return Fraction(int(digest[:16], 16), 2**64) < split
+
+
+def wilson(right: int, number: int) -> tuple[float, float]:
+    """Return Wilson's interval for a share, to six places."""
+    share, square = right / number, Z * Z
+    centre = (share + square / (2 * number)) / (1 + square / number)
+    half = Z * math.sqrt(share * (1 - share) / number + square / (4 * number**2))
+    half /= 1 + square / number
+    low = 0.0 if right == 0 else centre - half
+    high = 1.0 if right == number else centre + half
+    return round(low, 6), round(high, 6)
+
+
+def tier(facts: Document, history: Document, *, resolved_at: str) -> Document:
+    """Return the `assessment` of `tier.json` (docs/certificate.md, "How the tier follows")."""
+    moment = parsed_time(resolved_at)
+    unmet = list(unmet_for_backtested(facts, history))
+    above = list(unmet_for_proven(facts, history, moment, backtested=not unmet))
+    word = "UNVERIFIED" if unmet else "BACKTESTED" if above else "PROVEN"
+    days = {"UNVERIFIED": None, "BACKTESTED": 90, "PROVEN": 180}[word]
+    return {
+        "tier": word,
+        "unmet": [
+            {"code": code, "seen": seen, "tier": wanted}
+            for wanted, missing in (("BACKTESTED", unmet), ("PROVEN", above))
+            for code, seen in missing
+        ],
+        "caps": [code for code, _ in unmet or above],
+        "expires_at": None if days is None else written_time(moment + timedelta(days=days)),
+    }
+
+
+def unmet_for_backtested(  # noqa: C901, PLR0912 - a list of rules
+    facts: Document, history: Document
+) -> Iterator[tuple[str, str]]:
+    """Yield code and what was seen of each requirement of BACKTESTED that is not met, in order."""
+    scored, run, most = facts["replay_count"], facts["run"], Fraction(facts["max_refusal_rate"])
+    if scored == 0:
+        yield "nothing-scored", "0"
+    if scored < 50:  # noqa: PLR2004 - docs/certificate.md
+        yield "replays-below-50", str(scored)
+    if 5 * facts["failures"] > run:
+        yield "failure-rate-above-20", f"{facts['failures']}/{run}"
+    if facts["refusals"] > most * run:
+        yield "refusal-rate-above-max", f"{facts['refusals']}/{run}, allowed {most}"
+    for name, counts in sorted(facts["criterion_counts"].items()):
+        yield from unmet_on_criterion(name, counts, most)
+    unpinned = {"construct_version"} if facts["construct_version"] is None else set()
+    for name in sorted(unpinned.union(facts["missing_pins"])):
+        yield f"pin-missing:{name}", "absent"
+    if facts["version_mismatches"]:
+        yield "version-mismatch", str(facts["version_mismatches"])
+    if facts["determinism_differences"]:
+        yield "answers-not-deterministic", str(facts["determinism_differences"])
+    if facts["rehearsal"] or facts["adapter_pin"].split("@")[0] == "mock":
+        yield "mock-adapter", facts["adapter_pin"]
+    for member, code in (
+        ("scorers_committed", "scorers-not-committed"),
+        ("bundle_complete", "bundle-incomplete"),
+        ("commitment_verifiable", "commitment-not-verifiable"),
+    ):
+        if not facts[member]:
+            yield code, "no"
+    admitted = sorted(d["dispute_id"] for d in history["disputes"] if d["status"] == "admitted")
+    if admitted:
+        yield "dispute-open", ", ".join(admitted)
+    for code in sorted(set(facts["extra_caps"])):
+        yield code, "found with the evidence"
+
+
+def unmet_on_criterion(name: str, counts: Document, most: Fraction) -> Iterator[tuple[str, str]]:
+    """Yield what a criterion lacks."""
+    number = counts[SCORED] + counts[MISSING]
+    asked = number + counts[DECLINED] + counts[UNSCORED]
+    if number == 0:
+        yield f"criterion-unscored:{name}", "0"
+    if number < 30:  # noqa: PLR2004 - docs/certificate.md
+        yield f"criterion-n-below-30:{name}", str(number)
+    if counts[UNSCORED]:
+        yield f"unscored-answers:{name}", str(counts[UNSCORED])
+    if counts[DECLINED] > most * asked:
+        yield f"declined-above-max:{name}", f"{counts[DECLINED]}/{asked}, allowed {most}"
+
+
+def unmet_for_proven(
+    facts: Document, history: Document, moment: datetime, *, backtested: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield the same for PROVEN; of the history counts what was known of this version by then."""
+    own = {name: facts[name] for name in ("construct_id", "construct_version")}
+
+    def known(kind: str, at: str, **wanted: object) -> list[Document]:
+        return [
+            item
+            for item in history[kind]
+            if wanted.items() <= item.items() and parsed_time(item[at]) <= moment
+        ]
+
+    runs = known("runs", "resolved_at", **own)
+    yield from unmet_by_runs(runs, moment, backtested=backtested)
+    ends = [parsed_time(item["end"]) for item in known("telemetry", "confirmed_at", **own)]
+    if not ends:
+        yield "telemetry-missing", "0"
+    elif moment - max(ends) >= timedelta(days=180):
+        yield "telemetry-older-than-180-days", str(moment - max(ends))
+    hashes = {item["results_hash"] for item in runs}
+    attested = known("attestations", "at", independent=True)
+    if hashes.isdisjoint(item["results_hash"] for item in attested):
+        yield "attestation-missing", "0"
+    signals = known("signals", "at", **own)
+    newest: dict[str, str] = {}
+    for item in signals:
+        newest[item["source"]] = max(item["at"], newest.get(item["source"], ""))
+    last = [item for item in signals if item["at"] == newest[item["source"]]]
+    adverse = sorted({item["source"] for item in last if not item["consistent"]})
+    if not signals:
+        yield "behavioural-signal-missing", "0"
+    elif adverse:
+        yield "behavioural-signal-adverse", ", ".join(adverse)
+
+
+def unmet_by_runs(
+    runs: Sequence[Document], moment: datetime, *, backtested: bool
+) -> Iterator[tuple[str, str]]:
+    """Yield what is missing of three runs over 90 days without a gap over 45."""
+    times: dict[bool, set[datetime]] = {True: set(), False: set()}
+    for item in runs:
+        times[item["tier"] == "UNVERIFIED"].add(parsed_time(item["resolved_at"]))
+    since = max(times[True], default=None)
+    row = sorted({moment} | {at for at in times[False] if since is None or at > since})
+    row = row if backtested else []
+    if not any(not list(missing_in(row[first:])) for first in range(len(row))):
+        yield from missing_in(row)
+
+
+def missing_in(row: Sequence[datetime]) -> Iterator[tuple[str, str]]:
+    """Yield what a row of runs lacks."""
+    span = row[-1] - row[0] if row else timedelta(0)
+    gap = max((later - earlier for earlier, later in pairwise(row)), default=timedelta(0))
+    if len(row) < 3:  # noqa: PLR2004 - docs/certificate.md
+        yield "runs-below-3", str(len(row))
+    if span < timedelta(days=90):
+        yield "runs-span-below-90-days", str(span)
+    if gap > timedelta(days=45):
+        yield "run-gap-above-45-days", str(gap)
+
+
+def parsed_time(text: str) -> datetime:
+    """Return a moment that is written as documents have it: UTC, six places, `Z`."""
+    moment = datetime.fromisoformat(text)
+    if written_time(moment) != text:
+        raise ValueError(f"expected a time such as 2026-01-31T00:00:00.000000Z, got {text!r}")
+    return moment
+
+
+def written_time(moment: datetime) -> str:
+    """Return a moment as documents have it."""
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%f}Z"
+
+
+def rated(step: Document, items: Sequence[str], lines: Sequence[Document]) -> Rating:
+    """Return what people gave at a rubric step (docs/evidence.md, "Human scores").
+
+    `step` is its entry in `hitl_steps`, `items` are the episodes that were drawn, `lines` those of
+    its file, which the check of people's scores has found to be in order; none where the step was
+    not completed.
+    """
+    given: dict[str, dict[str, Fraction]] = {}
+    low, high = (exact(step["scoring_scale"][end]) for end in ("min", "max"))
+    for line in lines:
+        share = (exact(line["score"]) - low) / (high - low)
+        given.setdefault(identity(line["scorer"]), {})[line["episode_id"]] = share
+    panel = [scores for scores in given.values() if scores.keys() == set(items)]
+    rows = [[scores[item] for scores in panel] for item in items]
+    total = sum((value for row in rows for value in row), Fraction(0))
+    mean = total / (len(panel) * len(rows)) if panel else None
+    return Rating(mean=mean, scorers=len(panel), rows=rows)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rating:
+    """A human mean, how many people it rests on, and their scores, a row an item."""
+
+    mean: Fraction | None
+    scorers: int
+    rows: list[list[Fraction]]
+
+    def agreement(self) -> Document:
+        """Return Krippendorff's alpha for interval data, or why there is none."""
+        alpha, reason = None, None
+        if not self.scorers:
+            reason = "not-rated"
+        elif self.scorers < 2:  # noqa: PLR2004 - docs/evidence.md
+            reason = "fewer-than-2-scorers"
+        elif len(self.rows) < 10:  # noqa: PLR2004 - docs/evidence.md
+            reason = "fewer-than-10-items"
+        else:
+            every = [value for row in self.rows for value in row]
+            if len(set(every)) == 1:
+                reason = "no-variation"
+            else:
+                within = sum(spread_of(row) / (self.scorers - 1) for row in self.rows)
+                alpha = 1 - within * (len(every) - 1) / spread_of(every)
+        return {
+            "method": "krippendorff-alpha-interval",
+            "value": published(alpha),
+            "reason": reason,
+        }
+
+
+def spread_of(values: Sequence[Fraction]) -> Fraction:
+    """Return the sum of the squares of all differences, each pair counted twice."""
+    return 2 * (len(values) * sum((v * v for v in values), Fraction(0)) - sum(values) ** 2)
+
+
+def identity(name: str) -> str:
+    """Return what two spellings of one person's name have in common."""
+    trimmed = unicodedata.normalize("NFC", name.strip())
+    return unicodedata.normalize("NFC", trimmed.casefold())

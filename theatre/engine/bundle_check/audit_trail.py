@@ -1,0 +1,276 @@
+"""The audit trail: an unbroken chain, along the lifecycle, in time, up to the sealing.
+
+Source: docs/evidence.md, "The audit trail"; contract/evidence.md §3. The lifecycle stands
+in `lifecycle` once more: a check that read the engine's own table would share its mistakes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from theatre.engine.audit_chain import verify_chain
+from theatre.engine.bundle_check.batches import Batch, batch_of
+from theatre.engine.bundle_check.folder import AUDIT_TRAIL, BundleFolder, canonical_object
+from theatre.engine.bundle_check.json_values import (
+    NOTHING,
+    DefectError,
+    Nothing,
+    at,
+    require_members,
+    require_time,
+    same_json,
+    shown,
+)
+from theatre.engine.bundle_check.report import CheckId, Ledger
+from theatre.engine.bundle_check.times import Times
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.errors import ChainBrokenError
+
+START = "start"
+STEP_EVENTS = frozenset({"step_completed", "step_failed", "step_skipped"})
+HUMAN_EVENTS = frozenset({"human_score", "human_score_refused"})
+SETTLED_EVENTS = STEP_EVENTS | {"hitl_opened", "escalated"}
+"""What the programme leaves in the trail, scores of people aside."""
+
+STATES: dict[str, tuple[str | None, str | None]] = {
+    "created": (None, "DRAFT"),
+    "committed": ("DRAFT", "COMMITTED"),
+    "activated": ("COMMITTED", "ACTIVE"),
+    "settling": ("ACTIVE", "SETTLING"),
+}
+"""The states that an event leads from and to; every other event leads nowhere."""
+
+_RUNNING = frozenset({"episodes_recorded", "episode_failed", "episode_refused", "settling"})
+_NEXT_STEP = frozenset({"hitl_opened", "step_completed", "step_failed", "sealed"})
+_ASKING = frozenset({*HUMAN_EVENTS, "step_completed", "step_failed"})
+FOLLOWERS: dict[str, frozenset[str]] = {
+    START: frozenset({"created"}),
+    "created": frozenset({"committed"}),
+    "committed": frozenset({"activated"}),
+    "activated": frozenset({"episodes_recorded", "settling"}),
+    "episodes_recorded": _RUNNING,
+    "episode_failed": _RUNNING,
+    "episode_refused": _RUNNING,
+    "settling": _NEXT_STEP,
+    "hitl_opened": _ASKING,
+    "human_score": _ASKING,
+    "human_score_refused": _ASKING,
+    "step_completed": _NEXT_STEP,
+    "step_failed": frozenset({"escalated"}),
+    "escalated": _NEXT_STEP | {"step_skipped"},
+    "step_skipped": _NEXT_STEP | {"step_skipped"},
+    "sealed": frozenset(),
+}
+"""What may stand behind an event; which step is whose turn is for the check `resolution`."""
+
+_ACTIVATED = frozenset(
+    {"episodes", "adapters", "scorers", "computations", "sanitiser", "environment"}
+)
+_STEP = frozenset({"step_id", "type", "status", "result"})
+_HUMAN = frozenset({"step_id", "scorer", "episode_id", "score"})
+_DETAILS: dict[str, frozenset[str]] = {
+    "created": frozenset({"template_id"}),
+    "committed": frozenset({"commitment_hash"}),
+    "activated": _ACTIVATED,
+    "settling": frozenset(),
+    "hitl_opened": frozenset(
+        {"step_id", "items", "minimum_scorers", "scorer_must_not_be_author", "timeout_seconds"}
+    ),
+    "human_score": _HUMAN | {"comment"},
+    "human_score_refused": _HUMAN | {"code"},
+    "step_completed": _STEP,
+    "step_failed": _STEP,
+    "step_skipped": _STEP,
+    "escalated": frozenset({"step_id", "to"}),
+    "sealed": frozenset({"certificate_id", "issuer", "issued_at", "theatre_resolved_at"}),
+}
+
+
+def require_known(event_type: JsonValue | Nothing) -> str:
+    """Return an event of the lifecycle; DefectError for everything else."""
+    if not isinstance(event_type, str) or event_type not in FOLLOWERS.keys() - {START}:
+        raise DefectError("an event of the lifecycle", shown(event_type))
+    return event_type
+
+
+def require_detail(event_type: str, detail: JsonValue | Nothing, *, rated: bool) -> None:
+    """Raise DefectError unless a detail has the members of its event.
+
+    `rated` says whether the programme asks people: only then are authors named.
+    """
+    if event_type in _DETAILS:
+        members = _DETAILS[event_type]
+        if event_type == "activated" and rated:
+            members |= {"authors"}
+        require_members(detail, members, f"the detail of {event_type}")
+
+
+@dataclass(slots=True)
+class ToldRating:
+    """What the trail tells of one rating, from its opening to its end."""
+
+    opened: JsonObject
+    scores: list[JsonObject] = field(default_factory=list)
+    refused: list[JsonObject] = field(default_factory=list)
+    end: JsonObject | Nothing = NOTHING
+
+    @property
+    def step_id(self) -> JsonValue | Nothing:
+        """Return the step that it names."""
+        return at(self.opened, "detail", "step_id")
+
+
+@dataclass(slots=True)
+class AuditTrail:
+    """What the trail says, whether or not its chain holds.
+
+    `entries` has the first entry of each event that happens once; `settled` what the programme
+    left, in order: event and detail, of an opening the step_id alone. `ratings` has each rating
+    with its entries; `head` is the hash that the last entry bears.
+    """
+
+    entries: dict[str, JsonObject] = field(default_factory=dict)
+    settled: list[JsonValue] = field(default_factory=list)
+    ratings: list[ToldRating] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    head: JsonValue | Nothing = NOTHING
+    readable: bool = True
+
+    def entry(self, event_type: str) -> JsonObject | Nothing:
+        """Return the entry of an event that happens once, or NOTHING."""
+        return self.entries.get(event_type, NOTHING)
+
+    def detail(self, event_type: str, *keys: str) -> JsonValue | Nothing:
+        """Return what the detail of such an entry holds, or NOTHING."""
+        return at(self.entry(event_type), "detail", *keys)
+
+
+def read_audit_trail(
+    folder: BundleFolder,
+    theatre_id: str | Nothing,
+    times: Times,
+    ledger: Ledger,
+    *,
+    rated: bool,
+) -> AuditTrail:
+    """Read the trail and make the check `audit-chain` but for what other files say of it.
+
+    `rated` says whether the committed programme asks people.
+    """
+    reader = _TrailReader(times, ledger, rated=rated)
+    entries = reader.passed_on(_entries(folder, reader.trail, ledger))
+    try:
+        verify_chain(entries, theatre_id=theatre_id if isinstance(theatre_id, str) else "")
+    except ChainBrokenError as error:
+        ledger.wrong(CheckId.AUDIT_CHAIN, "an unbroken chain", str(error))
+        # The rest is read all the same: what it says is held against the other files.
+        deque(entries, maxlen=0)
+    reader.finish()
+    return reader.trail
+
+
+def check_audit_facts(
+    trail: AuditTrail,
+    *,
+    expected: dict[str, JsonValue | Nothing],
+    audit_head: JsonValue | Nothing,
+    ledger: Ledger,
+) -> None:
+    """Finish `audit-chain`: hold the trail against the other files.
+
+    `expected` has `event/member` → the value that the detail of that event must have there.
+    """
+    for place, value in expected.items():
+        event_type, _, member = place.partition("/")
+        ledger.compare(CheckId.AUDIT_CHAIN, place, value, trail.detail(event_type, member))
+    ledger.compare(CheckId.AUDIT_CHAIN, "audit_head of the certificate", trail.head, audit_head)
+    ledger.completed(CheckId.AUDIT_CHAIN, f"head {shown(trail.head)}")
+
+
+def _entries(folder: BundleFolder, trail: AuditTrail, ledger: Ledger) -> Iterator[JsonObject]:
+    """Yield the entries that can be read; a line that cannot be breaks the chain by its gap."""
+    try:
+        for number, line in enumerate(folder.lines(AUDIT_TRAIL), start=1):
+            try:
+                yield canonical_object(line, f"{AUDIT_TRAIL} line {number}", ledger)
+            except DefectError as defect:
+                trail.readable = False
+                ledger.wrong(CheckId.AUDIT_CHAIN, defect.expected, defect.actual)
+    except DefectError as defect:
+        trail.readable = False
+        ledger.wrong(CheckId.AUDIT_CHAIN, defect.expected, defect.actual)
+
+
+class _TrailReader:
+    """Follows the events one by one; what is out of place goes to `audit-chain`."""
+
+    def __init__(self, times: Times, ledger: Ledger, *, rated: bool) -> None:
+        self.trail = AuditTrail()
+        self._times = times
+        self._ledger = ledger
+        self._rated = rated
+        self._last = START
+        self._line = 0
+
+    def passed_on(self, entries: Iterator[JsonObject]) -> Iterator[JsonObject]:
+        for entry in entries:
+            self._line += 1
+            try:
+                self._take(entry)
+            except DefectError as defect:
+                where = f"line {self._line} with {defect.expected}"
+                self._ledger.wrong(CheckId.AUDIT_CHAIN, where, defect.actual)
+            yield entry
+
+    def finish(self) -> None:
+        if self._last != "sealed":
+            self._ledger.wrong(CheckId.AUDIT_CHAIN, "a last entry sealed", self._last)
+
+    def _take(self, entry: JsonObject) -> None:
+        self.trail.head = at(entry, "entry_hash")
+        self._times.note_entry(entry)
+        event_type = require_known(at(entry, "event_type"))
+        allowed, above = FOLLOWERS[self._last], self._last
+        self._last = event_type
+        self._keep(event_type, entry)
+        if event_type not in allowed:
+            names = " or ".join(sorted(allowed)) or "no entry"
+            raise DefectError(f"{names} behind {above}", event_type)
+        self._check_states(event_type, entry)
+        require_time(at(entry, "at"), "at")
+        require_detail(event_type, at(entry, "detail"), rated=self._rated)
+
+    def _keep(self, event_type: str, entry: JsonObject) -> None:
+        detail = at(entry, "detail")
+        if event_type == "episodes_recorded":
+            self.trail.batches.append(batch_of(detail))
+        elif event_type in {"episode_failed", "episode_refused"}:
+            if self.trail.batches:
+                self.trail.batches[-1].note_audited(event_type, detail)
+        elif event_type in SETTLED_EVENTS | HUMAN_EVENTS:
+            self._keep_settled(event_type, entry)
+        else:
+            self.trail.entries.setdefault(event_type, entry)
+
+    def _keep_settled(self, event_type: str, entry: JsonObject) -> None:
+        ratings, detail = self.trail.ratings, at(entry, "detail")
+        if event_type == "hitl_opened":
+            ratings.append(ToldRating(entry))
+        elif ratings and event_type in HUMAN_EVENTS:
+            rating = ratings[-1]
+            (rating.scores if event_type == "human_score" else rating.refused).append(entry)
+        elif ratings and event_type in STEP_EVENTS and isinstance(ratings[-1].end, Nothing):
+            ratings[-1].end = entry
+        if event_type in SETTLED_EVENTS:
+            told = at(detail, "step_id") if event_type == "hitl_opened" else detail
+            shape = None if isinstance(told, Nothing) else told
+            self.trail.settled.append({"event_type": event_type, "detail": shape})
+
+    def _check_states(self, event_type: str, entry: JsonObject) -> None:
+        expected = list(STATES.get(event_type, (None, None)))
+        seen = [at(entry, "from_state"), at(entry, "to_state")]
+        for wanted, found in zip(expected, seen, strict=True):
+            if not same_json(wanted, found):
+                raise DefectError(f"{event_type} from {expected[0]} to {expected[1]}", shown(found))

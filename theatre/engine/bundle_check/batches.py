@@ -1,0 +1,172 @@
+"""The audited batches of episodes, and the invocation records held against them.
+
+The digest of a batch puts its records under the audit head, which is on the certificate: so a
+record that was changed afterwards shows, even where every sum was made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import cast
+
+from theatre.engine.bundle_check.json_values import (
+    DefectError,
+    Nothing,
+    at,
+    is_whole,
+    require_members,
+    shown,
+)
+from theatre.engine.bundle_check.recorded import answering_call, last_attempt
+from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
+from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue, canonical_line
+from theatre.engine.models import InvocationStatus
+
+_MEMBERS = frozenset({"seqs", "records_sha256", "journal_sha256", "statuses"})
+_STATUSES = frozenset(status.value for status in InvocationStatus)
+_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+class Batch:
+    """One `episodes_recorded` entry with the failures and refusals that follow it."""
+
+    def __init__(
+        self, ranges: Sequence[tuple[int, int]], records_sha256: str, statuses: JsonObject
+    ) -> None:
+        self.ranges = ranges
+        self._sha256 = records_sha256
+        self._statuses = statuses
+        self._audited_troubles = hashlib.sha256()
+        self._records = 0
+        self._counted: Counter[str] = Counter()
+        self._digest = hashlib.sha256()
+        self._troubles = hashlib.sha256()
+
+    def __str__(self) -> str:
+        """Return how a report names the batch."""
+        return f"the batch of episodes {self.ranges[0][0]} to {self.ranges[-1][1]}"
+
+    def note_audited(self, event_type: str, detail: JsonValue | Nothing) -> None:
+        """Take the next failure or refusal that the trail reports for this batch."""
+        if not isinstance(detail, Nothing):
+            self._audited_troubles.update(canonical_line([event_type, detail]))
+
+    def note_record(self, raw: bytes, record: JsonObject) -> None:
+        """Take the next invocation record that this batch covers, in dataset order."""
+        self._records += 1
+        self._digest.update(raw)
+        status = at(last_attempt(answering_call(record)), "response", "status")
+        self._counted[status if isinstance(status, str) else shown(status)] += 1
+        if status != InvocationStatus.SUCCESS.value:
+            refused = status == InvocationStatus.REFUSED.value
+            event_type = "episode_refused" if refused else "episode_failed"
+            self._troubles.update(canonical_line([event_type, _trouble(record)]))
+
+    def compare(self, ledger: Ledger) -> None:
+        """Hold the records that were seen against what the trail says of them."""
+        check, what = CheckId.AUDIT_EPISODES, str(self)
+        covered = sum(last - first + 1 for first, last in self.ranges)
+        if self._records != covered:
+            ledger.wrong(check, f"{covered} records for {what}", f"{self._records} records")
+        if self._digest.hexdigest() != self._sha256:
+            expected = f"records_sha256 {self._sha256} of {what}"
+            ledger.wrong(check, expected, self._digest.hexdigest())
+        counted: JsonObject = {name: self._counted[name] for name in sorted(_STATUSES)}
+        ledger.compare(check, f"statuses of {what}", counted, self._statuses)
+        if self._troubles.digest() != self._audited_troubles.digest():
+            expected = f"an entry for each failure and refusal in {what}"
+            ledger.wrong(check, expected, "other entries")
+
+
+def batch_of(detail: JsonValue | Nothing) -> Batch:
+    """Read the detail of an `episodes_recorded` entry; DefectError where it is malformed."""
+    require_members(detail, _MEMBERS, "the detail of episodes_recorded")
+    for name in ("records_sha256", "journal_sha256"):
+        digest = at(detail, name)
+        if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+            raise DefectError(f"{name} as 64 hex digits", shown(digest))
+    statuses = at(detail, "statuses")
+    require_members(statuses, _STATUSES, "statuses")
+    return Batch(
+        _ranges(at(detail, "seqs")),
+        cast("str", at(detail, "records_sha256")),
+        cast("JsonObject", statuses),
+    )
+
+
+def _ranges(seqs: JsonValue | Nothing) -> list[tuple[int, int]]:
+    if not isinstance(seqs, list) or not seqs:
+        raise DefectError("seqs as a list of ranges", shown(seqs))
+    ranges: list[tuple[int, int]] = []
+    below = 0
+    for pair in seqs:
+        first, last = at(pair, 0), at(pair, 1)
+        whole = isinstance(pair, list) and len(pair) == len(("first", "last"))
+        if not (whole and is_whole(first) and is_whole(last)):
+            raise DefectError("seqs as pairs of first and last", shown(pair))
+        low, high = cast("int", first), cast("int", last)
+        if not below < low <= high <= MAX_SAFE_INTEGER:
+            raise DefectError("seqs that ascend from 1", shown(pair))
+        ranges.append((low, high))
+        below = high
+    return ranges
+
+
+def _trouble(record: JsonObject) -> JsonObject:
+    """Return the detail that the trail must hold for a record that is no success."""
+    call = answering_call(record)
+    attempt = last_attempt(call)
+    found = {
+        "seq": at(record, "seq"),
+        "episode_id": at(record, "episode_id"),
+        "construct_id": at(call, "construct_id"),
+        "hop": at(call, "hop"),
+        "status": at(attempt, "response", "status"),
+        "reason": at(attempt, "reason"),
+        "error_detail": at(attempt, "response", "error_detail"),
+    }
+    return {key: value for key, value in found.items() if not isinstance(value, Nothing)}
+
+
+class BatchIndex:
+    """Finds the batch of each record; feeds `audit-episodes`."""
+
+    def __init__(self, batches: Sequence[Batch], ledger: Ledger) -> None:
+        self._batches = batches
+        self._ledger = ledger
+        ordered = sorted(
+            ((first, last, batch) for batch in batches for first, last in batch.ranges),
+            key=lambda item: item[:2],
+        )
+        self._starts = [first for first, _, _ in ordered]
+        self._ordered = ordered
+        for (_, last, _), (first, _, _) in pairwise(ordered):
+            if first <= last:
+                ledger.wrong(
+                    CheckId.AUDIT_EPISODES,
+                    "each episode in one batch of the trail",
+                    f"episode {first} in two",
+                )
+
+    def note_record(self, seq: int, raw: bytes, record: JsonObject) -> None:
+        """Take the record of episode `seq`, in dataset order."""
+        place = bisect_right(self._starts, seq) - 1
+        if place < 0 or seq > self._ordered[place][1]:
+            expected = f"episode {seq} in a batch of the trail"
+            self._ledger.wrong(CheckId.AUDIT_EPISODES, expected, "in none")
+            return
+        self._ordered[place][2].note_record(raw, record)
+
+    def finish(self, *, readable: bool) -> None:
+        """Make the check `audit-episodes`, all records seen."""
+        if not readable:
+            cause = Cause("the audit trail cannot be read to its end")
+            self._ledger.cannot(CheckId.AUDIT_EPISODES, cause)
+        for batch in self._batches:
+            batch.compare(self._ledger)
+        self._ledger.completed(CheckId.AUDIT_EPISODES, f"{len(self._batches)} batches")

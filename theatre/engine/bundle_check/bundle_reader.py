@@ -1,0 +1,551 @@
+"""An evidence bundle read with the standard library alone, for the checks of `verify_bundle.py`.
+
+Written from docs/evidence.md. What cannot be read, or has another form, raises: the check that
+asked for it fails.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID, uuid5
+
+from theatre.engine.bundle_check.arithmetic import (
+    DECLINED,
+    NOT_APPLICABLE,
+    UNSCORED,
+    Document,
+    Rating,
+    Tally,
+    parsed_time,
+    published,
+    rated,
+    written_time,
+)
+from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
+
+REQUIRED: Final = (
+    "template.json",
+    "commitment_receipt.json",
+    "ground_truth/dataset.jsonl",
+    "scores/per_episode.jsonl",
+    "scores/aggregate.json",
+    "resolution.json",
+    "tier.json",
+    "audit_trail.jsonl",
+    "certificate.json",
+    "manifest.json",
+    "SHA256SUMS",
+)
+WITHOUT_TRUTH: Final = {
+    "contains_terms",
+    "debate_quality",
+    "freshness_decay",
+    "json_schema",
+    "lexical_precision",
+    "llm_judge",
+    "record_completeness",
+    "timestamp_order",
+}
+"""Scorers that hold an answer against no expectation unless `expected` names one."""
+MAX_BYTES: Final = 256 * 1024 * 1024
+PER_FOLDER, PER_PART = 1000, 1000
+
+Problems = Iterator[str]
+
+
+def sha256(data: bytes) -> str:
+    """Return the SHA-256 of bytes in hexadecimal digits."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def differs(what: str, expected: object, actual: object) -> Problems:
+    """Yield what is wrong if two JSON values have different canonical bytes."""
+    if canonical(expected) == canonical(actual):
+        return
+    if isinstance(expected, dict) and isinstance(actual, dict):
+        for name in sorted(expected.keys() | actual.keys()):
+            if name not in expected or name not in actual:
+                yield f"{what}/{name}: {'missing' if name in expected else 'one too many'}"
+            else:
+                yield from differs(f"{what}/{name}", expected[name], actual[name])
+    else:
+        yield f"{what}: expected {canonical(expected)!r:.90}, got {canonical(actual)!r:.90}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What a record says of an episode, as far as results and facts depend on it."""
+
+    seq: int
+    status: str
+    trouble: Document
+    confidence: object
+    mismatches: int
+    differs: bool
+    adapters: dict[str, str]
+    sources: set[str]
+    repeated: bool
+    problems: tuple[str, ...]
+    invoked: str
+    responded: str
+
+
+@dataclass
+class Evidence:
+    """A bundle's folder; what is read is kept, what cannot be read raises DefectError."""
+
+    folder: Path
+    now: datetime
+    kept: bytes | None = None
+    notes: list[str] = field(default_factory=list)
+
+    @cached_property
+    def paths(self) -> list[str]:
+        """The paths of all files, by their bytes."""
+        found = []
+        for root, folders, files in os.walk(self.folder):
+            for name in [*folders, *files]:
+                path = Path(root, name)
+                if path.is_symlink() or not (path.is_dir() or path.is_file()):
+                    raise DefectError(f"expected files and folders only, got {name!r:.80}")
+            found += [Path(root, name).relative_to(self.folder).as_posix() for name in files]
+        return sorted(found, key=os.fsencode)
+
+    def raw(self, path: str) -> bytes:
+        """Return the bytes of a file."""
+        try:
+            if (self.folder / path).stat().st_size > MAX_BYTES:
+                raise DefectError(f"{path}: more than {MAX_BYTES} bytes")
+            return (self.folder / path).read_bytes()
+        except (OSError, ValueError) as error:
+            raise DefectError(f"{path}: cannot be read") from error
+
+    def document(self, path: str) -> Any:  # noqa: ANN401 - any JSON value
+        """Return the value of a JSON file."""
+        return parsed(self.raw(path), path)
+
+    def lines(self, path: str) -> list[tuple[bytes, Any]]:
+        """Return the lines of a JSON lines file, each with its value."""
+        raw = self.raw(path)
+        if raw and not raw.endswith(b"\n"):
+            raise DefectError(f"{path}: expected a line feed at the end")
+        pieces = raw.split(b"\n")[:-1]
+        return [(piece, parsed(piece, f"{path}, line {n}")) for n, piece in enumerate(pieces, 1)]
+
+    @cached_property
+    def template(self) -> Document:
+        """The committed template."""
+        return self.document("template.json")  # type: ignore[no-any-return]
+
+    @cached_property
+    def certificate(self) -> Document:
+        """The certificate."""
+        return self.document("certificate.json")  # type: ignore[no-any-return]
+
+    @cached_property
+    def receipt(self) -> Document:
+        """The commitment receipt."""
+        return self.document("commitment_receipt.json")  # type: ignore[no-any-return]
+
+    @cached_property
+    def aggregate(self) -> Document:
+        """The aggregate as the bundle has it."""
+        return self.document("scores/aggregate.json")  # type: ignore[no-any-return]
+
+    @cached_property
+    def trail(self) -> list[Document]:
+        """The entries of the audit trail."""
+        return [entry for _, entry in self.lines("audit_trail.jsonl")]
+
+    def details(self, event: str) -> list[Document]:
+        """Return the details of all entries of one sort."""
+        return [entry["detail"] for entry in self.trail if entry["event_type"] == event]
+
+    @cached_property
+    def commitment_hash(self) -> str:
+        """The commitment hash, computed."""
+        template = self.template
+        committed = {
+            "dataset_hashes": template["dataset_hashes"],
+            "template": template,
+            "version_pins": template["version_pins"],
+        }
+        return sha256(canonical(committed))
+
+    @cached_property
+    def config(self) -> Document:
+        """What the template says of construct and data."""
+        return self.template["product_theatre_config"]  # type: ignore[no-any-return]
+
+    @cached_property
+    def chain(self) -> list[str]:
+        """The constructs of an episode in the order of calls."""
+        steps = [
+            step["construct_id"]
+            for step in self.template["resolution_programme"]
+            if step["type"] == "construct_invocation"
+        ]
+        return list(self.config.get("construct_chain") or dict.fromkeys(steps))
+
+    @cached_property
+    def single_call(self) -> bool:
+        """Whether an episode is one call a construct."""
+        return bool(self.config.get("episode_runner", "single_call") == "single_call")
+
+    @cached_property
+    def dataset(self) -> list[Document]:
+        """The episodes of the ground truth."""
+        episodes = [line for _, line in self.lines("ground_truth/dataset.jsonl")]
+        ids = [episode["episode_id"] for episode in episodes]
+        if len(set(ids)) != len(ids) or not all(isinstance(one, str) for one in ids):
+            raise DefectError("ground_truth/dataset.jsonl: expected a new episode_id on each line")
+        return episodes
+
+    @cached_property
+    def gold(self) -> dict[str, Document]:
+        """The gold labels by episode."""
+        if "ground_truth/gold_labels.jsonl" not in self.paths:
+            return {}
+        lines = self.lines("ground_truth/gold_labels.jsonl")
+        return {line["episode_id"]: line["label"] for _, line in lines}
+
+    def gold_is_unpinned(self) -> bool:
+        """Tell whether gold labels are named without a hash, as a 2.0.1 template can."""
+        name = self.config.get("gold_label_dataset_id", "gold_labels")
+        named = self.config.get("gold_label_set") is not None
+        return named and name not in self.template["dataset_hashes"]
+
+    def ground_truth_files(self) -> dict[str, str]:
+        """File below `ground_truth/` → the name of the dataset that it is."""
+        gold = self.config.get("gold_label_dataset_id", "gold_labels")
+        files = {"dataset.jsonl": self.config["replay_dataset_id"]}
+        if self.config.get("gold_label_set") is not None and not self.gold_is_unpinned():
+            files["gold_labels.jsonl"] = gold
+        return files | {f"{name}.jsonl": name for name in self.config.get("dataset_paths") or {}}
+
+    def record_paths(self) -> list[str]:
+        """Return the files of the invocation records, in order."""
+        return [path for path in self.paths if path.startswith("invocations/")]
+
+    @cached_property
+    def records(self) -> dict[int, tuple[bytes, Asked]]:
+        """Sequence number → the record's bytes with its line feed, and what it says."""
+        records: dict[int, tuple[bytes, Asked]] = {}
+        for path in self.record_paths():
+            for raw, value in self.lines(path):
+                asked = asked_of(self, value)
+                if asked.seq in records or not path_holds(path, asked.seq, len(self.dataset)):
+                    raise DefectError(f"{path}: a record of episode {asked.seq} too many")
+                records[asked.seq] = (raw + b"\n", asked)
+        return records
+
+    @cached_property
+    def results(self) -> tuple[Tally, list[Document]]:
+        """The run added up from the scores in its lines, and these lines as they have to be."""
+        stated = [line for _, line in self.lines("scores/per_episode.jsonl")]
+        if len(stated) != len(self.dataset):
+            raise DefectError(f"expected a line for each of {len(self.dataset)} episodes")
+        tally = Tally(self.template, self.commitment_hash, len(self.dataset))
+        counts = self.aggregate["score_counts"]
+        declined = {name: counts[name][DECLINED] for name in tally.plan.ids}
+        lines = []
+        for seq, (episode, line) in enumerate(zip(self.dataset, stated, strict=True), 1):
+            asked = self.records[seq][1] if seq in self.records else None
+            success = asked is not None and asked.status == "success" and not tally.ended
+            lines.append(
+                tally.add(
+                    seq=seq,
+                    episode_id=episode["episode_id"],
+                    status=None if asked is None else asked.status,
+                    results={
+                        name: self.result(name, episode, line["scores"], declined, success=success)
+                        for name in tally.plan.ids
+                    },
+                    cluster_key=episode.get("cluster_key"),
+                    confidence=None if asked is None else asked.confidence,
+                )
+            )
+        return tally, lines
+
+    def result(
+        self,
+        name: str,
+        episode: Document,
+        scores: Document,
+        declined: dict[str, int],
+        *,
+        success: bool,
+    ) -> float | str:
+        """Return the score that a line states, or which gap it has.
+
+        A line does not tell `declined` from `unscored`. No mean differs between the two: as many as
+        the aggregate counts as declined are taken for that.
+        """
+        if not self.applies(name, episode):
+            return NOT_APPLICABLE
+        if not success:
+            return 0.0
+        stated = scores[name]
+        if isinstance(stated, int | float):
+            return stated
+        declined[name] -= 1
+        return UNSCORED if declined[name] < 0 else DECLINED
+
+    def applies(self, name: str, episode: Document) -> bool:
+        """Tell whether the ground truth holds what a criterion asks for (docs/scorers.md)."""
+        scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
+        by_name: Document = {"scorer": "exact_match", "params": {"expected": name}}
+        scorer = scorers[name] if scorers else by_name
+        path = (scorer.get("params") or {}).get("expected")
+        truth: object = episode.get("expected_output")
+        if path is None:
+            return scorer["scorer"] in WITHOUT_TRUTH or truth is not None
+        if path.startswith("gold:"):
+            path, truth = path.removeprefix("gold:"), self.gold.get(episode["episode_id"])
+        return truth is not None and (path == "" or has_path(truth, path.split(".")))
+
+    def drawn_items(self, entry: Document) -> list[str]:
+        """Return the episodes whose answers people are asked about at a rubric step."""
+        scored = [line["episode_id"] for line in self.results[1] if line["outcome"] == "scored"]
+        scored.sort(key=lambda one: sha256(f"{self.commitment_hash}:hitl:{one}".encode()))
+        return scored[: entry.get("items", 1)]
+
+    @cached_property
+    def ratings(self) -> dict[str, Rating]:
+        """Rubric step → what people gave there."""
+        completed = {detail["step_id"] for detail in self.details("step_completed")}
+        ratings = {}
+        for entry in self.template.get("hitl_steps") or []:
+            path = f"hitl/{entry['step_id']}.jsonl"
+            there = path in self.paths and entry["step_id"] in completed
+            lines = [line for _, line in self.lines(path)] if there else []
+            ratings[entry["step_id"]] = rated(entry, self.drawn_items(entry), lines)
+        return ratings
+
+    @cached_property
+    def human_scores(self) -> Document | None:
+        """The member of that name in the aggregate, but for the machine means."""
+        programme = self.template["resolution_programme"]
+        before = []
+        for step in programme:
+            if step["type"] == "aggregation":
+                break
+            before.append(step)
+        steps = {step["step_id"]: step for step in self.template.get("hitl_steps") or []}
+        machine = self.results[0].machine_means()
+        parts = {}
+        for step in before:
+            if step["type"] != "hitl_rubric":
+                continue
+            entry, rating = steps[step["step_id"]], self.ratings[step["step_id"]]
+            criterion = entry.get("criterion_id")
+            parts[step["step_id"]] = {
+                "criterion_id": criterion,
+                "share": entry.get("share"),
+                "machine": None if criterion is None else published(machine[criterion]),
+                "human": published(rating.mean),
+                "items": len(self.drawn_items(entry)),
+                "scorers": rating.scorers,
+                "agreement": rating.agreement(),
+            }
+        return parts or None
+
+    @cached_property
+    def computed(self) -> Document | None:
+        """What the programme commits to the aggregate, as `resolution.json` has it."""
+        wanted = [
+            step["step_id"]
+            for step in self.template["resolution_programme"]
+            if step["type"] == "deterministic_computation"
+            and (step.get("input_spec") or {}).get("in_aggregate") is True
+        ]
+        ended = {step["step_id"]: step for step in self.document("resolution.json")["steps"]}
+        outputs = {
+            name: ended[name]["result"]["output"] if ended[name]["status"] == "completed" else None
+            for name in wanted
+        }
+        return outputs or None
+
+    @cached_property
+    def recomputed(self) -> Document:
+        """The aggregate as it has to be, without `results_hash`."""
+        stated = self.aggregate
+        people = {
+            entry["criterion_id"]: self.ratings[entry["step_id"]].mean
+            for entry in self.template.get("hitl_steps") or []
+            if entry.get("share") is not None and entry.get("criterion_id") is not None
+        }
+
+        def bounds(name: str, method: str) -> tuple[float | None, float | None]:
+            interval = stated["score_intervals"][name]
+            low, high = interval["low"], interval["high"]
+            if interval["method"] == "undefined" and "mixed" in method:
+                return None, None
+            if not 0 <= low <= high <= 1:
+                raise DefectError(f"score_intervals/{name}: expected 0 ≤ low ≤ high ≤ 1")
+            self.notes.append(
+                f"aggregate: the {method} bounds of {name} are as the bundle has them"
+            )
+            return low, high
+
+        def calibrated(_: Mapping[int, int]) -> tuple[float, float]:
+            ece = stated["calibration"]["ece"]
+            mean, upper = ece["expected_if_calibrated"], ece["upper_95_if_calibrated"]
+            if not 0 <= mean <= upper <= 1:
+                raise DefectError("calibration/ece: expected 0 ≤ mean ≤ upper ≤ 1 by chance")
+            return mean, upper
+
+        return self.results[0].aggregate(
+            bounds=bounds,
+            calibrated=calibrated,
+            people=people,
+            human_scores=self.human_scores,
+            computed=self.computed,
+        )
+
+    @cached_property
+    def recorded(self) -> list[Asked]:
+        """What the records that count say, in the order of the dataset."""
+        _, lines = self.results
+        counted = [line["seq"] for line in lines if line["outcome"] != "not_run"]
+        return [self.records[seq][1] for seq in counted]
+
+    @cached_property
+    def version_source(self) -> str:
+        """Who says what version it was: the least of what the records say."""
+        seen = set().union(*(asked.sources for asked in self.recorded)) if self.recorded else set()
+        return next((word for word in ("claimed", "declared") if word in seen), "computed")
+
+
+def has_path(value: object, steps: list[str]) -> bool:
+    """Tell whether a value holds something at a dotted path."""
+    for step in steps:
+        if isinstance(value, dict) and step in value:
+            value = value[step]
+        elif (
+            isinstance(value, list) and step == str(index_of(step)) and index_of(step) < len(value)
+        ):
+            value = value[index_of(step)]
+        else:
+            return False
+    return True
+
+
+def index_of(step: str) -> int:
+    """Return the index that a step of a path names; a huge one where it is none."""
+    return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else sys.maxsize  # noqa: PLR2004
+
+
+def path_holds(path: str, seq: int, episodes: int) -> bool:
+    """Tell whether a record lies in the file that docs/evidence.md names for it."""
+    if episodes <= PER_FOLDER:
+        return path == f"invocations/episode_{seq:06d}.json"
+    return path.startswith("invocations/part-") and path.endswith(".jsonl")
+
+
+def asked_of(evidence: Evidence, record: Document) -> Asked:
+    """Return what a record says; DefectError where it says nothing that can be read."""
+    calls = record["calls"]
+    first = [call for call in calls if call["repeat"] == 0]
+    second = [call for call in calls if call["repeat"] == 1]
+    last = first[-1]["attempts"][-1]
+    response = last["response"]
+    if response["status"] not in {"success", "timeout", "error", "refused"}:
+        raise DefectError(
+            f"record {record['seq']}: expected a status, got {response['status']!r:.40}"
+        )
+    answer = response["output_data"] if evidence.single_call else record["episode_result"]
+    attempts = [attempt for call in calls for attempt in call["attempts"]]
+    times = [(call["request"]["metadata"]["invoked_at"], call["attempts"]) for call in calls]
+    return Asked(
+        seq=record["seq"],
+        status=response["status"],
+        trouble={
+            "seq": record["seq"],
+            "episode_id": record["episode_id"],
+            "construct_id": first[-1]["construct_id"],
+            "hop": first[-1]["hop"],
+            "status": response["status"],
+            "reason": last["reason"],
+            "error_detail": response["error_detail"],
+        },
+        confidence=answer.get("confidence") if isinstance(answer, dict) else None,
+        mismatches=sum(attempt["reason"] == "version-mismatch" for attempt in attempts),
+        differs=bool(second) and rounds_differ(first, second),
+        adapters={call["construct_id"]: call["adapter"] for call in calls},
+        sources={call["version_source"] for call in calls},
+        repeated=bool(second),
+        problems=tuple(problems_of_record(evidence, record)),
+        invoked=min(written_time(parsed_time(at)) for at, _ in times),
+        responded=max(
+            written_time(parsed_time(attempt["response"]["responded_at"]))
+            for _, tried in times
+            for attempt in tried
+        ),
+    )
+
+
+def rounds_differ(first: list[Document], second: list[Document]) -> bool:
+    """Tell whether a second round did not succeed everywhere with the same outputs."""
+    ends = [[call["attempts"][-1]["response"] for call in calls] for calls in (first, second)]
+    if len(ends[0]) != len(ends[1]) or any(end["status"] != "success" for end in ends[1]):
+        return True
+    outputs = [[canonical(end["output_data"]) for end in round_] for round_ in ends]
+    return outputs[0] != outputs[1]
+
+
+def problems_of_record(evidence: Evidence, record: Document) -> Problems:
+    """Yield where a record says something else than was committed."""
+    seq = record["seq"]
+    episode = evidence.dataset[seq - 1]
+    pins = evidence.template["version_pins"]["constructs"]
+    if not isinstance(seq, int) or seq < 1 or record["episode_id"] != episode["episode_id"]:
+        yield f"record {seq}: another episode_id than the dataset's"
+    upstream: dict[tuple[int, int], Document] = {}
+    for call in record["calls"]:
+        where = f"record {seq}, hop {call['hop']}"
+        construct, request = call["construct_id"], call["request"]
+        if evidence.chain[call["hop"]] != construct:
+            yield f"{where}: expected {evidence.chain[call['hop']]!r}, got {construct!r:.60}"
+        named = {
+            "theatre_id": evidence.receipt["theatre_id"],
+            "episode_id": episode["episode_id"],
+            "construct_id": construct,
+            "construct_version": pins[construct],
+        }
+        yield from differs(where, named, {name: request[name] for name in named})
+        if evidence.single_call:
+            name = f"{seq}:{call['hop']}:{call['repeat']}"
+            wanted = str(uuid5(UUID(evidence.receipt["theatre_id"]), name))
+            yield from differs(f"{where}, invocation_id", wanted, request["invocation_id"])
+            yield from problems_of_input(record, call, episode, upstream)
+            upstream[call["repeat"], call["hop"]] = call
+        for attempt in call["attempts"][:-1]:
+            if attempt["response"]["status"] not in {"timeout", "error"}:
+                yield f"{where}: tried again after {attempt['response']['status']!r:.40}"
+
+
+def problems_of_input(
+    record: Document, call: Document, episode: Document, before: Mapping[tuple[int, int], Document]
+) -> Problems:
+    """Yield where a construct was sent something else; what a sanitiser made is not known here."""
+    if call["hop"] == 0:
+        expected: object = episode["input_data"]
+        if record["sanitised"] is not None:
+            return
+    else:
+        calls = [before[call["repeat"], hop] for hop in range(call["hop"])]
+        sent = calls[0]["request"]["input_data"]
+        outputs = {c["construct_id"]: c["attempts"][-1]["response"]["output_data"] for c in calls}
+        expected = {"episode": sent, "upstream": outputs}
+    actual = call["request"]["input_data"]
+    if canonical(expected) != canonical(actual):
+        yield f"record {record['seq']}, hop {call['hop']}: another input than was committed"

@@ -1,0 +1,228 @@
+"""What was committed before anything ran: the template, its hash, the receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import cast
+from uuid import UUID
+
+from theatre.engine.bundle_check.folder import CERTIFICATE, MANIFEST, RECEIPT, TEMPLATE, Documents
+from theatre.engine.bundle_check.json_values import (
+    NOTHING,
+    DefectError,
+    Nothing,
+    at,
+    require_members,
+    require_time,
+    same_json,
+    shown,
+    text_members,
+)
+from theatre.engine.bundle_check.plan import CommittedPlan, commitment_hash, committed_plan
+from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
+from theatre.engine.bundle_check.scorers import PinnedScorers
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import EpisodeRunner, Scorer
+from theatre.engine.schema_registry import SchemaRegistry
+
+TEMPLATE_SCHEMAS = {
+    "2.0.1": "echelon_theatre_schema_v2.json",
+    "2.1.0": "echelon_theatre_schema_v2_1.json",
+    "2.2.0": "echelon_theatre_schema_v2_2.json",
+}
+"""Version of a template that runs → its frozen schema."""
+
+_RECEIPT_MEMBERS = frozenset(
+    {
+        "theatre_id",
+        "commitment_hash",
+        "template_snapshot",
+        "version_pins",
+        "dataset_hashes",
+        "scorer_pins",
+        "escrowed_capital",
+        "environment",
+        "canonicalisation",
+        "committed_at",
+    }
+)
+
+
+def check_template(
+    documents: Documents,
+    registry: SchemaRegistry,
+    ledger: Ledger,
+    *,
+    runners: Mapping[str, EpisodeRunner] | None = None,
+) -> CommittedPlan | None:
+    """Make the check `template`; return the plan, or None where none can be read.
+
+    Where `template.json` is not what was committed, or of no use, the receipt's snapshot serves,
+    so that the later checks still say something.
+    """
+    document, snapshot = documents.at(TEMPLATE), documents.at(RECEIPT, "template_snapshot")
+    ledger.compare(CheckId.TEMPLATE, TEMPLATE, snapshot, document)
+    ledger.completed(CheckId.TEMPLATE, "as in the receipt")
+    candidates = [candidate for candidate in (document, snapshot) if isinstance(candidate, dict)]
+    committed = documents.at(RECEIPT, "commitment_hash")
+    for candidate in sorted(candidates, key=lambda found: commitment_hash(found) != committed):
+        try:
+            _require_valid(candidate, registry)
+            return committed_plan(candidate, runners=runners)
+        except DefectError as defect:
+            ledger.wrong(CheckId.TEMPLATE, defect.expected, defect.actual)
+    return None
+
+
+def check_commitment(
+    documents: Documents, committed_entry: JsonObject | Nothing, ledger: Ledger
+) -> str | Nothing:
+    """Make the check `commitment` and return the recomputed hash, where there is a template.
+
+    `committed_entry` is the audit entry of that event.
+    """
+    _check_receipt(documents, ledger)
+    template = _template(documents)
+    recomputed = commitment_hash(template) if isinstance(template, dict) else NOTHING
+    named: list[tuple[str, JsonValue | Nothing]] = [
+        (path, documents.at(path, "commitment_hash")) for path in (RECEIPT, CERTIFICATE, MANIFEST)
+    ]
+    named.append(("the audit trail", at(committed_entry, "detail", "commitment_hash")))
+    for where, seen in named:
+        ledger.compare(CheckId.COMMITMENT, f"commitment_hash in {where}", recomputed, seen)
+    committed_at = documents.at(RECEIPT, "committed_at")
+    for where, seen in (
+        ("the audit trail", at(committed_entry, "at")),
+        (CERTIFICATE, documents.at(CERTIFICATE, "theatre_committed_at")),
+    ):
+        ledger.compare(CheckId.COMMITMENT, f"committed_at in {where}", committed_at, seen)
+    ledger.completed(CheckId.COMMITMENT, f"commitment_hash {shown(recomputed)}")
+    return recomputed
+
+
+def theatre_id_of(documents: Documents, ledger: Ledger) -> str | Nothing:
+    """Return the one id that receipt, certificate and manifest name (part of `commitment`)."""
+    seen = {path: documents.at(path, "theatre_id") for path in (RECEIPT, CERTIFICATE, MANIFEST)}
+    usable = [value for value in seen.values() if isinstance(value, str) and _is_uuid(value)]
+    if not usable:
+        ledger.wrong(CheckId.COMMITMENT, "a theatre_id that is a UUID", "none")
+        return NOTHING
+    for path, value in seen.items():
+        if not same_json(usable[0], value):
+            expected = f"theatre_id {shown(usable[0])} in {path}"
+            ledger.wrong(CheckId.COMMITMENT, expected, shown(value))
+    return usable[0]
+
+
+def _require_valid(template: JsonObject, registry: SchemaRegistry) -> None:
+    version = template.get("schema_version")
+    schema = TEMPLATE_SCHEMAS.get(version) if isinstance(version, str) else None
+    if schema is None:
+        raise DefectError(f"schema_version {' or '.join(TEMPLATE_SCHEMAS)}", shown(version))
+    for violation in registry.validate(schema, template):
+        raise DefectError(
+            f"a template that fits {schema}", f"{violation.pointer}: {violation.detail}"
+        )
+    for step in cast("list[JsonObject]", template["resolution_programme"]):
+        for fault in registry.inline_faults(cast("JsonObject", step.get("output_spec", {}))):
+            raise DefectError(
+                "an output_spec that is a usable JSON Schema", f"{fault.pointer}: {fault.detail}"
+            )
+
+
+def _check_receipt(documents: Documents, ledger: Ledger) -> None:
+    try:
+        require_members(documents.at(RECEIPT), _RECEIPT_MEMBERS, RECEIPT)
+        require_time(documents.at(RECEIPT, "committed_at"), "committed_at of the receipt")
+    except DefectError as defect:
+        ledger.wrong(CheckId.COMMITMENT, defect.expected, defect.actual)
+    template = _template(documents)
+    expectations: list[tuple[str, JsonValue | Nothing]] = [
+        ("version_pins", _composed(template, "version_pins")),
+        ("dataset_hashes", _composed(template, "dataset_hashes")),
+        ("escrowed_capital", None),
+        ("canonicalisation", "RFC8785"),
+    ]
+    for name, expected in expectations:
+        seen = documents.at(RECEIPT, name)
+        ledger.compare(CheckId.COMMITMENT, f"the receipt's {name}", expected, seen)
+
+
+def _template(documents: Documents) -> JsonValue | Nothing:
+    document = documents.get(TEMPLATE)
+    return documents.at(RECEIPT, "template_snapshot") if document is None else document
+
+
+def _composed(template: JsonValue | Nothing, name: str) -> JsonValue:
+    """Return a template's member as the commitment composes it: `{}` where it is absent."""
+    member = at(template, name)
+    return {} if isinstance(member, Nothing) else member
+
+
+def _is_uuid(value: str) -> bool:
+    """Tell whether `value` is a UUID in the one spelling that documents use."""
+    try:
+        return str(UUID(value)) == value
+    except ValueError:
+        return False
+
+
+def pinned_scorers(
+    plan: CommittedPlan,
+    documents: Documents,
+    scorers: Mapping[str, Scorer],
+    registry: SchemaRegistry,
+    ledger: Ledger,
+) -> PinnedScorers | Cause:
+    """Make the check `scorers`; return what scores episodes, or why nothing does.
+
+    A receipt that disagrees with its template about the pins breaks the `commitment`.
+    """
+    used = sorted(set(plan.scorers.values()))
+    pins = _recorded_pins(plan, documents, used, ledger)
+    cause = _unavailable(used, pins, scorers) or _bad_params(plan, scorers, registry)
+    if cause is not None:
+        ledger.cannot(CheckId.SCORERS, cause)
+        return cause
+    ledger.completed(CheckId.SCORERS, ", ".join(scorers[name].pin for name in used))
+    return PinnedScorers(plan, scorers)
+
+
+def _recorded_pins(
+    plan: CommittedPlan, documents: Documents, used: Sequence[str], ledger: Ledger
+) -> Mapping[str, str]:
+    """Return scorer → version by the receipt; by the template where the receipt has none."""
+    recorded = documents.at(RECEIPT, "scorer_pins")
+    pins = text_members(recorded)
+    if not isinstance(recorded, dict) or sorted(recorded) != used or len(pins) != len(used):
+        expected = f"a version each for {', '.join(used)} in the receipt's scorer_pins"
+        ledger.wrong(CheckId.COMMITMENT, expected, shown(recorded))
+    committed = text_members(at(plan.document, "scorer_pins"))
+    for name in used:
+        if name in committed and committed[name] != pins.get(name):
+            expected = f"scorer_pins/{name} {shown(committed[name])} in the receipt"
+            ledger.wrong(CheckId.COMMITMENT, expected, shown(pins.get(name)))
+    return {**pins, **committed}
+
+
+def _unavailable(
+    used: Sequence[str], pins: Mapping[str, str], scorers: Mapping[str, Scorer]
+) -> Cause | None:
+    wanting = []
+    for name in used:
+        pinned, installed = pins.get(name), scorers.get(name)
+        if installed is None:
+            wanting.append(f"scorer {name}@{pinned or '?'} is not installed")
+        elif pinned is not None and installed.version != pinned:
+            wanting.append(f"scorer {name}@{pinned} is pinned and {installed.pin} installed")
+    return Cause("; ".join(wanting), unavailable=True) if wanting else None
+
+
+def _bad_params(
+    plan: CommittedPlan, scorers: Mapping[str, Scorer], registry: SchemaRegistry
+) -> Cause | None:
+    for criterion, name in plan.scorers.items():
+        schema, params = scorers[name].params_schema, plan.params[criterion]
+        for violation in registry.validate_inline(schema, params):
+            return Cause(f"params of {criterion}{violation.pointer}: {violation.detail}")
+    return None

@@ -1,1 +1,0 @@
-"""What was committed before anything ran, and the files that it names."""

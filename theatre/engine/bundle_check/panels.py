@@ -1,0 +1,183 @@
+"""The panel of each rating: whose scores count, what they come to, and whether people agreed.
+
+Source: docs/evidence.md, "Human scores"; Krippendorff 2011, "Computing Krippendorff's
+Alpha-Reliability" (interval data).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from theatre.engine.bundle_check.arithmetic import NANO, published
+from theatre.engine.bundle_check.steps import CommittedRubric
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
+from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
+
+MIN_ITEMS, MIN_SCORERS = 10, 2
+"""Below either, alpha would say more about chance than about people."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Panel:
+    """What a rating came to: `items` by episode_id as they were drawn, and who is complete.
+
+    `complete` maps the identity of everybody with a score for every item to item → value in
+    [0, 1].
+    """
+
+    rubric: CommittedRubric
+    items: Sequence[str]
+    complete: Mapping[str, Mapping[str, Fraction]]
+
+    @property
+    def enough(self) -> bool:
+        """Tell whether so many people scored every item as were asked for."""
+        return len(self.complete) >= self.rubric.minimum_scorers
+
+    @property
+    def counting(self) -> Sequence[Mapping[str, Fraction]]:
+        """Return the values of everybody who counts: nobody, where too few did."""
+        return list(self.complete.values()) if self.enough else []
+
+    @property
+    def item_values(self) -> Mapping[str, Sequence[Fraction]]:
+        """Return what each item was given by those who count."""
+        return {item: [values[item] for values in self.counting] for item in self.items}
+
+    @property
+    def item_means(self) -> Mapping[str, Fraction]:
+        """Return the value of each item: the mean over those who count; empty without any."""
+        if not self.counting:
+            return {}
+        return {item: _mean(values) for item, values in self.item_values.items()}
+
+    @property
+    def mean(self) -> Fraction | None:
+        """Return the human mean, over the items; None where nobody counts."""
+        means = self.item_means
+        return _mean(list(means.values())) if means else None
+
+    @property
+    def lateness(self) -> str:
+        """Return what is said of a step that was given up."""
+        rubric = self.rubric
+        return (
+            f"expected {rubric.minimum_scorers} people with a score for each of "
+            f"{len(self.items)} items within {canonical_json(rubric.timeout_seconds)} s, "
+            f"got {len(self.complete)}"
+        )
+
+    def as_document(self, machine: Fraction | None) -> JsonObject:
+        """Return the rating's member of `human_scores`; `machine` is its criterion's mean."""
+        return {
+            "criterion_id": self.rubric.criterion_id,
+            "share": self.rubric.share,
+            "machine": published(machine),
+            "human": published(self.mean),
+            "items": len(self.items),
+            "scorers": len(self.counting),
+            "agreement": self._agreement(),
+        }
+
+    def _agreement(self) -> JsonObject:
+        value: JsonValue = None
+        reason: JsonValue = None
+        if not self.counting:
+            reason = "not-rated"
+        elif len(self.counting) < MIN_SCORERS:
+            reason = "fewer-than-2-scorers"
+        elif len(self.items) < MIN_ITEMS:
+            reason = "fewer-than-10-items"
+        else:
+            alpha = _alpha(list(self.item_values.values()))
+            value, reason = published(alpha), "no-variation" if alpha is None else None
+        return {"method": "krippendorff-alpha-interval", "value": value, "reason": reason}
+
+
+def _alpha(items: Sequence[Sequence[Fraction]]) -> Fraction | None:
+    """Return 1 - observed / expected disagreement; None where all values are equal.
+
+    Every item has a value of every person, two or more of them.
+    """
+    every = [value for values in items for value in values]
+    expected = _squared_differences(every) / (len(every) * (len(every) - 1))
+    if not expected:
+        return None
+    within = sum((_squared_differences(v) / (len(v) - 1) for v in items), Fraction(0))
+    return 1 - within / len(every) / expected
+
+
+def _squared_differences(values: Sequence[Fraction]) -> Fraction:
+    """Return the sum of (a - b)² over all ordered pairs: 2 · (n · Σ a² - (Σ a)²)."""
+    total = sum(values, Fraction(0))
+    return 2 * (len(values) * sum((v * v for v in values), Fraction(0)) - total * total)
+
+
+def _mean(values: Sequence[Fraction]) -> Fraction:
+    return sum(values, Fraction(0)) / len(values)
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """An episode that people rate, and the unit that it belongs to."""
+
+    episode_id: str
+    unit: int
+
+
+class RatedColumns:
+    """What the episodes of a rated run add to each mean, and which of them people are asked about.
+
+    A unit is an episode that was run, or a cluster. `sums` and `counts` have an entry a unit for
+    each criterion, of what counts in its score, in billionths.
+    """
+
+    def __init__(self, criteria: Sequence[str], commitment_hash: str) -> None:
+        self.sums: dict[str, list[int]] = {name: [] for name in criteria}
+        self.counts: dict[str, list[int]] = {name: [] for name in criteria}
+        self._commitment_hash = commitment_hash
+        self._units = 0
+        self._clusters: dict[str, int] = {}
+        self._scored: list[tuple[str, str, int]] = []
+
+    def add(
+        self,
+        episode: GroundTruthEpisode,
+        outcome: EpisodeOutcome,
+        scores: Mapping[str, float | None],
+    ) -> None:
+        """Take the line of one episode: what counts in a mean is a number there."""
+        if outcome is EpisodeOutcome.NOT_RUN:
+            return
+        unit = self._unit(episode.cluster_key)
+        for criterion, score in scores.items():
+            if score is not None:
+                self.sums[criterion][unit] += round(score * NANO)
+                self.counts[criterion][unit] += 1
+        if outcome is EpisodeOutcome.SCORED:
+            text = f"{self._commitment_hash}:hitl:{episode.episode_id}"
+            digest = hashlib.sha256(text.encode()).hexdigest()
+            self._scored.append((digest, episode.episode_id, unit))
+
+    def machine(self, criterion: str) -> Fraction | None:
+        """Return what machines measured: the mean over what counts, None where nothing does."""
+        counted = sum(self.counts[criterion])
+        return Fraction(sum(self.sums[criterion]), counted * NANO) if counted else None
+
+    def items(self, count: int) -> list[Item]:
+        """Return the `count` scored episodes with the smallest digests, in their order."""
+        return [Item(name, unit) for _, name, unit in heapq.nsmallest(count, self._scored)]
+
+    def _unit(self, cluster_key: str | None) -> int:
+        unit = self._units
+        if cluster_key is not None:
+            unit = self._clusters.setdefault(cluster_key, unit)
+        if unit == self._units:
+            self._units += 1
+            for column in (*self.sums.values(), *self.counts.values()):
+                column.append(0)
+        return unit

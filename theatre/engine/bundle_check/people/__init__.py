@@ -1,1 +1,0 @@
-"""What people gave, held against what they were asked."""

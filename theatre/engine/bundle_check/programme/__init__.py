@@ -1,1 +1,0 @@
-"""Every step of the committed programme once more."""

@@ -1,1 +1,0 @@
-"""The files of a bundle, read without trust: bounded, strict, canonical."""

@@ -1,0 +1,151 @@
+"""What an invocation record says, read without trust: the first round, its answer, the repeat.
+
+Here nothing is judged: what is missing or misshapen is NOTHING, and the checks say so.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from theatre.engine.bundle_check.folder import BundleFolder, canonical_object
+from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, same_json
+from theatre.engine.bundle_check.report import CheckId, Ledger
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import InvocationStatus
+
+FIRST, REPEATED = 0, 1
+"""The `repeat` of the calls of a first round, and of a second one."""
+
+
+EPISODE_RESULT = "episode_result"
+"""The member in which the runner of an interactive episode leaves its result."""
+
+JUDGEMENTS = "judgements"
+"""The member with the exchanges about each judged criterion."""
+
+
+def calls_of(record: JsonObject) -> list[JsonValue]:
+    """Return the calls of a record, in order; none where it holds no array of them."""
+    calls = at(record, "calls")
+    return calls if isinstance(calls, list) else []
+
+
+def round_of(record: JsonObject, repeat: int) -> list[JsonValue]:
+    """Return the calls of one round, in order."""
+    return [call for call in calls_of(record) if same_json(at(call, "repeat"), repeat)]
+
+
+def answering_call(record: JsonObject) -> JsonValue | Nothing:
+    """Return the call whose answer is the episode's: the last one of the first round."""
+    return at(list(round_of(record, FIRST)), -1)
+
+
+def last_attempt(call: JsonValue | Nothing) -> JsonValue | Nothing:
+    """Return the attempt that a call ended with."""
+    return at(call, "attempts", -1)
+
+
+def outputs_of(record: JsonObject, repeat: int) -> list[JsonObject]:
+    """Return the outputs of one round, up to the first call that did not succeed.
+
+    Of an interactive episode: what its runner made of it, in the place of its one output.
+    """
+    played = at(record, EPISODE_RESULT)
+    if not isinstance(played, Nothing):
+        return [played] if isinstance(played, dict) else []
+    outputs: list[JsonObject] = []
+    for call in round_of(record, repeat):
+        response = at(last_attempt(call), "response")
+        output = at(response, "output_data")
+        succeeded = at(response, "status") == InvocationStatus.SUCCESS.value
+        if not succeeded or not isinstance(output, dict):
+            break
+        outputs.append(output)
+    return outputs
+
+
+def judgements_of(record: JsonObject) -> dict[str, list[JsonObject]]:
+    """Return criterion → exchanges, of those that are objects."""
+    judgements = at(record, JUDGEMENTS)
+    found: dict[str, list[JsonObject]] = {}
+    for criterion, exchanges in judgements.items() if isinstance(judgements, dict) else ():
+        told = exchanges if isinstance(exchanges, list) else []
+        found[criterion] = [exchange for exchange in told if isinstance(exchange, dict)]
+    return found
+
+
+def differs(record: JsonObject) -> bool:
+    """Tell whether an episode was called a second time and not answered the same at every hop."""
+    if not round_of(record, REPEATED):
+        return False
+    first: list[JsonValue] = [*outputs_of(record, FIRST)]
+    return not same_json(first, [*outputs_of(record, REPEATED)])
+
+
+PART_SIZE = 1000
+
+_EPISODE = re.compile(r"invocations/episode_(\d{6,})\.json", re.ASCII)
+_PART = re.compile(r"invocations/part-(\d{5,})\.jsonl", re.ASCII)
+_MAX_DIGITS = 15
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordItem:
+    """One record: where it lies, the episode of that place, its bytes, and what they parse to."""
+
+    where: str
+    position: int
+    raw: bytes
+    record: JsonObject | None
+
+
+def stored_records(folder: BundleFolder, total: int | None, ledger: Ledger) -> Iterator[RecordItem]:
+    """Yield every record by ascending position; `total` is the number of episodes, if known.
+
+    Files of the wrong layout, and what cannot be read, go to `invocations`.
+    """
+    episodes, parts = _numbered(folder, _EPISODE), _numbered(folder, _PART)
+    in_parts = bool(parts) if total is None else total > PART_SIZE
+    for _, path in episodes if in_parts else parts:
+        layout = f"parts of {PART_SIZE} records" if in_parts else "a file for each record"
+        ledger.wrong(CheckId.INVOCATIONS, f"{layout} in invocations", f"also {path}")
+    for number, path in parts if in_parts else episodes:
+        try:
+            if in_parts:
+                yield from _of_part(folder, number, path, ledger)
+            else:
+                yield _item(folder.read(path), path, number, ledger)
+        except DefectError as defect:
+            ledger.wrong(CheckId.INVOCATIONS, defect.expected, defect.actual)
+
+
+def _numbered(folder: BundleFolder, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
+    """Return the files of one layout by number; only the one spelling of a number counts."""
+    found = []
+    for path in folder.files:
+        match = pattern.fullmatch(path)
+        if match is None or len(match[1]) > _MAX_DIGITS:
+            continue
+        width = 6 if pattern is _EPISODE else 5
+        if match[1] == f"{int(match[1]):0{width}d}":
+            found.append((int(match[1]), path))
+    return sorted(found)
+
+
+def _of_part(folder: BundleFolder, number: int, path: str, ledger: Ledger) -> Iterator[RecordItem]:
+    for line, raw in enumerate(folder.lines(path), start=1):
+        if line > PART_SIZE:
+            raise DefectError(f"{path} with at most {PART_SIZE} lines", "more")
+        position = (number - 1) * PART_SIZE + line
+        yield _item(raw, f"{path} line {line}", position, ledger)
+
+
+def _item(raw: bytes, where: str, position: int, ledger: Ledger) -> RecordItem:
+    record: JsonObject | None = None
+    try:
+        record = canonical_object(raw, where, ledger)
+    except DefectError as defect:
+        ledger.wrong(CheckId.INVOCATIONS, defect.expected, defect.actual)
+    return RecordItem(where=where, position=position, raw=raw, record=record)

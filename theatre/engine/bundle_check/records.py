@@ -1,0 +1,281 @@
+"""One invocation record: the committed calls in their order, and an answer that may count.
+
+Source: docs/evidence.md, "An invocation record"; contract/construct.md, "Chains".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from theatre.engine.bundle_check.attempts import OUTPUT_SPEC
+from theatre.engine.bundle_check.calls import CallChecker, CallPlace, upstream_input
+from theatre.engine.bundle_check.json_values import (
+    DefectError,
+    Nothing,
+    at,
+    require_members,
+    require_same,
+    same_json,
+    shown,
+)
+from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.recorded import (
+    EPISODE_RESULT,
+    FIRST,
+    JUDGEMENTS,
+    REPEATED,
+    answering_call,
+    calls_of,
+    judgements_of,
+    last_attempt,
+    outputs_of,
+    round_of,
+)
+from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
+from theatre.engine.bundle_check.sanitising import SanitisingCheck, SentInput
+from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers
+from theatre.engine.bundle_check.steps import CommittedHop
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.errors import UnaskedError
+from theatre.engine.models import (
+    EpisodeRunner,
+    GroundTruthEpisode,
+    InvocationStatus,
+    Turn,
+    judged_again,
+    play_seed,
+    turn_of,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgementCheck:
+    """Asks again, of the record instead of the judge; a Cause stands for what is not to be had."""
+
+    scorers: PinnedScorers | Cause
+    gold: Mapping[str, JsonObject] | Cause
+
+    def members(self, record: JsonObject) -> frozenset[str]:
+        """Return what a record has to hold, or may where nobody can say who is to be asked."""
+        if isinstance(self.scorers, Cause):
+            return frozenset({JUDGEMENTS} & record.keys())
+        return frozenset({JUDGEMENTS} if self.scorers.needs_judge else ())
+
+    def check(self, record: JsonObject, episode: GroundTruthEpisode, answer: EpisodeAnswer) -> None:
+        """Raise DefectError for exchanges that the answer does not ask for, or that are missing."""
+        scorers, gold = self.scorers, self.gold
+        if isinstance(scorers, Cause) or isinstance(gold, Cause) or not scorers.needs_judge:
+            return
+        asked = scorers.judgements(episode, answer, gold.get(episode.episode_id))
+        recorded = record[JUDGEMENTS]
+        if not isinstance(recorded, dict):
+            raise DefectError("judgements as an object", shown(recorded))
+        require_members(recorded, frozenset(asked), "judgements")
+        for criterion, judgement in asked.items():
+            exchanges = recorded[criterion]
+            if not isinstance(exchanges, list):
+                raise DefectError(f"exchanges about {criterion} as an array", shown(exchanges))
+            told = [exchange for exchange in exchanges if isinstance(exchange, dict)]
+            if len(told) != len(exchanges):
+                raise DefectError(f"exchanges about {criterion} as objects", "others")
+            try:
+                judged_again(judgement, told)
+            except UnaskedError as error:
+                raise DefectError(f"what is to be asked about {criterion}", str(error)) from error
+
+
+_RECORD = frozenset({"seq", "episode_id", "sanitised", "calls"})
+_PLAYED_RECORD = _RECORD | {"runner", EPISODE_RESULT}
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One way through the chain: how many calls it took, and whether all of them succeeded."""
+
+    calls: int
+    succeeded: bool
+
+
+class RecordChecker:
+    """Holds each record against the plan, the dataset and the adapters that the trail names.
+
+    `repeated` are the episodes, by `seq`, that are to be called a second time; `runner` is the
+    installed one of interactive episodes, which are played again; `judging` asks a judge again.
+    """
+
+    def __init__(
+        self,
+        plan: CommittedPlan,
+        *,
+        calls: CallChecker,
+        sanitising: SanitisingCheck,
+        repeated: frozenset[int],
+        ledger: Ledger,
+        judging: JudgementCheck,
+        runner: EpisodeRunner | None = None,
+    ) -> None:
+        self._plan = plan
+        self._calls = calls
+        self._sanitising = sanitising
+        self._repeated = repeated
+        self._ledger = ledger
+        self._judging = judging
+        self._runner = runner
+
+    def check(self, record: JsonObject, episode: GroundTruthEpisode, where: str) -> None:
+        """Note to `invocations`, `version-pins` and `sanitised-input` what is wrong."""
+        sent = self._sanitising.sent(record, episode, where)
+        try:
+            self._check_record(record, episode, sent)
+            answer = self.answer(record)
+            if answer is not None:
+                self._judging.check(record, episode, answer)
+        except DefectError as defect:
+            expected = f"{where}: {defect.expected}"
+            self._ledger.wrong(CheckId.INVOCATIONS, expected, defect.actual)
+        self._check_versions(record, where)
+
+    def answer(self, record: JsonObject) -> EpisodeAnswer | None:
+        """Return the answer that counts, or None where the record has no readable one."""
+        response = at(last_attempt(answering_call(record)), "response")
+        status = at(response, "status")
+        if not isinstance(status, str) or status not in set(InvocationStatus):
+            return None
+        if status != InvocationStatus.SUCCESS.value:
+            return EpisodeAnswer(status=InvocationStatus(status), hops={})
+        answering = self._plan.hops if self._runner is None else self._plan.hops[:1]
+        constructs = [hop.construct_id for hop in answering]
+        outputs = outputs_of(record, FIRST)
+        if len(outputs) != len(constructs):
+            return None
+        hops = dict(zip(constructs, outputs, strict=True))
+        return EpisodeAnswer(
+            status=InvocationStatus.SUCCESS, hops=hops, judgements=judgements_of(record)
+        )
+
+    @property
+    def sanitiser(self) -> JsonValue | Nothing:
+        """Return the sanitiser that the records name; see `SanitisingCheck.version`."""
+        return self._sanitising.version
+
+    def finish(self) -> None:
+        """Complete what is checked record by record."""
+        self._sanitising.finish()
+
+    def _check_record(
+        self, record: JsonObject, episode: GroundTruthEpisode, sent: SentInput
+    ) -> None:
+        members = _PLAYED_RECORD if self._runner else _RECORD
+        require_members(record, members | self._judging.members(record), "a record")
+        require_same("seq", episode.seq, record["seq"])
+        require_same("episode_id", episode.episode_id, record["episode_id"])
+        calls = record["calls"]
+        if not isinstance(calls, list):
+            raise DefectError("calls as an array", shown(calls))
+        if self._runner is not None:
+            self._check_play(self._runner, record, calls, episode)
+            return
+        first = self._check_round(calls, episode, sent, FIRST)
+        made = first.calls
+        if first.succeeded and episode.seq in self._repeated:
+            made += self._check_round(calls[made:], episode, sent, REPEATED).calls
+        if len(calls) != made:
+            raise DefectError(f"{made} calls, those of the committed rounds", str(len(calls)))
+
+    def _check_play(
+        self,
+        runner: EpisodeRunner,
+        record: JsonObject,
+        calls: Sequence[JsonValue],
+        episode: GroundTruthEpisode,
+    ) -> None:
+        """Play the episode again with the recorded answers: same requests, same result."""
+        if record["runner"] != runner.pin:
+            named = f"{shown(record['runner'])} is recorded and {runner.pin} installed"
+            self._ledger.cannot(CheckId.INVOCATIONS, Cause(f"runner {named}", unavailable=True))
+            return
+        seed = play_seed(self._plan.commitment_hash, episode.episode_id)
+        play = runner.play(episode.input_data, seed)
+        made, result = 0, None
+        try:
+            turn = turn_of(next(play))
+            while (output := self._check_turn(calls, episode, made, turn)) is not None:
+                made += 1
+                turn = turn_of(play.send(output))
+            made += 1
+        except StopIteration as ended:
+            result = ended.value
+        require_same(EPISODE_RESULT, result, record[EPISODE_RESULT])
+        if len(calls) != made:
+            raise DefectError(f"{made} calls, those that the runner asks for", str(len(calls)))
+
+    def _check_turn(
+        self, calls: Sequence[JsonValue], episode: GroundTruthEpisode, number: int, turn: Turn
+    ) -> JsonObject | None:
+        if number >= len(calls):
+            raise DefectError(f"a call of turn {number}", "none")
+        place = CallPlace(episode=episode, hop=turn.hop, repeat=FIRST, turn=number)
+        try:
+            return self._calls.check(calls[number], place, turn.input_data)
+        except DefectError as defect:
+            raise DefectError(f"turn {number}, with {defect.expected}", defect.actual) from defect
+
+    def _check_round(
+        self,
+        calls: Sequence[JsonValue],
+        episode: GroundTruthEpisode,
+        sent: SentInput,
+        repeat: int,
+    ) -> _Round:
+        """Check the calls of one round; a hop that does not succeed is its last one."""
+        outputs: dict[str, JsonObject] = {}
+        for number, hop in enumerate(self._plan.hops):
+            place = CallPlace(episode=episode, hop=number, repeat=repeat, sendable=sent.sendable)
+            if number >= len(calls):
+                raise DefectError(f"a call of hop {number}, repeat {repeat}", "none")
+            data = upstream_input(sent.value, outputs) if number else sent.value
+            try:
+                output = self._calls.check(calls[number], place, data)
+            except DefectError as defect:
+                named = f"hop {number}, repeat {repeat}, with {defect.expected}"
+                raise DefectError(named, defect.actual) from defect
+            if output is None:
+                return _Round(number + 1, succeeded=False)
+            outputs[hop.construct_id] = output
+        return _Round(len(self._plan.hops), succeeded=True)
+
+    def _check_versions(self, record: JsonObject, where: str) -> None:
+        """Let an accepted answer report the pin, and a mismatch report anything."""
+        rounds = [round_of(record, repeat) for repeat in (FIRST, REPEATED)]
+        pinned = [pair for calls in rounds for pair in self._pinned(calls)]
+        if not pinned or len(pinned) != len(calls_of(record)):
+            expected = f"{where}: calls of the chain with a version each"
+            self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(at(record, "calls")))
+        for call, hop in pinned:
+            attempts = at(call, "attempts")
+            if not isinstance(attempts, list) or not attempts:
+                expected = f"{where}: attempts with a version each"
+                self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(attempts))
+                continue
+            for attempt in attempts:
+                self._check_version(attempt, hop.version, f"{where}: construct_version")
+
+    def _pinned(self, calls: Sequence[JsonValue]) -> list[tuple[JsonValue, CommittedHop]]:
+        """Return each call with the construct of its place; of a play, that which it names."""
+        if self._runner is None:
+            return list(zip(calls, self._plan.hops, strict=False))
+        return [
+            (call, hop)
+            for call in calls
+            for number, hop in enumerate(self._plan.hops)
+            if same_json(at(call, "hop"), number)
+        ]
+
+    def _check_version(self, attempt: JsonValue, pin: str, what: str) -> None:
+        reason, reported = at(attempt, "reason"), at(attempt, "response", "construct_version")
+        if reason in (None, OUTPUT_SPEC) and reported != pin:
+            self._ledger.wrong(CheckId.VERSION_PINS, f"{what} {pin} (pinned)", shown(reported))
+        if reason == "version-mismatch" and not isinstance(reported, str):
+            expected = f"{what} as reported, as the reason says"
+            self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(reported))

@@ -1,0 +1,272 @@
+"""What the steps of a programme came to, held against resolution, trail and aggregate.
+
+Source: docs/evidence.md, `resolution.json` and `computed` in `aggregate.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from theatre.engine.bundle_check.arithmetic import published
+from theatre.engine.bundle_check.audit_trail import AuditTrail
+from theatre.engine.bundle_check.computed_steps import (
+    FAILURES,
+    ComputationSources,
+    Failed,
+    computed,
+)
+from theatre.engine.bundle_check.episodes import EpisodeEvidence
+from theatre.engine.bundle_check.folder import RESOLUTION, BundleFolder, Documents
+from theatre.engine.bundle_check.ground_truth import GroundTruth
+from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, text_members
+from theatre.engine.bundle_check.panels import Panel
+from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
+from theatre.engine.bundle_check.steps import (
+    AGGREGATION,
+    INVOCATION,
+    CommittedComputation,
+    CommittedStep,
+)
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import Computation
+from theatre.engine.schema_registry import SchemaRegistry
+
+COMPLETED, FAILED, SKIPPED = "completed", "failed", "skipped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgrammeSources:
+    """What the results of steps are recomputed from; `installed` are computations by name."""
+
+    plan: CommittedPlan
+    folder: BundleFolder
+    ground_truth: GroundTruth | None
+    evidence: EpisodeEvidence
+    trail: AuditTrail
+    installed: Mapping[str, Computation]
+    registry: SchemaRegistry
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowedProgramme:
+    """The programme, carried out once more.
+
+    `entries` are those of `resolution.json`, without the hash in those of aggregations. By step_id
+    `in_aggregate` has the output of each computation that the aggregate has, too, null where its
+    step was not completed; `unknown` says why one of them could not be computed, if so.
+    """
+
+    entries: tuple[JsonObject, ...]
+    in_aggregate: JsonObject
+    unknown: Cause | None
+
+
+def step_caps(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str, ...]:
+    """Return a code for each step that guards integrity and was not completed."""
+    return tuple(
+        f"step-{entry['status']}:{step.step_id}"
+        for step, entry in zip(plan.steps, followed.entries, strict=True)
+        if step.guards_integrity and entry["status"] != COMPLETED
+    )
+
+
+def step_findings(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str, ...]:
+    """Return a code for each other step that failed, and led on."""
+    return tuple(
+        f"step-failed:{step.step_id}"
+        for step, entry in zip(plan.steps, followed.entries, strict=True)
+        if not step.guards_integrity and entry["status"] == FAILED
+    )
+
+
+def follow_programme(
+    documents: Documents, sources: ProgrammeSources, ledger: Ledger
+) -> FollowedProgramme:
+    """Recompute what each step comes to; what cannot be known is noted for `resolution`."""
+    results = _Results(sources, documents, ledger)
+    entries: list[JsonObject] = []
+    awaited: str | None = None
+    for number, step in enumerate(sources.plan.steps):
+        awaited = None if awaited == step.step_id else awaited
+        if awaited is not None and step.type != INVOCATION:
+            entries.append(_entry(step, SKIPPED, {}))
+        else:
+            entries.append(results.entry(number, step))
+        if entries[-1]["status"] == FAILED:
+            awaited = step.escalation
+    return FollowedProgramme(
+        entries=tuple(entries),
+        in_aggregate={
+            step.step_id: _output(entry)
+            for step, entry in zip(sources.plan.steps, entries, strict=True)
+            if step.computation is not None and step.computation.in_aggregate
+        },
+        unknown=results.unknown,
+    )
+
+
+def _output(entry: JsonObject) -> JsonValue:
+    """Return what a computation came to; None where its step was not completed."""
+    output = at(entry, "result", "output")
+    return None if isinstance(output, Nothing) else output
+
+
+def _entry(step: CommittedStep, status: str, result: JsonObject) -> JsonObject:
+    return {"step_id": step.step_id, "type": step.type, "status": status, "result": result}
+
+
+class _Results:
+    """Recomputes the result of each step that was carried out."""
+
+    def __init__(self, sources: ProgrammeSources, documents: Documents, ledger: Ledger) -> None:
+        self._sources = sources
+        self._documents = documents
+        self._ledger = ledger
+        self._versions = text_members(sources.trail.detail("activated", "computations"))
+        self.unknown: Cause | None = None
+
+    def entry(self, number: int, step: CommittedStep) -> JsonObject:
+        """Return the entry of step `number` in `resolution.json`, no hash in an aggregation's."""
+        if step.computation is not None:
+            return self._computed(number, step, step.computation)
+        if step.step_id in self._sources.plan.rubrics:
+            return self._rated(step, self._sources.evidence.panels[step.step_id])
+        calls = self._sources.evidence.calls
+        if step.type == INVOCATION:
+            counts = {"episodes_recorded": calls.recorded, "episodes_discarded": calls.discarded}
+            return _entry(step, COMPLETED, {**counts})
+        return _entry(step, COMPLETED, {})
+
+    def _rated(self, step: CommittedStep, panel: Panel) -> JsonObject:
+        if panel.enough:
+            result: JsonObject = {
+                "items": len(panel.items),
+                "scorers": len(panel.counting),
+                "human_mean": published(panel.mean),
+            }
+            return _entry(step, COMPLETED, result)
+        if panel.rubric.timeout_seconds is None:
+            expected = f"{panel.rubric.minimum_scorers} people who scored every item"
+            self._ledger.wrong(
+                CheckId.RESOLUTION, f"step {step.step_id} with {expected}", f"{len(panel.complete)}"
+            )
+        return self._failed(step, "hitl-timeout", panel.lateness)
+
+    def _computed(
+        self, number: int, step: CommittedStep, named: CommittedComputation
+    ) -> JsonObject:
+        """Return what the computation comes to; as it is stored where that cannot be known."""
+        outcome = self._outcome(named)
+        stored = self._documents.at(RESOLUTION, "steps", number)
+        told = at(stored, "result", "error_detail")
+        detail = told if isinstance(told, str) else ""
+        if outcome is None and at(stored, "status") == FAILED:
+            reason = at(stored, "result", "reason")
+            known = isinstance(reason, str) and reason in FAILURES
+            return self._failed(step, str(reason) if known else "", detail)
+        if isinstance(outcome, Failed):
+            accepted = detail if outcome.accepts(detail) else outcome.detail
+            return self._failed(step, outcome.reason, accepted)
+        output = at(stored, "result", "output") if outcome is None else outcome
+        result: JsonObject = {
+            "computation": f"{named.name}@{self._versions.get(named.name, '?')}",
+            "over": named.over,
+            "output": None if isinstance(output, Nothing) else output,
+        }
+        return _entry(step, COMPLETED, result)
+
+    def _failed(self, step: CommittedStep, reason: str, detail: JsonValue) -> JsonObject:
+        if step.escalation is None:
+            expected = f"no bundle of a programme that fails: {step.step_id} ({reason})"
+            self._ledger.wrong(CheckId.RESOLUTION, expected, "one")
+        result: JsonObject = {
+            "reason": reason,
+            "error_detail": detail,
+            "escalated_to": step.escalation,
+        }
+        return _entry(step, FAILED, result)
+
+    def _outcome(self, named: CommittedComputation) -> JsonObject | Failed | None:
+        """Run the computation; None, noted, where it cannot be known what it comes to."""
+        sources = self._sources
+        around = ComputationSources(
+            plan=sources.plan,
+            folder=sources.folder,
+            ground_truth=sources.ground_truth,
+            evidence=sources.evidence,
+            installed=sources.installed,
+            versions=self._versions,
+            registry=sources.registry,
+        )
+        try:
+            outcome = computed(around, named)
+        except DefectError as defect:
+            self._ledger.wrong(CheckId.RESOLUTION, defect.expected, defect.actual)
+            outcome = Cause(f"a file that {named.name} is over cannot be read")
+        else:
+            if isinstance(outcome, Cause):
+                self._ledger.cannot(CheckId.RESOLUTION, outcome)
+        if not isinstance(outcome, Cause):
+            return outcome
+        if named.in_aggregate:
+            self.unknown = self.unknown or outcome
+        return None
+
+
+def with_computed(
+    evidence: EpisodeEvidence, followed: FollowedProgramme, ledger: Ledger
+) -> EpisodeEvidence:
+    """Return `evidence` with the outputs that were committed to stand in its aggregate."""
+    if isinstance(evidence.aggregate, Cause) or not followed.in_aggregate:
+        return evidence
+    if followed.unknown is not None:
+        ledger.cannot(CheckId.AGGREGATE, followed.unknown)
+    if isinstance(evidence.scoring, Cause):
+        return evidence
+    whole = evidence.aggregate | {"computed": followed.in_aggregate}
+    return replace(evidence, aggregate=evidence.scoring.lines.within(whole))
+
+
+def check_resolution(
+    documents: Documents,
+    sources: ProgrammeSources,
+    followed: FollowedProgramme,
+    results_hash: JsonValue | Nothing,
+    ledger: Ledger,
+) -> None:
+    """Make the check `resolution`: the document, and what the trail reports of the steps."""
+    hashed = None if isinstance(results_hash, Nothing) else results_hash
+    steps = [
+        entry | {"result": {"results_hash": hashed}}
+        if (entry["type"], entry["status"]) == (AGGREGATION, COMPLETED)
+        else entry
+        for entry in followed.entries
+    ]
+    expected: JsonObject = {"status": "completed", "steps": [*steps]}
+    ledger.compare(CheckId.RESOLUTION, RESOLUTION, expected, documents.at(RESOLUTION))
+    told = _told(sources.plan, steps)
+    ledger.compare(CheckId.RESOLUTION, "the steps in the trail", told, sources.trail.settled)
+    ledger.completed(CheckId.RESOLUTION, f"{len(steps)} steps")
+
+
+def computation_versions(plan: CommittedPlan, trail: AuditTrail) -> JsonObject:
+    """Return what the trail has to say of computations: one version for each committed name."""
+    recorded = text_members(trail.detail("activated", "computations"))
+    names = {step.computation.name for step in plan.steps if step.computation is not None}
+    return {name: recorded.get(name) for name in sorted(names)}
+
+
+def _told(plan: CommittedPlan, entries: Sequence[JsonObject]) -> list[JsonValue]:
+    """Return the events that a programme with these entries leaves in the trail."""
+    told: list[JsonValue] = []
+    for step, entry in zip(plan.steps, entries, strict=True):
+        if step.step_id in plan.rubrics and entry["status"] != SKIPPED:
+            told.append({"event_type": "hitl_opened", "detail": step.step_id})
+        if step.type != INVOCATION:
+            told.append({"event_type": f"step_{entry['status']}", "detail": entry})
+        if entry["status"] == FAILED:
+            escalation: JsonObject = {"step_id": step.step_id, "to": step.escalation}
+            told.append({"event_type": "escalated", "detail": escalation})
+    return told

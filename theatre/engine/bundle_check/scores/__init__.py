@@ -1,1 +1,0 @@
-"""Every score once more: episodes, lines, means and the results hash."""

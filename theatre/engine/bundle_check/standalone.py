@@ -1,0 +1,741 @@
+"""The checks of `verify_bundle.py`, and its command line.
+
+Each check is a function of the evidence that yields what is wrong. Written from docs/evidence.md
+and docs/certificate.md. It runs no scorer, no computation and no sanitiser, so it takes the
+scores of an episode from `scores/per_episode.jsonl` and computes again all that follows from them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+from uuid import UUID, uuid5
+
+from theatre.engine.bundle_check.arithmetic import Document, identity, parsed_time, published, tier
+from theatre.engine.bundle_check.bundle_reader import (
+    PER_FOLDER,
+    PER_PART,
+    REQUIRED,
+    Evidence,
+    Problems,
+    differs,
+    sha256,
+)
+from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
+
+ABOUT: Final = """Check an evidence bundle of Echelon Theatre. Nothing has to be installed.
+
+Exit code 0: nothing failed. 10: a check failed. 5: the folder is no bundle.
+"""
+NOT_MADE: Final = {
+    "certificate-schema": "every member of the certificate is computed again by certificate-fields",
+    "sanitised-input": "no sanitiser is in this file",
+    "scorers": "no scorer is in this file: scores are taken from scores/per_episode.jsonl",
+}
+"""Checks of `echelon check` that are not made here, and why."""
+UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json"}
+RESERVED: Final = (
+    "isolation",
+    "data_audit",
+    "baselines",
+    "qualification",
+    "corrected_scores",
+    "repeats",
+    "usage",
+    "coin_sha256",
+    "episode_root",
+    "owner",
+)
+"""Members of the certificate that are null in this release."""
+TOLERANCE: Final = 2e-6
+# The checks, each a function of the evidence that yields what is wrong.
+
+
+def check_inventory(evidence: Evidence) -> Problems:
+    """Hold that the files are exactly those that the evidence calls for, as listed."""
+    manifest = evidence.document("manifest.json")
+    expected = [
+        {"path": path, "size_bytes": len(raw), "sha256": sha256(raw)}
+        for path in evidence.paths
+        if path != "manifest.json"
+        for raw in [evidence.raw(path)]
+    ]
+    if canonical(expected) != canonical(manifest["file_inventory"]):
+        yield "manifest.json: another file_inventory than the files make"
+    named = {f"ground_truth/{name}" for name in evidence.ground_truth_files()}
+    opened = {f"hitl/{detail['step_id']}.jsonl" for detail in evidence.details("hitl_opened")}
+    called = {path for path in evidence.record_paths() if path_is_named(path, evidence)}
+    for path in sorted({*REQUIRED, *named, *opened, *called} ^ set(evidence.paths)):
+        yield f"{path}: {'one too many' if path in evidence.paths else 'missing'}"
+
+
+def path_is_named(path: str, evidence: Evidence) -> bool:
+    """Tell whether a file of records has one of the names that there are."""
+    numbers = range(1, len(evidence.dataset) + 1)
+    if len(evidence.dataset) <= PER_FOLDER:
+        return path in {f"invocations/episode_{n:06d}.json" for n in numbers}
+    parts = -(-len(evidence.dataset) // PER_PART)
+    return path in {f"invocations/part-{n:05d}.jsonl" for n in range(1, parts + 1)}
+
+
+def check_sums(evidence: Evidence) -> Problems:
+    """Hold that SHA256SUMS has the right digest for every file it has to list, sorted."""
+    expected = "".join(
+        f"{sha256(evidence.raw(path))}  {path}\n" for path in evidence.paths if path not in UNSUMMED
+    )
+    if evidence.raw("SHA256SUMS") != expected.encode():
+        yield "SHA256SUMS: other digests or paths than the files have"
+
+
+def check_canonical_form(evidence: Evidence) -> Problems:
+    """Hold that every JSON document and line is RFC 8785 bytes and a line feed."""
+    for path in evidence.paths:
+        if path.startswith("ground_truth/"):
+            continue
+        if path.endswith(".json"):
+            if evidence.raw(path) != canonical(evidence.document(path)) + b"\n":
+                yield f"{path}: not canonical"
+        elif path.endswith(".jsonl") and any(
+            raw != canonical(value) for raw, value in evidence.lines(path)
+        ):
+            yield f"{path}: not canonical"
+
+
+def check_bundle_hash(evidence: Evidence) -> Problems:
+    """Hold that manifest and certificate name the SHA-256 of SHA256SUMS."""
+    bundle_hash = sha256(evidence.raw("SHA256SUMS"))
+    manifest = evidence.document("manifest.json")
+    yield from differs("manifest.json/bundle_hash", bundle_hash, manifest["bundle_hash"])
+    named = evidence.certificate["evidence_bundle_hash"]
+    yield from differs("certificate.json/evidence_bundle_hash", bundle_hash, named)
+
+
+def check_manifest(evidence: Evidence) -> Problems:
+    """Hold that the manifest's fields follow from the bundle."""
+    manifest = evidence.document("manifest.json")
+    theatre_id, pins = evidence.receipt["theatre_id"], evidence.template["version_pins"]
+    bundle_hash = sha256(evidence.raw("SHA256SUMS"))
+    expected = {
+        "bundle_id": str(uuid5(UUID(theatre_id), bundle_hash)),
+        "theatre_id": theatre_id,
+        "commitment_hash": evidence.commitment_hash,
+        "bundle_hash": bundle_hash,
+        "file_inventory": manifest["file_inventory"],
+        "created_at": evidence.trail[-1]["at"],
+        "methodology_version": pins.get("methodology_version", "1.0.0"),
+        "construct_version": pins["constructs"][evidence.config["construct_under_test"]],
+        "scorer_version": pins["scorer_version"],
+    }
+    yield from differs("manifest.json", expected, manifest)
+
+
+def check_certificate_copy(evidence: Evidence) -> Problems:
+    """Hold that the certificate is the one that the reader kept."""
+    if evidence.kept is not None:
+        kept = canonical(parsed(evidence.kept, "the certificate that you gave"))
+        if canonical(evidence.certificate) != kept:
+            yield "certificate.json: another certificate than the one that you gave"
+
+
+def check_template(evidence: Evidence) -> Problems:
+    """Hold that the template is the receipt's snapshot; its rules are not known here."""
+    yield from differs("template.json", evidence.receipt["template_snapshot"], evidence.template)
+
+
+def check_commitment(evidence: Evidence) -> Problems:
+    """Hold that there is one commitment hash, recomputed, wherever it is named."""
+    (activated,) = evidence.details("activated")
+    scorers = activated["scorers"]
+    expected = {
+        "theatre_id": evidence.trail[0]["theatre_id"],
+        "commitment_hash": evidence.commitment_hash,
+        "template_snapshot": evidence.template,
+        "version_pins": evidence.template["version_pins"],
+        "dataset_hashes": evidence.template["dataset_hashes"],
+        "scorer_pins": scorers,
+        "escrowed_capital": None,
+        "canonicalisation": "RFC8785",
+        "committed_at": next(e["at"] for e in evidence.trail if e["event_type"] == "committed"),
+    }
+    free = {name: evidence.receipt[name] for name in {"environment"} & evidence.receipt.keys()}
+    yield from differs("commitment_receipt.json", expected | free, evidence.receipt)
+    (committed,) = evidence.details("committed")
+    yield from differs("committed", {"commitment_hash": evidence.commitment_hash}, committed)
+    pins = evidence.template.get("scorer_pins")
+    if pins is not None:
+        used = {name: pins.get(name) for name in scorers}
+        yield from differs("scorer_pins", used, scorers)
+
+
+def check_datasets(evidence: Evidence) -> Problems:
+    """Hold that the ground truth is the committed one, and can be read."""
+    hashes = evidence.template["dataset_hashes"]
+    files = evidence.ground_truth_files()
+    yield from differs("dataset_hashes", sorted(hashes), sorted(files.values()))
+    for name, dataset in files.items():
+        actual = sha256(evidence.raw(f"ground_truth/{name}"))
+        yield from differs(f"ground_truth/{name}", hashes.get(dataset), actual)
+    known = {episode["episode_id"] for episode in evidence.dataset}
+    if not known or not evidence.gold.keys() <= known:
+        yield "ground_truth: no episodes, or labels of others than the dataset's"
+
+
+STATES: Final = {
+    "created": (None, "DRAFT"),
+    "committed": ("DRAFT", "COMMITTED"),
+    "activated": ("COMMITTED", "ACTIVE"),
+    "settling": ("ACTIVE", "SETTLING"),
+}
+BATCH: Final = {"episodes_recorded", "episode_failed", "episode_refused"}
+STEP: Final = {
+    "hitl_opened",
+    "human_score",
+    "human_score_refused",
+    "step_completed",
+    "step_failed",
+    "step_skipped",
+    "escalated",
+}
+
+
+def check_audit_chain(evidence: Evidence) -> Problems:
+    """Hold that the chain is unbroken along the lifecycle up to the sealing."""
+    head = "0" * 64
+    for seq, entry in enumerate(evidence.trail):
+        linked = {name: value for name, value in entry.items() if name != "entry_hash"}
+        states = STATES.get(entry["event_type"], (None, None))
+        frame = {
+            "seq": seq,
+            "prev_entry_hash": head,
+            "theatre_id": evidence.receipt["theatre_id"],
+            "from_state": states[0],
+            "to_state": states[1],
+            "entry_hash": sha256(canonical(linked)),
+            "event_type": entry["event_type"],
+            "detail": entry["detail"],
+            "at": entry["at"],
+        }
+        yield from differs(f"audit_trail.jsonl, entry {seq}", frame, entry)
+        head = entry["entry_hash"]
+    events = [entry["event_type"] for entry in evidence.trail]
+    settling = events.index("settling")
+    if (
+        events[:3] != ["created", "committed", "activated"]
+        or not BATCH.issuperset(events[3:settling])
+        or not STEP.issuperset(events[settling + 1 : -1])
+        or events[-1] != "sealed"
+    ):
+        yield "audit_trail.jsonl: another order of events than the lifecycle has"
+    yield from differs(
+        "created", [{"template_id": evidence.template["theatre_id"]}], evidence.details("created")
+    )
+    yield from differs("settling", [{}], evidence.details("settling"))
+    (sealed,) = evidence.details("sealed")
+    at = evidence.trail[-1]["at"]
+    name = f"certificate:{evidence.commitment_hash}"
+    expected = {
+        "certificate_id": str(uuid5(UUID(evidence.receipt["theatre_id"]), name)),
+        "issuer": sealed["issuer"],
+        "issued_at": at,
+        "theatre_resolved_at": at,
+    }
+    yield from differs("sealed", expected, sealed)
+
+
+def check_audit_episodes(evidence: Evidence) -> Problems:
+    """Hold that each invocation record is in one audited batch, with its digest."""
+    (activated,) = evidence.details("activated")
+    yield from differs("activated/episodes", len(evidence.dataset), activated["episodes"])
+    batched: set[int] = set()
+    expected: list[Document] = []
+    for detail in evidence.details("episodes_recorded"):
+        seqs = [seq for first, last in detail["seqs"] for seq in range(first, last + 1)][
+            : len(evidence.dataset) + 1
+        ]
+        if not seqs or seqs != sorted(set(seqs)) or not batched.isdisjoint(seqs):
+            yield f"episodes_recorded: expected new episodes in order, got {detail['seqs']!r:.60}"
+        batched.update(seqs)
+        records = [evidence.records[seq] for seq in seqs]
+        statuses = Counter(asked.status for _, asked in records)
+        batch = {
+            "seqs": detail["seqs"],
+            "records_sha256": sha256(b"".join(raw for raw, _ in records)),
+            "statuses": {
+                word: statuses[word] for word in ("success", "timeout", "error", "refused")
+            },
+        }
+        expected.append({"event_type": "episodes_recorded", "detail": batch})
+        for _, asked in records:
+            if asked.status != "success":
+                word = "refused" if asked.status == "refused" else "failed"
+                expected.append({"event_type": f"episode_{word}", "detail": asked.trouble})
+    told = [
+        {"event_type": entry["event_type"], "detail": entry["detail"]}
+        for entry in evidence.trail
+        if entry["event_type"] in BATCH
+    ]
+    yield from differs("audit_trail.jsonl, batches", expected, told)
+    if batched != evidence.records.keys():
+        yield "audit_trail.jsonl: other episodes than there are records"
+
+
+def check_times(evidence: Evidence) -> Problems:
+    """Hold that commitment, calls, answers and sealing follow each other, and none is to come."""
+    stamps = [parsed_time(entry["at"]) for entry in evidence.trail]
+    if stamps != sorted(stamps):
+        yield "audit_trail.jsonl: an entry that is earlier than the one before it"
+    committed, sealed = parsed_time(evidence.receipt["committed_at"]), stamps[-1]
+    for _, asked in evidence.records.values():
+        if parsed_time(asked.invoked) < committed - timedelta(seconds=5):
+            yield f"record {asked.seq}: a call before the commitment"
+        if parsed_time(asked.responded) > sealed:
+            yield f"record {asked.seq}: an answer behind the sealing"
+    if max(stamps) > evidence.now + timedelta(minutes=5):
+        yield "audit_trail.jsonl: a time that is yet to come"
+
+
+def check_invocations(evidence: Evidence) -> Problems:
+    """Hold that there is a record for each episode that was run, with the committed calls."""
+    tally, lines = evidence.results
+    for line in lines:
+        seq = line["seq"]
+        if seq not in evidence.records and (line["outcome"] != "not_run" or not tally.ended):
+            yield f"episode {seq}: no record, and the run had not ended"
+    if any(line["outcome"] == "not_run" for line in lines) and not tally.ended:
+        yield "episodes that were not run, without an end of the run"
+    (activated,) = evidence.details("activated")
+    sample = (evidence.template.get("execution_policy") or {}).get("deterministic_sample", 0)
+    drawn = sorted(
+        range(1, len(lines) + 1),
+        key=lambda seq: sha256(
+            f"{evidence.commitment_hash}:det:{evidence.dataset[seq - 1]['episode_id']}".encode()
+        ),
+    )[:sample]
+    for seq, (_, asked) in evidence.records.items():
+        yield from asked.problems
+        for construct, adapter in asked.adapters.items():
+            if activated["adapters"].get(construct) != adapter:
+                yield f"record {seq}: another adapter than the trail names"
+        if asked.repeated and seq not in drawn:
+            yield f"record {seq}: a second round that was not committed"
+
+
+def check_version_pins(evidence: Evidence) -> Problems:
+    """Hold that every accepted answer reports the pinned id and version."""
+    pins = evidence.template["version_pins"]["constructs"]
+    for path in evidence.record_paths():
+        for _, record in evidence.lines(path):
+            for call in record["calls"]:
+                for attempt in call["attempts"]:
+                    response = attempt["response"]
+                    reported = [response["construct_id"], response["construct_version"]]
+                    wanted = [call["construct_id"], pins[call["construct_id"]]]
+                    if attempt["reason"] is None and reported != wanted:
+                        yield f"record {record['seq']}: an accepted answer of another version"
+
+
+def check_outcomes(evidence: Evidence) -> Problems:
+    """Hold that each outcome is as the recorded answer has it."""
+    stated = [line for _, line in evidence.lines("scores/per_episode.jsonl")]
+    for expected, actual in zip(evidence.results[1], stated, strict=True):
+        yield from differs(f"episode {expected['seq']}", expected["outcome"], actual["outcome"])
+    if not evidence.results[0].outcomes["scored"]:
+        yield "no episode was scored"
+
+
+def check_scores(evidence: Evidence) -> Problems:
+    """Hold that the lines of the episodes are what their scores make, byte for byte."""
+    stated = evidence.lines("scores/per_episode.jsonl")
+    for expected, (_, actual) in zip(evidence.results[1], stated, strict=True):
+        yield from differs(f"per_episode.jsonl, line {expected['seq']}", expected, actual)
+
+
+def check_human_scores(evidence: Evidence) -> Problems:
+    """Hold that people were asked as committed, and each score is as the trail has it."""
+    opened = {detail["step_id"]: detail for detail in evidence.details("hitl_opened")}
+    programme = {step["step_id"]: step for step in evidence.template["resolution_programme"]}
+    for entry in evidence.template.get("hitl_steps") or []:
+        step_id = entry["step_id"]
+        told = [
+            {name: value for name, value in e["detail"].items() if name != "step_id"}
+            | {"at": e["at"]}
+            for e in evidence.trail
+            if e["event_type"] == "human_score" and e["detail"]["step_id"] == step_id
+        ]
+        if step_id not in opened:
+            if told:
+                yield f"{step_id}: scores at a step that was never opened"
+            continue
+        lines = [line for _, line in evidence.lines(f"hitl/{step_id}.jsonl")]
+        yield from differs(f"hitl/{step_id}.jsonl", told, lines)
+        separation = entry.get("identity_separation") or {}
+        expected = {
+            "step_id": step_id,
+            "items": evidence.drawn_items(entry),
+            "minimum_scorers": separation.get("minimum_scorers", 1),
+            "scorer_must_not_be_author": separation.get("scorer_must_not_be_author", True),
+            "timeout_seconds": programme[step_id].get("timeout_seconds"),
+        }
+        yield from differs(f"hitl_opened {step_id}", expected, opened[step_id])
+        yield from problems_of_scores(evidence, entry, expected, lines)
+
+
+def problems_of_scores(
+    evidence: Evidence, entry: Document, opened: Document, lines: list[Document]
+) -> Problems:
+    """Yield where a person gave what the committed step does not take."""
+    (activated,) = evidence.details("activated")
+    authors = [(evidence.template.get("metadata") or {}).get("author")]
+    authors += (activated.get("authors") or {}).values()
+    barred = {identity(name) for name in authors if isinstance(name, str)}
+    scale, seen = entry["scoring_scale"], set()
+    for line in lines:
+        who = identity(line["scorer"])
+        if not who or (opened["scorer_must_not_be_author"] and who in barred):
+            yield f"{entry['step_id']}: a score of {line['scorer']!r:.60}, who may not score"
+        if (who, line["episode_id"]) in seen or line["episode_id"] not in opened["items"]:
+            yield f"{entry['step_id']}: a second score, or one for no item"
+        seen.add((who, line["episode_id"]))
+        score = line["score"]
+        if isinstance(score, bool) or not scale["min"] <= score <= scale["max"]:
+            yield f"{entry['step_id']}: a score that is not on the scale"
+
+
+def check_aggregate(evidence: Evidence) -> Problems:
+    """Hold that the aggregate is what the lines make; bounds of intervals lie within 2e-6."""
+    stated = {name: value for name, value in evidence.aggregate.items() if name != "results_hash"}
+    expected = dict(evidence.recomputed)
+    near = {}
+    for name, interval in expected["score_intervals"].items():
+        other = stated["score_intervals"][name]
+        close = all(
+            isinstance(other[end], int | float)
+            and interval[end] is not None
+            and abs(interval[end] - other[end]) <= TOLERANCE
+            for end in ("low", "high")
+        )
+        near[name] = interval | ({end: other[end] for end in ("low", "high")} if close else {})
+    yield from differs("aggregate.json", expected | {"score_intervals": near}, stated)
+
+
+def check_results_hash(evidence: Evidence) -> Problems:
+    """Hold that aggregate and certificate name the SHA-256 of the score files."""
+    left_out = {"results_hash", "score_intervals"}
+    kept = {name: value for name, value in evidence.aggregate.items() if name not in left_out}
+    expected = sha256(evidence.raw("scores/per_episode.jsonl") + canonical(kept))
+    yield from differs("aggregate.json/results_hash", expected, evidence.aggregate["results_hash"])
+
+
+def check_resolution(evidence: Evidence) -> Problems:
+    """Hold that each step of the committed programme stands there with what it came to."""
+    resolution = evidence.document("resolution.json")
+    programme = evidence.template["resolution_programme"]
+    steps = resolution["steps"]
+    frame = {
+        "status": "completed",
+        "steps": [
+            {
+                "step_id": step["step_id"],
+                "type": step["type"],
+                "status": done["status"],
+                "result": done["result"],
+            }
+            for step, done in zip(programme, steps, strict=True)
+        ],
+    }
+    yield from differs("resolution.json", frame, resolution)
+    told = [e["detail"] for e in evidence.trail if e["event_type"].startswith("step_")]
+    later = [done for done in steps if done["type"] != "construct_invocation"]
+    yield from differs("audit_trail.jsonl, steps", later, told)
+    events = [f"step_{done['status']}" for done in later]
+    yield from differs(
+        "audit_trail.jsonl, events of steps",
+        events,
+        [e["event_type"] for e in evidence.trail if e["event_type"].startswith("step_")],
+    )
+    skipped_to: str | None = None
+    for step, done in zip(programme, steps, strict=True):
+        if step["type"] != "construct_invocation":
+            if skipped_to == step["step_id"]:
+                skipped_to = None
+            if (done["status"] == "skipped") != (skipped_to is not None):
+                yield f"{step['step_id']}: skipped, or not, against what failed before it"
+            if done["status"] == "failed":
+                skipped_to = done["result"]["escalated_to"]
+                yield from differs(step["step_id"], step.get("escalation_path"), skipped_to)
+        yield from problems_of_step(evidence, step, done)
+    if skipped_to is not None:
+        yield "resolution.json: an escalation that leads nowhere"
+
+
+def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Problems:
+    """Yield where what a step came to does not follow from the rest of the bundle."""
+    name, result = step["step_id"], done["result"]
+    if done["status"] == "completed" and step["type"] == "construct_invocation":
+        counted = len(evidence.recorded)
+        recorded: Document = {
+            "episodes_recorded": counted,
+            "episodes_discarded": len(evidence.records) - counted,
+        }
+        yield from differs(name, recorded, result)
+    elif done["status"] == "completed" and step["type"] == "aggregation":
+        yield from differs(name, {"results_hash": evidence.aggregate["results_hash"]}, result)
+    elif done["status"] == "completed" and step["type"] == "hitl_rubric":
+        entry = next(e for e in evidence.template["hitl_steps"] if e["step_id"] == name)
+        rating = evidence.ratings[name]
+        expected: Document = {
+            "items": len(evidence.drawn_items(entry)),
+            "scorers": rating.scorers,
+            "human_mean": published(rating.mean),
+        }
+        yield from differs(name, expected, result)
+        minimum = (entry.get("identity_separation") or {}).get("minimum_scorers", 1)
+        if rating.scorers < minimum:
+            yield f"{name}: completed with fewer people than were committed"
+    elif done["status"] == "completed":
+        (activated,) = evidence.details("activated")
+        spec = step["input_spec"]
+        computation = f"{spec['computation']}@{activated['computations'].get(spec['computation'])}"
+        expected = {
+            "computation": computation,
+            "over": spec.get("over", "episodes"),
+            "output": result["output"],
+        }
+        yield from differs(name, expected, result)
+        evidence.notes.append(f"resolution: the output of {name} is as the bundle has it")
+
+
+def check_tier(evidence: Evidence) -> Problems:
+    """Hold that tier, unmet requirements and expiry follow from the evidence."""
+    stated = evidence.document("tier.json")
+    template, pins = evidence.template, evidence.template["version_pins"]
+    tally, under_test = evidence.results[0], evidence.config["construct_under_test"]
+    adapters = [asked.adapters for asked in evidence.recorded]
+    version = pins["constructs"].get(under_test)
+    named = {
+        "construct_version": version,
+        "dataset_hash": template["dataset_hashes"].get(evidence.config["replay_dataset_id"]),
+        "scorer_version": pins.get("scorer_version"),
+    }
+    adapter = next((a[under_test] for a in reversed(adapters) if under_test in a), "")
+    facts = tally.counted_facts() | {
+        "construct_id": under_test,
+        "construct_version": version,
+        "adapter_pin": adapter,
+        "rehearsal": any(pin.startswith("mock@") for a in adapters for pin in a.values()),
+        "missing_pins": [name for name, pin in named.items() if not pin],
+        "version_mismatches": sum(asked.mismatches for asked in evidence.recorded),
+        "determinism_differences": sum(asked.differs for asked in evidence.recorded),
+        "scorers_committed": bool((template.get("scoring") or {}).get("criteria_scorers")),
+        "bundle_complete": set(REQUIRED) <= set(evidence.paths),
+        "commitment_verifiable": evidence.receipt["commitment_hash"] == evidence.commitment_hash,
+        "extra_caps": extra_caps(evidence, adapter),
+    }
+    assessment = tier(facts, stated["history"], resolved_at=evidence.trail[-1]["at"])
+    expected = {"facts": facts, "history": stated["history"], "assessment": assessment}
+    yield from differs("tier.json", expected, stated)
+
+
+def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
+    """Return the codes of what is found with the evidence and caps the tier."""
+    found = {
+        "episodes-not-run": evidence.results[0].outcomes["not_run"] > 0,
+        "gold-unpinned": evidence.gold_is_unpinned(),
+        "version-unreported": adapter.startswith("plain_"),
+    }
+    people = {
+        f"human-part-missing:{one['criterion_id']}"
+        for one in (evidence.human_scores or {}).values()
+        if one["share"] is not None and one["human"] is None
+    }
+    return [code for code, there in found.items() if there] + sorted(people)
+
+
+def check_certificate_fields(evidence: Evidence) -> Problems:
+    """Hold that every field of the certificate follows from the evidence, and there is no other."""
+    template, aggregate, receipt = evidence.template, evidence.aggregate, evidence.receipt
+    pins, sealed = template["version_pins"], evidence.details("sealed")[0]
+    hashes = template["dataset_hashes"]
+    assessment = evidence.document("tier.json")["assessment"]
+    calibration = aggregate["calibration"] or {}
+    chain = evidence.config.get("construct_chain")
+    source = evidence.version_source
+    same = (
+        "scores",
+        "composite_score",
+        "score_intervals",
+        "score_counts",
+        "holdout_scores",
+        "episode_counts",
+        "coverage",
+        "refusal_rate",
+        "results_hash",
+    )
+    expected = {
+        "schema_version": "1.2.0",
+        "certificate_id": sealed["certificate_id"],
+        "theatre_id": receipt["theatre_id"],
+        "template_id": template["theatre_id"],
+        "construct_id": evidence.config["construct_under_test"],
+        "execution_path": template["execution_path"],
+        "ground_truth_source": evidence.config["ground_truth_source"],
+        "issuer": sealed["issuer"],
+        "criteria": {"criteria_human": None, "weights": None} | template["criteria"],
+        **{name: aggregate[name] for name in same},
+        **{
+            name: aggregate["scores"].get(name)
+            for name in ("precision", "recall", "reply_accuracy")
+        },
+        "brier_score": calibration.get("brier_score"),
+        "ece": (calibration.get("ece") or {}).get("value"),
+        "replay_count": aggregate["episode_counts"]["scored"],
+        "commitment_hash": evidence.commitment_hash,
+        "evidence_bundle_hash": sha256(evidence.raw("SHA256SUMS")),
+        "audit_head": evidence.trail[-1]["entry_hash"],
+        "dataset_hash": hashes.get(evidence.config["replay_dataset_id"]),
+        "ground_truth_hash": sha256(canonical(hashes)),
+        "construct_version": pins["constructs"][evidence.config["construct_under_test"]],
+        "version_source": source,
+        "construct_chain_versions": {one: pins["constructs"][one] for one in chain}
+        if chain
+        else None,
+        "environment": receipt.get("environment"),
+        "scorer_version": pins["scorer_version"],
+        "methodology_version": pins.get("methodology_version", "1.0.0"),
+        "verification_tier": assessment["tier"],
+        "caps": assessment["caps"],
+        "findings": [] if source == "computed" else [f"version-{source}"],
+        "expires_at": assessment["expires_at"],
+        "issued_at": evidence.trail[-1]["at"],
+        "theatre_committed_at": receipt["committed_at"],
+        "theatre_resolved_at": evidence.trail[-1]["at"],
+        **dict.fromkeys(RESERVED),
+    }
+    yield from differs("certificate.json", expected, evidence.certificate)
+
+
+CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
+    "inventory": check_inventory,
+    "sums": check_sums,
+    "canonical-form": check_canonical_form,
+    "bundle-hash": check_bundle_hash,
+    "manifest": check_manifest,
+    "certificate-copy": check_certificate_copy,
+    "template": check_template,
+    "commitment": check_commitment,
+    "datasets": check_datasets,
+    "audit-chain": check_audit_chain,
+    "audit-episodes": check_audit_episodes,
+    "times": check_times,
+    "invocations": check_invocations,
+    "version-pins": check_version_pins,
+    "outcomes": check_outcomes,
+    "scores": check_scores,
+    "human-scores": check_human_scores,
+    "aggregate": check_aggregate,
+    "results-hash": check_results_hash,
+    "resolution": check_resolution,
+    "tier": check_tier,
+    "certificate-fields": check_certificate_fields,
+}
+"""Id, as `echelon check` has it → the check."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a bundle comes to: the problems of each check, and what is taken as it stands."""
+
+    problems: dict[str, list[str]]
+    notes: list[str]
+    kept: bool
+
+    @property
+    def word(self) -> str:
+        """Return `not valid`, `consistent`, or `valid` where a kept certificate is the same."""
+        if any(self.problems.values()):
+            return "not valid"
+        return "valid" if self.kept else "consistent"
+
+    def document(self) -> Document:
+        """Return the form that tools read."""
+        return {
+            "verdict": self.word,
+            "valid": self.word == "valid",
+            "checks": [
+                {"id": name, "ok": not found, "problems": found}
+                for name, found in self.problems.items()
+            ],
+            "not_made": NOT_MADE,
+            "notes": self.notes,
+        }
+
+
+def verify(folder: Path, *, now: datetime, kept: bytes | None = None) -> Verdict:
+    """Check the bundle in `folder`, against the certificate that the reader kept, if any."""
+    evidence = Evidence(folder=folder, now=now, kept=kept)
+    problems: dict[str, list[str]] = {}
+    for name, check in CHECKS.items():
+        found: list[str] = []
+        try:
+            found += check(evidence)
+        except DefectError as error:
+            found.append(str(error))
+        except Exception as error:  # noqa: BLE001 - a document of another form can raise anything
+            found.append(f"not of the expected form ({type(error).__name__}: {error!s:.80})")
+        problems[name] = found
+    return Verdict(problems=problems, notes=sorted(set(evidence.notes)), kept=kept is not None)
+
+
+def printed(verdict: Verdict) -> Iterator[str]:
+    """Yield a line a check, what is wrong, what was not made, and the verdict."""
+    for name, found in verdict.problems.items():
+        yield f"{'FAIL' if found else 'PASS':8} {name}"
+        for problem in found[:3]:
+            yield f"{'':8}   {problem}"
+        if len(found) > 3:  # noqa: PLR2004 - enough to see what is wrong
+            yield f"{'':8}   and {len(found) - 3} more"
+    for name, why in NOT_MADE.items():
+        yield f"NOT MADE {name}: {why}"
+    yield from (f"NOTE     {note}" for note in verdict.notes)
+    failed = sum(map(bool, verdict.problems.values()))
+    why = "equal to the certificate you gave" if verdict.kept else "no one vouches for it"
+    because = f"{failed} failed" if failed else why
+    yield f"{verdict.word} ({because}): {len(verdict.problems)} checks"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the program and return its exit code."""
+    parser = argparse.ArgumentParser(
+        description=ABOUT, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("bundle", type=Path, help="the folder of the bundle")
+    parser.add_argument(
+        "--certificate", type=Path, help="the certificate that you kept, outside the bundle"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    options = parser.parse_args(arguments)
+    if not (options.bundle / "certificate.json").is_file():
+        sys.stderr.write("expected the folder of an evidence bundle, with a certificate.json\n")
+        return 5
+    kept = None
+    if options.certificate is not None:
+        outside = options.certificate.resolve()
+        if outside.is_relative_to(options.bundle.resolve()) or not outside.is_file():
+            parser.error("--certificate: expected a file outside the bundle")
+        kept = outside.read_bytes()
+    verdict = verify(options.bundle, now=datetime.now(UTC), kept=kept)
+    lines = [json.dumps(verdict.document(), indent=2)] if options.json else printed(verdict)
+    text = "\n".join(lines)
+    sys.stdout.write(f"{text}\n".encode("ascii", "backslashreplace").decode())
+    return 10 if verdict.word == "not valid" else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
