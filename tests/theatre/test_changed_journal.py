@@ -22,6 +22,10 @@ CHANGED = 25
 """The number of the episode whose line is changed."""
 
 
+class PowerCut(BaseException):
+    """The process is about to be gone."""
+
+
 def is_refused(resolution: JsonObject, where: str) -> None:
     assert (resolution["outcome"], resolution["outcome_reason"]) == ("failed", "journal-corrupt")
     detail = str(resolution["error_detail"])
@@ -86,10 +90,10 @@ def test_a_trail_that_names_less_than_the_journal_has_is_gone_on_from(tmp_path: 
     def stop(request: OracleInvocationRequest) -> JsonObject:
         asked.append(request.episode_id)
         if len(asked) == 3:
-            raise KeyboardInterrupt
+            raise PowerCut
         return right(request)
 
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(PowerCut):
         stage.run(ScriptedAdapter(stop), batch_size=1)
     journal = stage.folder / JOURNAL
     invented = journal.read_bytes().splitlines(keepends=True)[-1].replace(b"pilot-2", b"pilot-3")
