@@ -244,7 +244,8 @@ def publish_axion_figures() -> None:
 def publish_transcript() -> None:
     """Write what `echelon demo` prints into the README, which shows parts of it.
 
-    A shown line stays where it is if the demo prints one of the same form: only digits differ.
+    A shown line stands for the next printed one of its form (only figures differ), else for the
+    next that begins with the same word.
     """
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
@@ -263,12 +264,13 @@ def aligned(shown: list[str], printed: list[str]) -> Iterator[str]:
         if line == "…":
             yield f"{line}\n"
             continue
-        while place < len(printed) and form(printed[place]) != form(line):
-            place += 1
-        if place == len(printed):
+        coming = range(place, len(printed))
+        alike = [n for n in coming if form(printed[n]) == form(line)]
+        alike += [n for n in coming if printed[n].split()[:1] == line.split()[:1]]
+        if not alike:
             raise LookupError(f"the demo prints no line like {line!r}: edit the README by hand")
-        yield f"{printed[place]}\n"
-        place += 1
+        yield f"{printed[alike[0]]}\n"
+        place = alike[0] + 1
 
 
 def form(line: str) -> str:
