@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.demonstration import shared_demonstration
+from tests.docs.test_axion_page import PROBES, pair_row, scores
 from tests.theatre.axion.axion_theatres import NAMES, run_axion
 from tests.theatre.cartograph_runs import run_cartograph
 from tests.theatre.debate.debate_theatres import run_debates
@@ -81,6 +82,7 @@ def main(arguments: list[str]) -> int:
             warnings += publish_results(path, document)
     changes = changed(before, published(read_now) | example())
     publish_quotations(changes)
+    publish_axion_figures()
     if options.readme:
         publish_transcript()
     for warning in warnings:
@@ -223,10 +225,27 @@ def publish_quotations(changes: Mapping[str, str]) -> None:
         write(path, text)
 
 
+def publish_axion_figures() -> None:
+    """Write the tables of docs/axion.md, whose figures follow from commitment hashes."""
+    page = ROOT / "docs" / "axion.md"
+    text = page.read_text(encoding="utf-8")
+    pseudo = scores("product_axion_pseudo_v1")
+    for name, value in scores("product_axion_v1").items():
+        row = f"| `{name}` | {value:.3f} | {pseudo[name]:.3f} |"
+        text = re.sub(rf"^\| `{name}` \| [\d.]+ \| [\d.]+ \|$", row, text, flags=re.MULTILINE)
+    pair = json.loads((TEMPLATES / "product_axion_pair_v1.expected.json").read_bytes())
+    verdicts = pair["separation"]["verdicts"]
+    before, marked, table = text.partition("<!-- pair -->\n")
+    rows, _, after = table.partition("\n\n")
+    shown = [*rows.splitlines()[:2], *(pair_row(one, verdicts[one]) for one in ("all", *PROBES))]
+    write(page, before + marked + "\n".join(shown) + "\n\n" + after)
+
+
 def publish_transcript() -> None:
     """Write what `echelon demo` prints into the README, which shows parts of it.
 
-    A shown line stays where it is if the demo prints one of the same form: only digits differ.
+    A shown line stands for the next printed one of its form (only figures differ), else for the
+    next that begins with the same word.
     """
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
@@ -245,12 +264,13 @@ def aligned(shown: list[str], printed: list[str]) -> Iterator[str]:
         if line == "…":
             yield f"{line}\n"
             continue
-        while place < len(printed) and form(printed[place]) != form(line):
-            place += 1
-        if place == len(printed):
+        coming = range(place, len(printed))
+        alike = [n for n in coming if form(printed[n]) == form(line)]
+        alike += [n for n in coming if printed[n].split()[:1] == line.split()[:1]]
+        if not alike:
             raise LookupError(f"the demo prints no line like {line!r}: edit the README by hand")
-        yield f"{printed[place]}\n"
-        place += 1
+        yield f"{printed[alike[0]]}\n"
+        place = alike[0] + 1
 
 
 def form(line: str) -> str:

@@ -33,9 +33,9 @@ EARNED = 0.1
 
 ENTRY = """
 [constructs.{construct_id}]
-argv = ["{{python}}", "-B", "{{folder}}/{program}", "{mode}"]
+argv = ["{{python}}", "-B", "{{folder}}/fakes/{program}", "{mode}"]
 folder = "{folder}"
-files = ["*.py"]
+files = ["fakes/*.py", "easel/vocabulary.json"]
 """
 LOCAL: Mapping[str, JsonValue] = {
     "/product_theatre_config/adapter_type": "local",
@@ -67,9 +67,9 @@ class Shipped:
 
     def registry(self, folder: Path, mode: str) -> Path:
         """Write a registry in which the fake bears the names of the constructs."""
-        program = FIXTURES / "constructs" / "fakes"
+        folder_of_all = FIXTURES / "constructs"
         entries = [
-            ENTRY.format(construct_id=name, program=self.fake, folder=program, mode=mode)
+            ENTRY.format(construct_id=name, program=self.fake, folder=folder_of_all, mode=mode)
             for name in self.constructs
         ]
         path = folder / "constructs.toml"
