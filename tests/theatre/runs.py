@@ -296,11 +296,11 @@ class Stage:
         self.template = template
         theatre_id = str(uuid5(UUID(int=0), "a stage of its own"))
         if theatre_id not in self._store.theatre_ids():
-            self._commit(theatre_id)
+            self._commit(theatre_id, environment)
         with self._store.hold(theatre_id) as held:
             self.receipt: CommitmentReceipt = held.theatre.commitment
 
-    def _commit(self, theatre_id: str) -> None:
+    def _commit(self, theatre_id: str, environment: JsonObject | None) -> None:
         template = self.template
         theatre, created = Theatre.create(theatre_id, template, at=self.clock())
         receipt = CommitmentProtocol.commit(
