@@ -20,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.demonstration import shared_demonstration
+from tests.docs.test_axion_page import PROBES, pair_row, scores
 from tests.theatre.axion.axion_theatres import NAMES, run_axion
 from tests.theatre.cartograph_runs import run_cartograph
 from tests.theatre.debate.debate_theatres import run_debates
@@ -81,6 +82,7 @@ def main(arguments: list[str]) -> int:
             warnings += publish_results(path, document)
     changes = changed(before, published(read_now) | example())
     publish_quotations(changes)
+    publish_axion_figures()
     if options.readme:
         publish_transcript()
     for warning in warnings:
@@ -221,6 +223,22 @@ def publish_quotations(changes: Mapping[str, str]) -> None:
                 if before.startswith(digits):
                     text = text.replace(digits, now[: len(digits)])
         write(path, text)
+
+
+def publish_axion_figures() -> None:
+    """Write the tables of docs/axion.md, whose figures follow from commitment hashes."""
+    page = ROOT / "docs" / "axion.md"
+    text = page.read_text(encoding="utf-8")
+    pseudo = scores("product_axion_pseudo_v1")
+    for name, value in scores("product_axion_v1").items():
+        row = f"| `{name}` | {value:.3f} | {pseudo[name]:.3f} |"
+        text = re.sub(rf"^\| `{name}` \| [\d.]+ \| [\d.]+ \|$", row, text, flags=re.MULTILINE)
+    pair = json.loads((TEMPLATES / "product_axion_pair_v1.expected.json").read_bytes())
+    verdicts = pair["separation"]["verdicts"]
+    before, marked, table = text.partition("<!-- pair -->\n")
+    rows, _, after = table.partition("\n\n")
+    shown = [*rows.splitlines()[:2], *(pair_row(one, verdicts[one]) for one in ("all", *PROBES))]
+    write(page, before + marked + "\n".join(shown) + "\n\n" + after)
 
 
 def publish_transcript() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
-from theatre.cli.reaching import environment_of
 from theatre.cli.template_files import require_valid
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
@@ -21,6 +21,8 @@ from theatre.engine.templates import (
 from theatre.engine.theatre import Theatre
 from theatre.files.dataset_checks import verify_datasets
 from theatre.files.datasets import DatasetRoots
+from theatre.oracles.endpoints import Places
+from theatre.oracles.environment import environment_for
 from theatre.scorers import load_scorers
 from theatre.scorers.pins import scorers_in_use
 
@@ -62,6 +64,17 @@ async def commit_template(
         committed, event = theatre.commit(receipt)
         await held.journal.note(event)
     return committed
+
+
+async def environment_of(
+    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
+) -> JsonObject | None:
+    """Return what the constructs of a template can import here, as `environment_for`."""
+    places = Places(
+        find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
+        folder=template_folder,
+    )
+    return await asyncio.to_thread(environment_for, template, places)
 
 
 def require_runnable(document: JsonObject) -> None:

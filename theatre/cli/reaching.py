@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -10,7 +9,6 @@ from pathlib import Path
 
 from theatre.cli.committing import utc_now
 from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
-from theatre.engine.canonical_json import JsonObject
 from theatre.engine.templates import ProductTheatreTemplate, VersionPins
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
@@ -26,7 +24,6 @@ from theatre.oracles.endpoints import (
     endpoints,
     refuse_unused_headers,
 )
-from theatre.oracles.environment import environment_for
 from theatre.oracles.errors import AddressNotAllowedError, ConstructUnreachableError
 from theatre.oracles.python_callable import PythonOracleAdapter
 from theatre.oracles.reachable import ReachableAdapter
@@ -94,14 +91,6 @@ def check_named(
                 doubt = doubt_about(endpoint.place, workspace)
             doubts += [] if doubt is None else [f"{endpoint.pointer}: {doubt}"]
     return doubts
-
-
-async def environment_of(
-    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
-) -> JsonObject | None:
-    """Return what the constructs of a template can import here, as `environment_for`."""
-    places = _places(workspace, template_folder, headers_env={})
-    return await asyncio.to_thread(environment_for, template, places)
 
 
 async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:

@@ -7,12 +7,11 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from theatre.cli.committing import utc_now
+from theatre.cli.committing import environment_of, utc_now
 from theatre.cli.judging import open_judge
 from theatre.cli.reaching import (
     check_all_reachable,
     construct_authors,
-    environment_of,
     opened_adapters,
 )
 from theatre.cli.signals import cancelled_by
