@@ -134,7 +134,7 @@ async def cancel_verification(
     response_class=Response,
     responses={
         200: {
-            "description": "The verification certificate, as anybody makes it of the bundle",
+            "description": "The verification certificate, the same bytes as made of the bundle",
             "headers": {**ETAG, **DIGEST},
             "content": {JSON: {"schema": {"type": "object"}}},
         },

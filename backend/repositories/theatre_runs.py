@@ -15,7 +15,7 @@ from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import NotFoundError, StateConflictError
 from theatre.engine.models import freeze_object
 from theatre.engine.state_machine import TheatreState
-from theatre.engine.templates import ExecutionPolicy
+from theatre.engine.templates import DEFAULT_CLOSE_WITHIN_DAYS, NEWEST
 from theatre.engine.theatre import Theatre as TheatreValue
 
 UNFINISHED = ("queued", "running")
@@ -28,7 +28,8 @@ _OVERDUE = text("""
     ) AS committed
     WHERE theatres.state = 'COMMITTED' AND templates.execution_path = 'replay'
         AND theatres.committed_at < CAST(:at AS timestamptz) - make_interval(
-            days => CASE jsonb_typeof(days) WHEN 'number' THEN days::int ELSE :days END
+            days => CASE WHEN jsonb_typeof(days) = 'number' AND schema_version = :newest
+                THEN days::int ELSE :days END
         )
     ORDER BY theatres.committed_at
 """)
@@ -118,7 +119,7 @@ async def claim_run(
 
 async def overdue_theatres(connection: AsyncConnection, *, at: datetime) -> Sequence[str]:
     """Return the theatres that should have begun before `at`; `Theatre.is_overdue` decides."""
-    values = {"at": at, "days": ExecutionPolicy().close_within_days}
+    values = {"at": at, "days": DEFAULT_CLOSE_WITHIN_DAYS, "newest": NEWEST}
     return [str(one) for one in (await connection.execute(_OVERDUE, values)).scalars()]
 
 

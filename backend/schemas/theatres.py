@@ -122,6 +122,12 @@ class TheatreDocument(ResponseDocument):
     updated_at: datetime
 
 
+class WholeTheatre(TheatreDocument):
+    """One theatre, with what it is made of."""
+
+    parameters: dict[str, Any] = Field(description="its template")
+
+
 class TheatrePage(ResponseDocument):
     """Some of a user's theatres, the newest first."""
 

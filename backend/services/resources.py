@@ -117,8 +117,6 @@ def _registry(settings: Settings, shipped: Path) -> ConstructRegistry:
     return ConstructRegistry.load(shipped) if settings.mode == "embedded" else ConstructRegistry({})
 
 
-def _accepted(settings: Settings) -> frozenset[str]:
-    """Return the content hashes of the templates whose certificates count for routing."""
-    if settings.constructs is None:
-        return frozenset()
-    return frozenset(read_accepted_templates(settings.constructs).values())
+def _accepted(settings: Settings) -> Mapping[str, str]:
+    """Return name → content hash of the templates whose certificates count for routing."""
+    return {} if settings.constructs is None else read_accepted_templates(settings.constructs)

@@ -12,6 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.errors import PreconditionFailedError
 from backend.identifiers import new_id
+from backend.repositories.counted_runs import template_documents
 from backend.repositories.datasets import uploads_of
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import StoredTheatre, hold_theatre
@@ -26,7 +27,7 @@ from backend.repositories.theatre_views import (
 from backend.repositories.theatres import insert_draft, store_receipt
 from backend.services.resources import TheatreResources
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError, InvalidTransitionError, NotFoundError
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
@@ -122,6 +123,12 @@ async def own_theatre(connection: AsyncConnection, theatre_id: str, *, user_id: 
     if view is None:
         raise NotFoundError(f"expected theatre {theatre_id}, got none")
     return view
+
+
+async def template_of_theatre(connection: AsyncConnection, view: TheatreView) -> JsonObject:
+    """Return the template that a theatre was made of."""
+    documents = await template_documents(connection, [view.template_sha256])
+    return parse_object(documents[view.template_sha256])
 
 
 async def list_theatres(

@@ -54,7 +54,9 @@ def template_of(wish: VerificationWish, oracle: OracleUnderTest, dataset: bytes)
     return {**template, "product_theatre_config": {**config, "replay_data_path": path}}
 
 
-async def oracle_under_test(wish: OracleWish, constructs: ConstructAccess) -> OracleUnderTest:
+async def oracle_under_test(
+    wish: OracleWish, constructs: ConstructAccess, *, seconds: float
+) -> OracleUnderTest:
     """Return the construct with its pin: the one that was given, or that it has, or reports.
 
     A service is asked by one call or two, which are not scored; one that knows no envelope is
@@ -70,6 +72,7 @@ async def oracle_under_test(wish: OracleWish, constructs: ConstructAccess) -> Or
     probed = await probe(
         wish.construct_id,
         lambda form: constructs.adapter_at(endpoint, form),
+        seconds=seconds,
         clock=constructs.clock,
     )
     return _under_test(endpoint, probed.version or NO_VERSION, probed.form.pin)

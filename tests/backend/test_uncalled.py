@@ -8,7 +8,7 @@ import json
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -25,6 +25,7 @@ from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_runs import MARKETS, WAIT, committed, run
 from tests.theatre.echelon_process import until
 from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import StateConflictError
 
 T = TypeVar("T")
@@ -118,7 +119,8 @@ def test_what_was_committed_is_cancelled_at_once_and_without_a_call(
         ada = client.registered("ada")
         path = committed(ada, stage.template)
         reply = ada.post(f"{path}/cancel", b"")
-        assert (reply.status, reply.document) == (200, ada.get(path).document)
+        whole = {**reply.document, "parameters": stage.template}
+        assert (reply.status, whole) == (200, ada.get(path).document)
         assert ending(ada, path) == (*VOID, "cancelled")
         assert reply.document["run"]["status"] == "cancelled"
         assert steps(database) == STEPS
@@ -217,6 +219,20 @@ def test_what_does_not_begin_in_time_is_refused_and_then_void(
         assert ada.get(of_a_market).document["state"] == "COMMITTED"
         assert ada.post(f"{of_a_market}/cancel", b"").document["outcome"] == "void"
     assert stage.calls == []
+
+
+def test_a_template_says_itself_how_long_it_waits(
+    settings: Settings, stage: SumsStage, database: Database
+) -> None:
+    policy = cast("JsonObject", stage.template.get("execution_policy", {}))
+    changes = {"schema_version": "2.2.0", "execution_policy": policy | {"close_within_days": 2}}
+    with served(create_app(settings, clock=Clock())) as client:
+        ada = client.registered("ada")
+        short, usual = committed(ada, stage.template | changes), committed(ada, stage.template)
+        assert swept(database, settings, NOW + timedelta(days=2)) == 0
+        assert swept(database, settings, NOW + timedelta(days=2, seconds=1)) == 1
+        assert ending(ada, short) == (*VOID, "not-closed-in-time")
+        assert ada.get(usual).document["state"] == "COMMITTED"
 
 
 def test_the_service_looks_for_what_is_overdue_by_itself(

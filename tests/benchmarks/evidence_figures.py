@@ -3,13 +3,15 @@
 `python -m tests.benchmarks.evidence_figures [EPISODES] [ROUNDS]` runs a theatre of EPISODES trivial
 episodes over HTTP, one call each, ROUNDS times, each in a process of its own, and one of a quarter
 of them; checks each bundle with `echelon check`; and writes its documents by `rfc8785`, by `json`
-and by the engine, in turns. All times are processor time. With `run EPISODES FOLDER` it is such a
-run.
+and by the engine, in turns. All times are processor time. With `run FOLDER EPISODES` it is such a
+run, with `check FOLDER` the check of what that left.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -23,8 +25,9 @@ import orjson
 import rfc8785
 
 from tests.benchmarks.http_run import MODES, PEAK, show
-from tests.benchmarks.run import cost_of
 from tests.benchmarks.trivial_theatre import commit, construct, run
+from theatre.cli import cli
+from theatre.cli.exits import ExitCode, run_guarded
 from theatre.engine.canonical_json import JsonValue, canonical_bytes, parse_json
 
 EPISODES = 20_000
@@ -48,21 +51,28 @@ def bundle_in(folder: Path) -> Path:
     return bundle
 
 
-def run_once(episodes: int, folder: Path) -> None:
-    """Run a theatre; print its seconds, and the most memory in MB that the process ever held."""
+def run_once(folder: Path, episodes: int) -> float:
+    """Run a theatre; return its seconds."""
     with construct() as url:
         store, theatre_id = commit(folder, episodes, MODES[0])
         began = time.process_time()
         asyncio.run(run(store, theatre_id, url))
-        seconds = time.process_time() - began
-    (peak,) = (line.split()[1] for line in PEAK.open() if line.startswith("VmHWM:"))
-    sys.stdout.write(f"{seconds} {int(peak) / 1024}\n")
+        return time.process_time() - began
 
 
-def in_process(episodes: int, folder: Path) -> tuple[float, float]:
-    """Return what `run_once` prints in a new process."""
-    command = [sys.executable, "-m", "tests.benchmarks.evidence_figures", "run", str(episodes)]
-    ended = subprocess.run([*command, folder], stdout=subprocess.PIPE, text=True, check=True)
+def check_once(folder: Path) -> float:
+    """Check the bundle of a run as `echelon check` does; return the seconds of this process."""
+    with contextlib.redirect_stdout(io.StringIO()) as report:
+        code = run_guarded(cli, ["check", str(bundle_in(folder))])
+    if code != ExitCode.OK:
+        raise RuntimeError(f"expected a bundle that passes its check, got {report.getvalue()}")
+    return time.process_time()
+
+
+def in_process(*arguments: object) -> tuple[float, float]:
+    """Return the seconds that a new process with these arguments measures, and its peak in MB."""
+    command = [sys.executable, "-m", "tests.benchmarks.evidence_figures", *map(str, arguments)]
+    ended = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     seconds, peak = map(float, ended.stdout.split())
     return seconds, peak
 
@@ -70,18 +80,19 @@ def in_process(episodes: int, folder: Path) -> tuple[float, float]:
 def show_runs(episodes: int, rounds: int, folder: Path) -> None:
     """Print what an episode costs, and the check of all of them, a run and its check in turns."""
     few = max(1, episodes // 4)
-    _, small = in_process(few, folder / "few")
-    an_episode, checks, peaks = [], [], []
+    runs, checks = [], []
     for number in range(rounds):
-        home = folder / str(number)
-        seconds, peak = in_process(episodes, home)
-        an_episode.append(seconds / episodes)
-        peaks.append(peak)
-        checks.append(cost_of("check", bundle_in(home), home=folder).cpu)
-    show(f"an episode over HTTP, of {episodes}", an_episode)
-    show(f"echelon check of {episodes} episodes", checks)
-    sys.stdout.write(f"{f'peak of a run of {few}':44} max {small:9.1f} MB\n")
-    sys.stdout.write(f"{f'peak of a run of {episodes}':44} max {max(peaks):9.1f} MB\n")
+        runs.append(in_process("run", folder / str(number), episodes))
+        checks.append(in_process("check", folder / str(number)))
+    _, small = in_process("run", folder / "few", few)
+    show(f"an episode over HTTP, of {episodes}", [seconds / episodes for seconds, _ in runs])
+    show(f"echelon check of {episodes} episodes", [seconds for seconds, _ in checks])
+    for name, peak in (
+        (f"peak of a run of {few}", small),
+        (f"peak of a run of {episodes}", max(peak for _, peak in runs)),
+        ("peak of its check", max(peak for _, peak in checks)),
+    ):
+        sys.stdout.write(f"{name:44} max {peak:9.1f} MB\n")
 
 
 def documents(bundle: Path) -> dict[str, JsonValue]:
@@ -120,16 +131,19 @@ def show_canonical_json(bundle: Path, rounds: int) -> None:
 
 
 def main() -> None:
-    """Measure everything, at the sizes that the caller asks for, or make one run."""
-    if sys.argv[1:2] == ["run"]:
-        run_once(int(sys.argv[2]), Path(sys.argv[3]))
+    """Measure everything, at the sizes that the caller asks for, or one run or check."""
+    if sys.argv[1:2] in (["run"], ["check"]):
+        folder = Path(sys.argv[2])
+        once = run_once(folder, int(sys.argv[3])) if sys.argv[1] == "run" else check_once(folder)
+        # Not `ru_maxrss`: a new process begins with the peak of the one that started it.
+        (peak,) = (line.split()[1] for line in PEAK.open() if line.startswith("VmHWM:"))
+        sys.stdout.write(f"{once} {int(peak) / 1024}\n")
         return
     given = [int(one) for one in sys.argv[1:]]
     episodes, rounds = (*given, *(EPISODES, ROUNDS)[len(given) :])
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        show_runs(episodes, rounds, folder)
-        show_canonical_json(bundle_in(folder / "0"), rounds)
+        show_runs(episodes, rounds, Path(name))
+        show_canonical_json(bundle_in(Path(name) / "0"), rounds)
 
 
 if __name__ == "__main__":

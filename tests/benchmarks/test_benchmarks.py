@@ -53,6 +53,7 @@ OF_A_DOCUMENT = [
                 "echelon check of 8 episodes",
                 "peak of a run of 2",
                 "peak of a run of 8",
+                "peak of its check",
                 "certificate",
                 *OF_A_DOCUMENT,
                 "invocation record",

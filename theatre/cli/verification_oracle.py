@@ -25,6 +25,7 @@ class NamedOracle:
     """What the user says about the construct.
 
     `folder` is where a callable's module lies. `plain`: it is a service that knows no envelope.
+    `timeout_seconds` is for the calls that ask for its version, as for every other.
     """
 
     place: str
@@ -34,6 +35,7 @@ class NamedOracle:
     plain: bool
     folder: Path
     headers_env: Mapping[str, str]
+    timeout_seconds: float
 
     @property
     def is_service(self) -> bool:
@@ -77,7 +79,7 @@ def _service(
 ) -> OracleUnderTest:
     version, pin = named.version, PLAIN_PIN if named.plain else None
     if version is None and not named.plain:
-        probed = probe(service, workspace)
+        probed = probe(service, workspace, seconds=named.timeout_seconds)
         version, pin = probed.version, probed.form.pin
     return OracleUnderTest(
         construct_id=service.construct_id,

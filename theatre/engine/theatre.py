@@ -120,8 +120,8 @@ class Theatre:
         view = view_template(self.commitment.template_snapshot)
         if not isinstance(view, ProductTheatreTemplate):
             return None
-        receipt = self.commitment
-        return close_by(receipt.template_snapshot, parse_rfc3339(receipt.committed_at))
+        committed_at = parse_rfc3339(self.commitment.committed_at)
+        return close_by(self.commitment.template_snapshot, committed_at)
 
     def is_overdue(self, now: datetime) -> bool:
         """Tell whether the theatre is COMMITTED and may not begin any more."""

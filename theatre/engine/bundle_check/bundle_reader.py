@@ -27,7 +27,6 @@ from theatre.engine.bundle_check.arithmetic import (
     parsed_time,
     published,
     rated,
-    written_time,
 )
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 
@@ -94,8 +93,9 @@ class Asked:
     sources: set[str]
     repeated: bool
     problems: tuple[str, ...]
-    invoked: str
-    responded: str
+    invoked: datetime
+    responded: datetime
+    in_order: bool
 
 
 @dataclass
@@ -464,7 +464,7 @@ def asked_of(evidence: Evidence, record: Document) -> Asked:
         )
     answer = response["output_data"] if evidence.single_call else record["episode_result"]
     attempts = [attempt for call in calls for attempt in call["attempts"]]
-    times = [(call["request"]["metadata"]["invoked_at"], call["attempts"]) for call in calls]
+    asked_at, answered_at, in_order = times_of(calls)
     return Asked(
         seq=record["seq"],
         status=response["status"],
@@ -484,13 +484,24 @@ def asked_of(evidence: Evidence, record: Document) -> Asked:
         sources={call["version_source"] for call in calls},
         repeated=bool(second),
         problems=tuple(problems_of_record(evidence, record)),
-        invoked=min(written_time(parsed_time(at)) for at, _ in times),
-        responded=max(
-            written_time(parsed_time(attempt["response"]["responded_at"]))
-            for _, tried in times
-            for attempt in tried
-        ),
+        invoked=asked_at,
+        responded=answered_at,
+        in_order=in_order,
     )
+
+
+def times_of(calls: list[Document]) -> tuple[datetime, datetime, bool]:
+    """Return the first call and the last answer, and whether no answer precedes what it follows."""
+    asked, answered, in_order = [], [], True
+    for call in calls:
+        before = parsed_time(call["request"]["metadata"]["invoked_at"])
+        asked.append(before)
+        for attempt in call["attempts"]:
+            at = parsed_time(attempt["response"]["responded_at"])
+            in_order = in_order and before <= at
+            before = at
+        answered.append(before)
+    return min(asked), max(answered), in_order
 
 
 def rounds_differ(first: list[Document], second: list[Document]) -> bool:

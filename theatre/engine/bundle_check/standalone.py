@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -237,6 +238,7 @@ def check_audit_chain(evidence: Evidence) -> Problems:
         "created", [{"template_id": evidence.template["theatre_id"]}], evidence.details("created")
     )
     yield from differs("settling", [{}], evidence.details("settling"))
+    yield from problems_of_activation(evidence)
     (sealed,) = evidence.details("sealed")
     at = evidence.trail[-1]["at"]
     name = f"certificate:{evidence.commitment_hash}"
@@ -247,6 +249,31 @@ def check_audit_chain(evidence: Evidence) -> Problems:
         "theatre_resolved_at": at,
     }
     yield from differs("sealed", expected, sealed)
+
+
+def problems_of_activation(evidence: Evidence) -> Problems:
+    """Yield where the entry of the start has another form, or names what is not committed."""
+    (activated,) = evidence.details("activated")
+    programme = evidence.template["resolution_programme"]
+    named = {
+        str(step["input_spec"]["computation"])
+        for step in programme
+        if step["type"] == "deterministic_computation"
+    }
+    sanitises = (evidence.template.get("execution_policy") or {}).get("sanitise_input", True)
+    people = any(step["type"] == "hitl_rubric" for step in programme)
+    form = ["adapters", "computations", "episodes", "sanitiser", "scorers"]
+    yield from differs("activated", sorted([*form, *["authors"] * people]), sorted(activated))
+    yield from differs("activated/computations", sorted(named), sorted(activated["computations"]))
+    yield from differs("activated/adapters", sorted(evidence.chain), sorted(activated["adapters"]))
+    if isinstance(activated["sanitiser"], str) is not sanitises:
+        yield "activated/sanitiser: there, or not, against what was committed"
+    authors = activated.get("authors", dict.fromkeys(evidence.chain))
+    yield from differs("activated/authors", sorted(evidence.chain), sorted(authors))
+    texts = [*activated["adapters"].values(), *activated["scorers"].values()]
+    texts += [*activated["computations"].values(), *(one for one in authors.values() if one)]
+    if not all(isinstance(one, str) for one in texts):
+        yield "activated: expected texts"
 
 
 def check_audit_episodes(evidence: Evidence) -> Problems:
@@ -293,10 +320,12 @@ def check_times(evidence: Evidence) -> Problems:
         yield "audit_trail.jsonl: an entry that is earlier than the one before it"
     committed, sealed = parsed_time(evidence.receipt["committed_at"]), stamps[-1]
     for _, asked in evidence.records.values():
-        if parsed_time(asked.invoked) < committed - timedelta(seconds=5):
+        if asked.invoked < committed - timedelta(seconds=5):
             yield f"record {asked.seq}: a call before the commitment"
-        if parsed_time(asked.responded) > sealed:
+        if asked.responded > sealed:
             yield f"record {asked.seq}: an answer behind the sealing"
+        if not asked.in_order:
+            yield f"record {asked.seq}: an answer before its call or the attempt before it"
     if max(stamps) > evidence.now + timedelta(minutes=5):
         yield "audit_trail.jsonl: a time that is yet to come"
 
@@ -357,9 +386,30 @@ def check_scores(evidence: Evidence) -> Problems:
         yield from differs(f"per_episode.jsonl, line {expected['seq']}", expected, actual)
 
 
+REFUSALS: Final = {
+    "scorer-is-author",
+    "item-already-scored",
+    "not-an-item",
+    "score-off-scale",
+    "score-not-a-number",
+    "identity-empty",
+    "identity-unreadable",
+    "comment-unreadable",
+    "step-not-open",
+}
+"""Why a person's score can be refused (docs/templates.md)."""
+
+
 def check_human_scores(evidence: Evidence) -> Problems:
     """Hold that people were asked as committed, and each score is as the trail has it."""
     opened = {detail["step_id"]: detail for detail in evidence.details("hitl_opened")}
+    for detail in evidence.details("human_score_refused"):
+        form = ["code", "episode_id", "score", "scorer", "step_id"]
+        texts = [detail[name] for name in form if name != "score"]
+        if sorted(detail) != form or not all(isinstance(one, str) for one in texts):
+            yield "human_score_refused: another form"
+        elif detail["code"] not in REFUSALS:
+            yield f"human_score_refused: expected a code, got {detail['code']!r:.60}"
     programme = {step["step_id"]: step for step in evidence.template["resolution_programme"]}
     for entry in evidence.template.get("hitl_steps") or []:
         step_id = entry["step_id"]
@@ -460,6 +510,12 @@ def check_resolution(evidence: Evidence) -> Problems:
         events,
         [e["event_type"] for e in evidence.trail if e["event_type"].startswith("step_")],
     )
+    escalated = [
+        {"step_id": done["step_id"], "to": done["result"]["escalated_to"]}
+        for done in later
+        if done["status"] == "failed"
+    ]
+    yield from differs("escalated", escalated, evidence.details("escalated"))
     skipped_to: str | None = None
     for step, done in zip(programme, steps, strict=True):
         if step["type"] != "construct_invocation":
@@ -467,9 +523,13 @@ def check_resolution(evidence: Evidence) -> Problems:
                 skipped_to = None
             if (done["status"] == "skipped") != (skipped_to is not None):
                 yield f"{step['step_id']}: skipped, or not, against what failed before it"
+            if done["status"] not in {"completed", "failed", "skipped"}:
+                yield f"{step['step_id']}: expected a status, got {done['status']!r:.40}"
             if done["status"] == "failed":
                 skipped_to = done["result"]["escalated_to"]
                 yield from differs(step["step_id"], step.get("escalation_path"), skipped_to)
+        elif done["status"] != "completed":
+            yield f"{step['step_id']}: expected completed, got {done['status']!r:.40}"
         yield from problems_of_step(evidence, step, done)
     if skipped_to is not None:
         yield "resolution.json: an escalation that leads nowhere"
@@ -512,9 +572,56 @@ def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Prob
         evidence.notes.append(f"resolution: the output of {name} is as the bundle has it")
 
 
+HISTORY: Final[dict[str, dict[str, type]]] = {
+    "runs": dict.fromkeys(
+        ("theatre_id", "construct_id", "construct_version", "tier", "resolved_at", "results_hash"),
+        str,
+    ),
+    "telemetry": dict.fromkeys(
+        ("construct_id", "construct_version", "start", "end", "confirmed_at"), str
+    ),
+    "attestations": {"attester": str, "independent": bool, "results_hash": str, "at": str},
+    "disputes": dict.fromkeys(("dispute_id", "status", "at"), str),
+    "signals": {
+        "source": str,
+        "construct_id": str,
+        "construct_version": str,
+        "consistent": bool,
+        "at": str,
+    },
+}
+"""What there is in a history: sort → member → type."""
+MOMENTS: Final = {"at", "start", "end", "confirmed_at", "resolved_at"}
+WORDS: Final = {
+    "tier": {"UNVERIFIED", "BACKTESTED", "PROVEN"},
+    "status": {"filed", "admitted", "resolved"},
+}
+
+
+def problems_of_history(history: Document) -> Problems:
+    """Yield where the history has another form than docs/evidence.md gives it."""
+    if history.keys() != HISTORY.keys():
+        yield "tier.json/history: another member, or one missing"
+    for sort, form in HISTORY.items():
+        for item in history[sort]:
+            if {name: type(value) for name, value in item.items()} != form or "" in item.values():
+                yield f"tier.json/history/{sort}: a record of another form"
+                continue
+            for name, value in item.items():
+                if value not in WORDS.get(name, {value}):
+                    yield f"tier.json/history/{sort}: expected another {name}, got {value!r:.60}"
+                if name == "results_hash" and not re.fullmatch("[0-9a-f]{64}", value):
+                    yield f"tier.json/history/{sort}: expected a SHA-256, got {value!r:.60}"
+                if name in MOMENTS:
+                    parsed_time(value)
+            if sort == "telemetry" and not item["start"] <= item["end"] <= item["confirmed_at"]:
+                yield "tier.json/history/telemetry: times in another order"
+
+
 def check_tier(evidence: Evidence) -> Problems:
     """Hold that tier, unmet requirements and expiry follow from the evidence."""
     stated = evidence.document("tier.json")
+    yield from problems_of_history(stated["history"])
     template, pins = evidence.template, evidence.template["version_pins"]
     tally, under_test = evidence.results[0], evidence.config["construct_under_test"]
     adapters = [asked.adapters for asked in evidence.recorded]
