@@ -52,6 +52,8 @@ from backend.settings import Settings
 from theatre.engine.clock import Clock
 
 PREFIX = "/api/v1"
+LITERAL = "/api"
+"""Verifications are served below it, too: under the path that the requirement spells."""
 RESOURCES = (
     account_routes.router,
     key_routes.router,
@@ -102,6 +104,7 @@ def create_app(
     for router in RESOURCES:
         app.include_router(router, prefix=PREFIX)
         app.include_router(router, include_in_schema=False)
+    app.include_router(verification_routes.router, prefix=LITERAL, include_in_schema=False)
     return app
 
 

@@ -15,6 +15,7 @@ from pydantic import Field, SecretStr, ValidationError, ValidationInfo, field_va
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from backend.errors import SettingsError
+from theatre.engine.schema_registry import model_message
 
 MEBIBYTE = 1024 * 1024
 _POSTGRESQL = frozenset({"postgresql", "postgres"})
@@ -221,7 +222,7 @@ def variable(field: str) -> str:
 
 def _wrong(error: ValidationError) -> str:
     listed = [
-        f"{variable(str(one['loc'][0]))}: {one['msg'].removeprefix('Value error, ')}"
+        f"{variable(str(one['loc'][0]))}: {model_message(one)}"
         for one in error.errors(include_input=False, include_context=False)
     ]
     return "expected settings that a service can start with, got:\n" + "\n".join(

@@ -9,8 +9,7 @@ from fastapi import Path, Query, Request
 from pydantic_core import to_jsonable_python
 from starlette.responses import JSONResponse, Response
 
-from backend.api.bodies import JSON
-from backend.api.conditional import FRESH, immutable, unchanged
+from backend.api.conditional import FRESH, unchanged
 from backend.api.declared_routes import public, resource_router
 from backend.api.described_answers import IF_NONE_MATCH, asks_with, exact, tagged
 from backend.api.kept_documents import KeptDocument
@@ -102,11 +101,14 @@ async def get_certificate(request: Request, certificate_id: UUID, reading: Readi
 async def get_certificate_document(
     request: Request, certificate_id: UUID, reading: Reading
 ) -> Response:
-    """Return the exact canonical bytes that were issued."""
+    """Return the file that was issued, byte for byte `certificate.json` of the bundle.
+
+    That is the canonical form and a line feed; `document_sha256` is over the canonical form.
+    """
     found = await certificates.certificate_document(reading, certificate_id=str(certificate_id))
-    kept = KeptDocument(found.document, found.document_sha256)
+    kept = KeptDocument.of(found.document, found.document_sha256)
     service_of(request).documents.keep(certificate_id, kept)
-    return immutable(request, found.document, sha256=found.document_sha256, media_type=JSON)
+    return kept.answer(request)
 
 
 @router.get("/certificates", operation_id="list_certificates", response_model=CertificatePage)

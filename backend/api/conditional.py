@@ -30,13 +30,18 @@ def unchanged(request: Request, etag: str, **headers: str) -> Response | None:
     return None
 
 
-def immutable(request: Request, body: bytes, *, sha256: str, media_type: str) -> Response:
-    """Return bytes that never change under this address, by their SHA-256."""
+def immutable(
+    request: Request, body: bytes, *, sha256: str, media_type: str, digest: str | None = None
+) -> Response:
+    """Return bytes that never change under this address, by the hash `sha256`.
+
+    `digest` is the SHA-256 of the very bytes, where those are more than what the hash is over.
+    """
     etag, caching = f'"{sha256}"', {"Cache-Control": IMMUTABLE}
     return unchanged(request, etag, **caching) or Response(
         body,
         media_type=media_type,
-        headers={"ETag": etag, "Repr-Digest": repr_digest(sha256), **caching},
+        headers={"ETag": etag, "Repr-Digest": repr_digest(digest or sha256), **caching},
     )
 
 

@@ -28,7 +28,7 @@ HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
 _KEY = re.compile(r'"?([!#-\[\]-~ ]{1,255})"?', re.ASCII)
 _LOCK_NOT_AVAILABLE = "55P03"
-_PREFIX = "/api/v1"
+_PREFIX = re.compile(r"/api(/v1)?(?=/)")
 
 
 class ReplayedAnswer(Exception):  # noqa: N818 - no error: the answer to a request that had its effect
@@ -108,7 +108,7 @@ async def _keyed(request: Request) -> KeyedRequest | None:
                 )
             ]
         )
-    path = request.url.path.removeprefix(_PREFIX)
+    path = _PREFIX.sub("", request.url.path, count=1)
     query = f"?{request.url.query}" if request.url.query else ""
     return KeyedRequest(
         user_id=principal.user_id,

@@ -8,24 +8,39 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import NamedTuple, Self
 from uuid import UUID
 
 from fastapi import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backend.api.bodies import JSON
 from backend.api.conditional import OPEN_TO_PAGES, immutable
+from theatre.engine.canonical_json import sha256_hex
 
 _DOCUMENT = re.compile(r"(/api/v1)?/certificates/([0-9a-f-]{36})/document")
 _AT_MOST = 2000
 
 
 class KeptDocument(NamedTuple):
-    """The canonical bytes of a certificate, and their SHA-256."""
+    """A certificate as it is given out: its file, and the hashes of document and file."""
 
     body: bytes
     sha256: str
+    digest: str
+
+    @classmethod
+    def of(cls, document: bytes, sha256: str) -> Self:
+        """Return the file of a document, which ends with a line feed; `sha256` is without it."""
+        body = document + b"\n"
+        return cls(body, sha256, sha256_hex(body))
+
+    def answer(self, request: Request) -> Response:
+        """Return the bytes of the file, under the hash of the document."""
+        return immutable(
+            request, self.body, sha256=self.sha256, media_type=JSON, digest=self.digest
+        )
 
 
 class DocumentCache:
@@ -70,7 +85,7 @@ class KeptDocuments:
                 scope["route"] = _Route(
                     f"{found[1] or ''}/certificates/{{certificate_id}}/document"
                 )
-                answer = immutable(Request(scope), kept.body, sha256=kept.sha256, media_type=JSON)
+                answer = kept.answer(Request(scope))
                 answer.headers.update(OPEN_TO_PAGES)
                 await answer(scope, receive, send)
                 return

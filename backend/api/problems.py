@@ -28,7 +28,7 @@ from backend.api.route_methods import allowed_methods
 from backend.errors import BackendError, RateLimitedError, RequestViolation
 from backend.schemas.problems import MAX_DETAIL, MAX_VIOLATIONS
 from theatre.engine.errors import HumanScoreRefusedError, ParseError, TheatreError
-from theatre.engine.schema_registry import Wording, without_values
+from theatre.engine.schema_registry import Wording, model_message, without_values
 
 MEDIA_TYPE = "application/problem+json"
 _MAX_POINTER = 300
@@ -126,7 +126,7 @@ def _violation(loc: tuple[int | str, ...], one: ErrorDetails) -> RequestViolatio
         pointer = "".join(f"/{str(part).replace('~', '~0').replace('/', '~1')}" for part in path)
     else:
         pointer = ":".join(map(str, loc))
-    return RequestViolation(pointer, one["type"], one["msg"].removeprefix("Value error, "))
+    return RequestViolation(pointer, one["type"], model_message(one))
 
 
 def _discreet(violation: _Violation) -> RequestViolation:

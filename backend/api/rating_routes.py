@@ -34,12 +34,16 @@ router = resource_router("ratings", DECLARED)
 
 @router.get("/theatres/{theatre_id}/hitl", operation_id="get_rating")
 async def get_rating(
-    request: Request, _user: CurrentUser, theatre_id: UUID, _turn: Turn, transaction: Transaction
+    request: Request, user: CurrentUser, theatre_id: UUID, _turn: Turn, transaction: Transaction
 ) -> Rating:
     """Return the rubric that a theatre waits at, its scale, and what is to be scored."""
     service = service_of(request)
     found = await ratings.open_rating(
-        transaction, service.engine, str(theatre_id), resources=service.resources
+        transaction,
+        service.engine,
+        str(theatre_id),
+        asked_by=user,
+        resources=service.resources,
     )
     return _shown(str(theatre_id), found)
 

@@ -118,10 +118,11 @@ async def cancel_theatre(
     versions: WantedVersions,
     transaction: Transaction,
 ) -> Response:
-    """Stop a run after what it is doing; the theatre resolves as void, without a certificate."""
+    """Resolve a theatre as void: at once before it has begun, else after what the run is doing."""
     service = service_of(request)
     view = await runs.cancel_run(
         transaction,
+        service.engine,
         str(theatre_id),
         user_id=user.user_id,
         versions=versions,
@@ -146,6 +147,8 @@ def _accepted(request: Request, service: Service, view: TheatreView, *, user_id:
     seconds = seconds_to_wait(request)
     shown = _shown(service, view)
     headers = {"Location": f"/api/v1/theatres/{view.id}", "ETag": etag_of(view)}
+    if view.outcome is not None:
+        return JSONResponse(shown, headers=headers)
     if not seconds:
         return JSONResponse(shown, _ACCEPTED, headers={**headers, "Retry-After": "1"})
 

@@ -1,7 +1,8 @@
-"""Templates that somebody committed."""
+"""Templates: committed ones, those that ship, and which of them the operator accepts."""
 
 from __future__ import annotations
 
+import asyncio
 from functools import cache
 from typing import Annotated
 
@@ -12,10 +13,16 @@ from backend.api.conditional import FRESH, IMMUTABLE, tagged_json
 from backend.api.declared_routes import public, resource_router
 from backend.api.described_answers import IF_NONE_MATCH, asks_with, tagged
 from backend.api.pages import NO_NUL, SHA256, Cursor, Limit, Listing, Offset, cursor_of, place_of
+from backend.api.service import service_of
 from backend.api.transactions import Transaction
 from backend.repositories.template_views import template_of, templates_page
 from backend.repositories.theatre_views import Place
-from backend.schemas.templates import TemplateDocument, TemplatePage, WholeTemplateDocument
+from backend.schemas.templates import (
+    AvailableTemplateDocument,
+    ListedTemplate,
+    TemplatePage,
+    WholeTemplateDocument,
+)
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import resource_root
@@ -28,6 +35,7 @@ _LISTING = Listing("templates", keys=SHA256)
 
 @router.get("/templates", operation_id="list_templates")
 async def list_templates(
+    request: Request,
     response: Response,
     transaction: Transaction,
     *,
@@ -35,14 +43,20 @@ async def list_templates(
     offset: Offset = 0,
     cursor: Cursor = None,
 ) -> TemplatePage:
-    """List the templates that were committed, the newest first."""
+    """List the templates that were committed, the newest first, and what ships or is accepted."""
+    accepted_templates = service_of(request).resources.accepted_templates
+    available = await asyncio.to_thread(accepted_templates.available)
     views, total = await templates_page(
         transaction, limit=limit, offset=offset, after=place_of(cursor, _LISTING)
     )
     response.headers["Cache-Control"] = FRESH
     last = views[-1] if len(views) == limit else None
+    accepted = await accepted_templates.among(transaction, [view.sha256 for view in views])
     return TemplatePage(
-        templates=[TemplateDocument.model_validate(view) for view in views],
+        available=[AvailableTemplateDocument.model_validate(one) for one in available],
+        templates=[
+            ListedTemplate(**view._asdict(), accepted=view.sha256 in accepted) for view in views
+        ],
         total=total,
         limit=limit,
         offset=offset,

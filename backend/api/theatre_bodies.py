@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any
 
-from fastapi import Request
+from fastapi import Depends, Request
 from pydantic import ValidationError
 
 from backend.api.bodies import JSON, Document, json_body, require_media_type, strict_object, takes
 from backend.api.examples import BARE
 from backend.api.problems import violations_of
+from backend.api.service import service_of
 from backend.errors import RequestInvalidError
 from backend.schemas.theatres import TheatreRequest
+from backend.services.theatres import places_in
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject
 
 MAX_MEMBERS = 10_000
@@ -33,6 +35,17 @@ async def template_body(request: Request) -> JsonObject:
         return TheatreRequest.model_validate(document).template_json
     except ValidationError as error:
         raise RequestInvalidError(violations_of(error)) from None
+
+
+async def addresses_in_template(
+    request: Request, document: Annotated[JsonObject, Depends(template_body)]
+) -> Mapping[str, Sequence[str]]:
+    """Return the addresses of the hosts that a template names.
+
+    A dependency, to be asked for before a transaction: name servers take their time.
+    """
+    constructs = service_of(request).resources.constructs
+    return await constructs.found_addresses(places_in(document))
 
 
 def optional_json_body(model: type[Document]) -> Callable[[Request], Awaitable[Document]]:

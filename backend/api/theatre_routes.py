@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -31,6 +32,7 @@ from backend.api.pages import (
 from backend.api.receipts import Format, receipt_answer
 from backend.api.service import service_of
 from backend.api.theatre_bodies import (
+    addresses_in_template,
     may_take,
     optional_json_body,
     takes_template,
@@ -45,11 +47,13 @@ from backend.repositories.theatre_views import Place, TheatreFilter
 from backend.schemas.theatres import (
     Commitment,
     CommitRequest,
+    CreatedTheatre,
     DryRun,
     HashedCommitment,
     TheatreDocument,
     TheatrePage,
     WarningDocument,
+    WholeTheatre,
 )
 from backend.services import theatres
 from theatre.engine.canonical_json import JsonObject
@@ -57,7 +61,13 @@ from theatre.engine.commitment import content_hash
 from theatre.engine.state_machine import TheatreState
 
 DECLARED = {
-    "create_theatre": for_users(Scope.WRITE, "template-invalid"),
+    "create_theatre": for_users(
+        Scope.WRITE,
+        "template-invalid",
+        "construct-unknown",
+        "endpoint-not-allowed",
+        "address-not-allowed",
+    ),
     "list_theatres": for_owner(Scope.READ),
     "get_theatre": for_owner(Scope.READ, "not-found"),
     "commit_theatre": for_owner(
@@ -80,7 +90,7 @@ router = resource_router("theatres", DECLARED)
     "/theatres",
     operation_id="create_theatre",
     status_code=201,
-    response_model=TheatreDocument,
+    response_model=CreatedTheatre,
     responses={
         200: {"model": DryRun, "description": "Valid; nothing was stored"},
         201: {"headers": {**LOCATION, **ETAG}, "links": goes_on("get_theatre", "commit_theatre")},
@@ -91,19 +101,21 @@ async def create_theatre(
     request: Request,
     user: CurrentUser,
     document: Annotated[JsonObject, Depends(template_body)],
+    found: Annotated[Mapping[str, Sequence[str]], Depends(addresses_in_template)],
     transaction: Transaction,
     *,
     dry_run: bool = False,
 ) -> Response:
     """Make a DRAFT of a template; with `dry_run=true` only validate it."""
     service = service_of(request)
-    template = await theatres.validated(document, service.resources)
+    template = await theatres.validated(document, found, service.resources)
     if dry_run:
         return JSONResponse(_dry_run(template).model_dump(mode="json"))
     view = await theatres.create_theatre(
         transaction, service.engine, template, user_id=user.user_id, resources=service.resources
     )
-    shown = theatre_document(view, now=service.clock()).model_dump(mode="json")
+    made = theatre_document(view, now=service.clock()).model_dump()
+    shown = CreatedTheatre(**made, warnings=_warnings(template)).model_dump(mode="json")
     location = {"Location": f"/api/v1/theatres/{view.id}", "ETag": etag_of(view)}
     return JSONResponse(shown, 201, headers=location)
 
@@ -145,20 +157,23 @@ async def list_theatres(
 @router.get(
     "/theatres/{theatre_id}",
     operation_id="get_theatre",
-    response_model=TheatreDocument,
+    response_model=WholeTheatre,
     responses=tagged(),
     openapi_extra=asks_with(IF_NONE_MATCH),
 )
 async def get_theatre(
     request: Request, user: CurrentUser, theatre_id: UUID, reading: Reading
 ) -> Response:
-    """Return a theatre of yours and how far its run is."""
+    """Return a theatre of yours, its template, and how far its run is."""
     view = await theatres.own_theatre(reading, str(theatre_id), user_id=user.user_id)
     etag = etag_of(view)
-    shown = theatre_document(view, now=service_of(request).clock())
-    return unchanged(request, etag) or JSONResponse(
-        shown.model_dump(mode="json"), headers={"ETag": etag}
-    )
+    same = unchanged(request, etag)
+    if same is not None:
+        return same
+    made = theatre_document(view, now=service_of(request).clock()).model_dump()
+    parameters = await theatres.template_of_theatre(reading, view)
+    shown = WholeTheatre(**made, parameters=parameters)
+    return JSONResponse(shown.model_dump(mode="json"), headers={"ETag": etag})
 
 
 @router.post(
@@ -209,11 +224,15 @@ def _dry_run(template: theatres.ValidTemplate) -> DryRun:
         template_id=str(template.document["theatre_id"]),
         commitment_hash=template.commitment_hash,
         content_hash=content_hash(template.document),
-        warnings=[
-            WarningDocument(pointer=one.pointer, rule=one.rule, detail=one.detail)
-            for one in template.report.warnings
-        ],
+        warnings=_warnings(template),
     )
+
+
+def _warnings(template: theatres.ValidTemplate) -> list[WarningDocument]:
+    return [
+        WarningDocument(pointer=one.pointer, rule=one.rule, detail=one.detail)
+        for one in template.report.warnings
+    ]
 
 
 def _next_cursor(listing: Listing, page: theatres.TheatrePages, limit: int) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 from uuid import UUID
 
@@ -53,6 +54,17 @@ DECLARED = {
     "list_verification_certificates": public(),
 }
 router = resource_router("verification", DECLARED)
+_request_body = json_body(VerificationRequest)
+
+
+async def addresses_of_endpoint(
+    request: Request, body: Annotated[VerificationRequest, Depends(_request_body)]
+) -> Mapping[str, Sequence[str]]:
+    """Return the addresses of the host that a request names, before a transaction begins."""
+    places = [] if body.oracle.endpoint is None else [body.oracle.endpoint]
+    return await service_of(request).resources.constructs.found_addresses(places)
+
+
 _JOB = "/verification/status/{job_id}"
 _GOES_ON = {
     operation: {"operationId": operation, "parameters": {"job_id": "$response.body#/job_id"}}
@@ -75,13 +87,15 @@ _GOES_ON = {
 async def run_verification(
     request: Request,
     user: CurrentUser,
-    body: Annotated[VerificationRequest, Depends(json_body(VerificationRequest))],
+    body: Annotated[VerificationRequest, Depends(_request_body)],
+    found: Annotated[Mapping[str, Sequence[str]], Depends(addresses_of_endpoint)],
     transaction: Transaction,
 ) -> Response:
     """Read ground truth, commit to it, and score a construct that summarises changes against it."""
     verified = await verifications.ask_for_verification(
         transaction,
         body.model_dump(mode="json", by_alias=True),
+        found,
         user_id=user.user_id,
         resources=service_of(request).resources,
     )
@@ -106,6 +120,7 @@ async def cancel_verification(
     return _status(
         await verifications.cancel_verification(
             transaction,
+            service_of(request).engine,
             str(job_id),
             user_id=user.user_id,
             resources=service_of(request).resources,
@@ -119,7 +134,7 @@ async def cancel_verification(
     response_class=Response,
     responses={
         200: {
-            "description": "The verification certificate, as anybody makes it of the bundle",
+            "description": "The verification certificate, the same bytes as made of the bundle",
             "headers": {**ETAG, **DIGEST},
             "content": {JSON: {"schema": {"type": "object"}}},
         },

@@ -156,7 +156,7 @@ def _listed(shape: Shape) -> ColumnElement[bool]:
         "construct_id": certificate.construct_id.expression,
         "construct_version": certificate.construct_version.expression,
         "tier": effective,
-        "status": case((expired, literal("expired")), else_=literal("valid")),
+        "status": case((expired, literal("expired")), else_=literal("current")),
     }
     named = (columns[name] == bindparam(name, type_=columns[name].type) for name in shape)
     return and_(literal(value=True), *named)

@@ -27,7 +27,7 @@ def episode_row(theatre_id: str, result: EpisodeResult) -> dict[str, Any]:
         "outcome": result.outcome.value,
         "latency_ms": _latency(result.record.document),
         "scores_json": queryable(scores),
-        "line": result.as_line(),
+        "line": result.line,
     }
 
 

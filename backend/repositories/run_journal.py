@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from sqlalchemy import ARRAY, Integer, Row, any_, func, insert, literal, select, text, update
@@ -21,8 +22,10 @@ from backend.repositories.journal_rows import episode_row, event_row, theatre_ch
 from backend.repositories.recorded import RecordedRanges
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
 from theatre.engine.canonical_json import JsonObject, parse_object
-from theatre.engine.errors import JournalError, StateConflictError
+from theatre.engine.clock import format_rfc3339
+from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult, InvocationStatus
+from theatre.engine.replay.journal import read_result
 
 Effect = Callable[[AsyncConnection, AuditEvent], Awaitable[None]]
 """What else is written in the transaction of an event, before the state moves."""
@@ -101,12 +104,13 @@ class PostgresRunJournal:
     async def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
         table = TheatreEpisodeScore
-        query = select(table.line).where(table.theatre_id == self._theatre_id).order_by(table.seq)
+        query = select(table.seq, table.line).where(table.theatre_id == self._theatre_id)
+        query = query.order_by(table.seq)
         if within is not None:
             query = query.where(table.seq >= within.start, table.seq < within.stop)
         async with self._streaming(query) as rows:
             async for row in rows:
-                yield EpisodeResult.from_line(row.line)
+                yield read_result(row.seq, row.line)
 
     async def trail(self) -> AsyncIterator[JsonObject]:
         """Yield the audit entries in order."""
@@ -114,7 +118,11 @@ class PostgresRunJournal:
         query = select(table.entry).where(table.theatre_id == self._theatre_id).order_by(table.seq)
         async with self._streaming(query) as rows:
             async for row in rows:
-                yield parse_object(row.entry)
+                try:
+                    entry = parse_object(row.entry)
+                except ParseError as error:
+                    raise JournalError(f"an audit entry that cannot be read: {error}") from error
+                yield entry
 
     @asynccontextmanager
     async def _streaming(self, query: Any) -> AsyncIterator[AsyncIterator[Row[Any]]]:  # noqa: ANN401
@@ -197,7 +205,7 @@ class PostgresRunJournal:
                 current = event.to_state
             entry = next_entry(head, self._theatre_id, event)
             head = head_after(entry)
-            await self._write(connection, event, entry)
+            await self._write(connection, replace(event, at=head.at), entry)
             entries.append(entry)
         return entries
 
@@ -215,13 +223,15 @@ class PostgresRunJournal:
     async def _head(self, connection: AsyncConnection) -> ChainHead:
         table = TheatreAuditEvent
         query = (
-            select(table.seq, table.entry_hash)
+            select(table.seq, table.entry_hash, table.created_at)
             .where(table.theatre_id == self._theatre_id)
             .order_by(table.seq.desc())
             .limit(1)
         )
         last = (await connection.execute(query)).one_or_none()
-        return ChainHead() if last is None else ChainHead(last.seq + 1, last.entry_hash)
+        if last is None:
+            return ChainHead()
+        return ChainHead(last.seq + 1, last.entry_hash, format_rfc3339(last.created_at))
 
 
 async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:

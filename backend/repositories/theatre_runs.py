@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
@@ -15,10 +15,24 @@ from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import NotFoundError, StateConflictError
 from theatre.engine.models import freeze_object
 from theatre.engine.state_machine import TheatreState
+from theatre.engine.templates import DEFAULT_CLOSE_WITHIN_DAYS, NEWEST
 from theatre.engine.theatre import Theatre as TheatreValue
 
 UNFINISHED = ("queued", "running")
 MAX_ERROR = 2000
+_OVERDUE = text("""
+    SELECT theatres.id FROM theatres
+    JOIN theatre_templates AS templates ON templates.sha256 = theatres.template_sha256
+    CROSS JOIN LATERAL (
+        SELECT templates.template_json #> '{execution_policy,close_within_days}' AS days
+    ) AS committed
+    WHERE theatres.state = 'COMMITTED' AND templates.execution_path = 'replay'
+        AND theatres.committed_at < CAST(:at AS timestamptz) - make_interval(
+            days => CASE WHEN jsonb_typeof(days) = 'number' AND schema_version = :newest
+                THEN days::int ELSE :days END
+        )
+    ORDER BY theatres.committed_at
+""")
 
 
 class StoredTheatre(NamedTuple):
@@ -34,6 +48,7 @@ class StoredTheatre(NamedTuple):
     is_certificate_run: bool | None
     rehearsal_sha256: str | None
     cancel_requested_at: datetime | None
+    created_at: datetime
     receipt: bytes | None
     document: bytes
 
@@ -100,6 +115,21 @@ async def claim_run(
     if (await connection.execute(claimed)).rowcount != 1:
         return None
     return await stored_theatre(connection, theatre_id)
+
+
+async def overdue_theatres(connection: AsyncConnection, *, at: datetime) -> Sequence[str]:
+    """Return the theatres that should have begun before `at`; `Theatre.is_overdue` decides."""
+    values = {"at": at, "days": DEFAULT_CLOSE_WITHIN_DAYS, "newest": NEWEST}
+    return [str(one) for one in (await connection.execute(_OVERDUE, values)).scalars()]
+
+
+async def hold_committed(connection: AsyncConnection, theatre_id: str) -> StoredTheatre | None:
+    """Return a COMMITTED theatre, locked; None where it has moved on, or is moved right now."""
+    committed = (Theatre.id == theatre_id, Theatre.state == TheatreState.COMMITTED.value)
+    query = _whole().where(*committed)
+    locked = query.with_for_update(of=Theatre, key_share=True, skip_locked=True)
+    row = (await connection.execute(locked)).first()
+    return None if row is None else StoredTheatre._make(row)
 
 
 async def claim_now(connection: AsyncConnection, theatre_id: str) -> ClaimNow:
@@ -190,6 +220,7 @@ def _whole() -> Select[*tuple[Any, ...]]:
         Theatre.is_certificate_run,
         Theatre.rehearsal_sha256,
         Theatre.cancel_requested_at,
+        Theatre.created_at,
         Theatre.receipt,
         TheatreTemplate.document,
     ).join(TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256)

@@ -24,7 +24,9 @@ class CertificateDocument(TheatreCalibrationCertificate):
     status: CertificateStatus
     reasons: list[str] = Field(description="why the tier is not the issued one, as stable codes")
     as_of: datetime
-    document_sha256: str = Field(description="of `/certificates/{id}/document`")
+    document_sha256: str = Field(
+        description="of the canonical form: `/certificates/{id}/document` without its line feed"
+    )
 
 
 class CertificateSummary(ResponseDocument):

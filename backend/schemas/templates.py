@@ -1,4 +1,4 @@
-"""Templates that were committed."""
+"""Templates that were committed, that ship, and that the operator accepts."""
 
 from __future__ import annotations
 
@@ -23,6 +23,12 @@ class TemplateDocument(ResponseDocument):
     created_at: datetime
 
 
+class ListedTemplate(TemplateDocument):
+    """A committed template, and whether it is accepted now."""
+
+    accepted: bool = Field(description="by the operator: runs on it count for routing")
+
+
 class WholeTemplateDocument(TemplateDocument):
     """A template with its body and the schema that it keeps to."""
 
@@ -30,10 +36,24 @@ class WholeTemplateDocument(TemplateDocument):
     json_schema: dict[str, Any] = Field(description="the frozen schema of its `schema_version`")
 
 
-class TemplatePage(ResponseDocument):
-    """Some committed templates, the newest first."""
+class AvailableTemplateDocument(ResponseDocument):
+    """A template that ships with this release, or that the operator accepts."""
 
-    templates: list[TemplateDocument]
+    name: str
+    content_hash: str = Field(description="of all of it but version pins and data hashes")
+    sha256: str | None = Field(description="of the canonical template, where it ships")
+    template_family: str | None
+    display_name: str | None
+    ships: bool
+    accepted: bool
+
+
+class TemplatePage(ResponseDocument):
+    """Some committed templates, the newest first, and all that ship or are accepted."""
+
+    available: list[AvailableTemplateDocument]
+
+    templates: list[ListedTemplate]
     total: int
     limit: int
     offset: int

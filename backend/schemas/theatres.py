@@ -39,6 +39,9 @@ class Commitment(ResponseDocument):
     dataset_hashes: dict[str, str]
     scorer_pins: dict[str, Any]
     escrowed_capital: float | None
+    environment: dict[str, str] | None = Field(
+        description="what a construct that runs here could import: its hash, interpreter, platform"
+    )
     canonicalisation: Literal["RFC8785"]
     committed_at: datetime
 
@@ -119,6 +122,12 @@ class TheatreDocument(ResponseDocument):
     updated_at: datetime
 
 
+class WholeTheatre(TheatreDocument):
+    """One theatre, with what it is made of."""
+
+    parameters: dict[str, Any] = Field(description="its template")
+
+
 class TheatrePage(ResponseDocument):
     """Some of a user's theatres, the newest first."""
 
@@ -135,6 +144,12 @@ class WarningDocument(ResponseDocument):
     pointer: str
     rule: str
     detail: str
+
+
+class CreatedTheatre(TheatreDocument):
+    """A new theatre, and what is doubtful in its template."""
+
+    warnings: list[WarningDocument]
 
 
 class DryRun(ResponseDocument):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from backend.schemas.base import RequestDocument, ResponseDocument, WholeNumber
 from backend.schemas.certificates import CertificateSummary
@@ -14,7 +14,8 @@ from theatre.engine.state_machine import TheatreState
 
 MAX_CHANGES = 1000
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
-_REPOSITORY = r"^[A-Za-z0-9][A-Za-z0-9_-]{0,38}/[A-Za-z0-9_.-]{1,100}$"
+_WEB = "https://github.com/"
+_REPOSITORY = r"^(https://github\.com/)?[A-Za-z0-9][A-Za-z0-9_-]{0,38}/[A-Za-z0-9_.-]{1,100}/?$"
 # No options and none of git's own languages: names, and two of them with dots between.
 _RANGE = r"^[A-Za-z0-9_][A-Za-z0-9_./~^-]{0,99}$"
 _TEXT = r"^[^\x00-\x1f\x7f]+$"
@@ -23,11 +24,24 @@ Limit = Annotated[WholeNumber, Field(ge=1, le=MAX_CHANGES, description="the newe
 Number = Annotated[float, Field(ge=0, le=1000)]
 
 
+def _owner_and_name(text: str) -> str:
+    """Return `owner/name`, also of the address that a browser or `git clone` has."""
+    if text.startswith(_WEB):
+        text = text.removeprefix(_WEB).removesuffix("/").removesuffix(".git")
+    if text.partition("/")[2] in {"", ".", ".."} or text.endswith("/"):
+        raise ValueError("expected owner/name, or https://github.com/owner/name")
+    return text
+
+
 class GitHubSource(RequestDocument):
     """Merged pull requests of a repository on GitHub."""
 
     kind: Literal["github"]
-    repository: Annotated[str, Field(pattern=_REPOSITORY, description="`owner/name`, no URL")]
+    repository: Annotated[
+        str,
+        Field(pattern=_REPOSITORY, description="`owner/name`, or `https://github.com/owner/name`"),
+        AfterValidator(_owner_and_name),
+    ]
     commit_range: Annotated[str, Field(pattern=_RANGE)] | None = Field(
         default=None, description="`A..B`, or one commit with all before it: merged by one of them"
     )
@@ -38,12 +52,6 @@ class GitHubSource(RequestDocument):
         Field(default_factory=list, max_length=20, description="those that have all of them"),
     ]
     limit: Limit = 100
-
-    @model_validator(mode="after")
-    def _is_no_folder(self) -> Self:
-        if self.repository.rpartition("/")[2] in {".", ".."}:
-            raise ValueError("expected owner/name")
-        return self
 
 
 class CloneSource(RequestDocument):

@@ -14,22 +14,22 @@ _ENDINGS = ("outcome", "outcome_reason", "certificate_id")
 
 
 class Batch:
-    """What one entry of the chain says of the records that it covers."""
+    """What one entry of the chain says of the episodes that it covers."""
 
-    def __init__(self, ranges: list[list[int]], records_sha256: str) -> None:
+    def __init__(self, ranges: list[list[int]], journal_sha256: str) -> None:
         self._ranges = ranges
         self._digest = hashlib.sha256()
-        self.records_sha256 = records_sha256
+        self.journal_sha256 = journal_sha256
 
     @classmethod
     def of(cls, detail: JsonObject) -> Batch:
         """Return the batch of an entry that has one."""
-        return cls(cast("list[list[int]]", detail["seqs"]), cast("str", detail["records_sha256"]))
+        return cls(cast("list[list[int]]", detail["seqs"]), cast("str", detail["journal_sha256"]))
 
     def __str__(self) -> str:
         """Say which episodes it covers."""
         first, last = self._ranges[0][0], self._ranges[-1][1]
-        return f"records of {self.records_sha256} in the batch of episodes {first} to {last}"
+        return f"lines of {self.journal_sha256} in the batch of episodes {first} to {last}"
 
     def sequences(self) -> Iterator[int]:
         """Yield the sequence numbers of its episodes."""
@@ -37,7 +37,7 @@ class Batch:
             yield from range(first, last + 1)
 
     def take(self, line: bytes) -> None:
-        """Take the next record, in dataset order."""
+        """Take the next line, in dataset order: the record, and what is cached with it."""
         self._digest.update(line)
 
     def digest(self) -> str:
@@ -92,6 +92,6 @@ class ChainReading:
             self.export_sha256 = cast("str", detail["export_sha256"])
         elif kind == "human_score":
             self.scores.append(entry)
-        if "records_sha256" in detail:
+        if "journal_sha256" in detail:
             batch = Batch.of(detail)
             self.batches.update(dict.fromkeys(batch.sequences(), batch))

@@ -1,4 +1,7 @@
-"""Removes what has served its time: notes of requests, keys, uploads that nobody made use of."""
+"""Removes what has served its time: notes of requests, keys, uploads that nobody made use of.
+
+In the same hour's work, theatres that did not begin in time are ended.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,7 @@ from backend.services.earlier_bundles import adopt_earlier_bundles
 from backend.services.ground_truth import GroundTruth
 from backend.services.local_copies import forget_local_copies
 from backend.services.resources import TheatreResources
+from backend.services.uncalled import end_overdue
 
 KEYS_KEPT = timedelta(days=30)
 """How long its owner still sees a key that has expired or was revoked."""
@@ -69,6 +73,7 @@ async def _clean_for_ever(engine: AsyncEngine, resources: TheatreResources) -> N
     while True:
         try:
             removed = await clean_up(engine, resources.data, resources.store, at=resources.clock())
+            await end_overdue(engine, resources, at=resources.clock())
             await adopt_earlier_bundles(engine, resources)
             await forget_local_copies(engine, resources, at=resources.clock())
         except (SQLAlchemyError, OSError, EvidenceStoreError) as error:

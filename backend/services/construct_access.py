@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock
 from theatre.engine.errors import ProgrammeError
+from theatre.engine.schema_registry import SchemaViolation
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
@@ -20,9 +23,15 @@ from theatre.oracles.construct_registry import (
     local_adapter_for,
     program_of,
 )
-from theatre.oracles.endpoints import REGISTERED, Endpoint, endpoints
-from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.endpoints import REGISTERED, Endpoint, Places, endpoints
+from theatre.oracles.environment import environment_for
+from theatre.oracles.errors import (
+    ConstructUnreachableError,
+    OutboundRefusedError,
+    UnknownConstructError,
+)
 from theatre.oracles.http import http_adapter_for
+from theatre.oracles.outbound_connector import found_addresses
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.remote_construct import RemoteConstruct
@@ -64,6 +73,11 @@ class ConstructAccess:
         """Return construct → its author in the operator's registry, None where none is named."""
         return {one.construct_id: self.construct_at(one).author for one in endpoints(template)}
 
+    def environment_of(self, template: ProductTheatreTemplate) -> JsonObject | None:
+        """Return what the operator's programs among the constructs can import here. Blocks."""
+        places = Places(find=self.registry.find_registered, folder=Path())
+        return environment_for(template, places)
+
     def construct_at(self, endpoint: Endpoint) -> Construct:
         """Return what an endpoint stands for, here of all places never a command of a template.
 
@@ -77,6 +91,46 @@ class ConstructAccess:
             f"expected an http endpoint or construct:<id> for {endpoint.construct_id}, got the "
             f"adapter type {endpoint.adapter_type}"
         )
+
+    async def found_addresses(self, places: Iterable[str]) -> Mapping[str, Sequence[str]]:
+        """Return the addresses that the hosts of URLs have now, for `check_named`."""
+        return await found_addresses(self.policy, places)
+
+    def check_named(
+        self, wanted: Iterable[Endpoint], found: Mapping[str, Sequence[str]]
+    ) -> list[SchemaViolation]:
+        """Judge what a request names before anything is stored; return what is doubtful.
+
+        Raises UnknownConstructError, and OutboundRefusedError for what could never be called, with
+        messages that hold nothing of the request. What the operator registered is not judged.
+        """
+        doubts = []
+        for endpoint in wanted:
+            if endpoint.is_registered:
+                self._require_registered(endpoint)
+            elif endpoint.adapter_type == "http":
+                doubt = self._doubt(endpoint.place, found.get(endpoint.place, ()))
+                if doubt is not None:
+                    doubts.append(SchemaViolation(endpoint.pointer, "endpoint-host", doubt))
+        return doubts
+
+    def _require_registered(self, endpoint: Endpoint) -> None:
+        try:
+            self.registry.find_registered(endpoint.place.removeprefix(REGISTERED))
+        except UnknownConstructError:
+            raise UnknownConstructError(
+                "expected the id of a construct that the operator registered, or one with an "
+                "endpoint, got another id without"
+            ) from None
+
+    def _doubt(self, place: str, addresses: Sequence[str]) -> str | None:
+        try:
+            return self.policy.judge_found(self.policy.check_url(place), addresses)
+        except OutboundRefusedError as error:
+            raise type(error)(
+                "expected an endpoint that is an http or https URL of a public host, or of one "
+                "that the operator allows, without credentials and fragment; got another"
+            ) from None
 
     def adapter_at(self, endpoint: Endpoint, form: WireForm = ENVELOPES) -> ReachableAdapter:
         """Return an adapter, which who asks for it closes; errors as `opened`.

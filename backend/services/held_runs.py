@@ -9,8 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from backend.errors import BackendError
 from backend.repositories.theatre_runs import StoredTheatre, claim_now
 from backend.services.held import RunEnd, Standing
-from backend.services.run_endings import CANCELLED, RunEndings
+from backend.services.run_endings import RunEndings
 from theatre.engine.errors import StateConflictError, TheatreError
+from theatre.engine.theatre import CANCELLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,10 +82,11 @@ async def committed_and_queued(
             f"expected at least {wish.min_replays} changes (min_replays), got {len(records)}; "
             "nobody was called"
         )
-    oracle = await oracle_under_test(wish.oracle, resources.constructs)
+    seconds = wish.timeout_seconds
+    oracle = await oracle_under_test(wish.oracle, resources.constructs, seconds=seconds)
     dataset = await asyncio.to_thread(dataset_lines, records)
     await asyncio.to_thread(_keep, resources, dataset)
-    template = await validated(template_of(wish, oracle, dataset), resources)
+    template = await validated(template_of(wish, oracle, dataset), {}, resources)
     now, user_id = resources.clock(), stored.user_id
     upload = StoredDataset(sha256_hex(dataset), len(dataset), len(records), now)
     async with engine.begin() as connection:

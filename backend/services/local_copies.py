@@ -1,4 +1,4 @@
-"""What a machine no longer needs: copies of kept objects, and the desks of runs that are over."""
+"""What a machine no longer needs: copies of kept objects, desks of ended runs, refused drafts."""
 
 from __future__ import annotations
 
@@ -15,19 +15,23 @@ from backend.services.resources import TheatreResources
 
 COPIES_KEPT = timedelta(days=1)
 """How long something lies on the local disk that the evidence store holds, too."""
+DRAFTS_KEPT = timedelta(days=30)
+"""How long the operator can look into a bundle that the independent check refused."""
 
 
 async def forget_local_copies(
     engine: AsyncEngine, resources: TheatreResources, *, at: datetime
 ) -> int:
-    """Remove from this machine what can be had again; return how much."""
+    """Remove from this machine what can be had again, or was kept long enough; return how much."""
     before = at - COPIES_KEPT
     copies = await asyncio.to_thread(resources.store.forget_local, before=before)
     # A reading is given up long before that.
     readings = resources.repositories.desk
     left = await asyncio.to_thread(_desks_from_before, readings, before)
     await asyncio.to_thread(_remove, readings, left)
-    copies += len(left)
+    drafts = await asyncio.to_thread(_desks_from_before, resources.drafts, at - DRAFTS_KEPT)
+    await asyncio.to_thread(_remove, resources.drafts, drafts)
+    copies += len(left) + len(drafts)
     desks = await asyncio.to_thread(_desks_from_before, resources.desk, before)
     if not desks:
         return copies

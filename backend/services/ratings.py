@@ -60,13 +60,15 @@ async def open_rating(
     engine: AsyncEngine,
     theatre_id: str,
     *,
+    asked_by: Principal,
     resources: TheatreResources,
 ) -> OpenRating:
     """Return what a waiting theatre asks people.
 
-    NotFoundError for no such theatre, InvalidTransitionError for one that does not wait.
+    NotFoundError for no such theatre, or somebody else's that does not wait;
+    InvalidTransitionError for one's own that does not.
     """
-    stored = await _waiting(connection, theatre_id)
+    stored = await _waiting(connection, theatre_id, asked_by)
     journal = journal_of(engine, stored, resources)
     desk = await RatingDesk.of(stored.value(), journal, resources.clock)
     return OpenRating(desk=desk, items=await rating_items(journal, desk.rubric))
@@ -89,7 +91,7 @@ async def submit_scores(
     for items left out, and for every reason of the engine. Each refusal of the engine is recorded.
     """
     await only_one_at_a_time(connection, theatre_id)
-    stored = await _waiting(connection, theatre_id)
+    stored = await _waiting(connection, theatre_id, scorer)
     journal = journal_of(engine, stored, resources)
     desk = await RatingDesk.of(stored.value(), journal, resources.clock)
     _require_whole(desk, scores, rubric_sha256)
@@ -104,11 +106,17 @@ async def submit_scores(
     return desk
 
 
-async def _waiting(connection: AsyncConnection, theatre_id: str) -> StoredTheatre:
+async def _waiting(
+    connection: AsyncConnection, theatre_id: str, asked_by: Principal
+) -> StoredTheatre:
+    """Return a theatre that waits for people; for a stranger there are no others."""
     stored = await stored_theatre_if_any(connection, theatre_id)
-    if stored is None:
-        raise NotFoundError(f"expected theatre {theatre_id}, got none")
-    if stored.run_status != WAITING:
+    is_waiting = stored is not None and stored.run_status == WAITING
+    if stored is None or not (is_waiting or stored.user_id == asked_by.user_id):
+        raise NotFoundError(
+            f"expected a theatre {theatre_id} that waits for human scores, got none"
+        )
+    if not is_waiting:
         raise InvalidTransitionError(
             f"expected a theatre that waits for human scores, got one in {stored.state} whose run "
             f"is {stored.run_status or 'not asked for'}"

@@ -45,6 +45,8 @@ class TheatreResources:
     accepted_templates: AcceptedTemplates
     store: EvidenceStore
     desk: Path
+    drafts: Path
+    """Bundles of this machine that the own check refused, by theatre: for its operator alone."""
     earlier_desks: tuple[Path, ...]
     """Where releases before revision 0008 left what they had sealed."""
     issuer: str
@@ -84,6 +86,7 @@ class TheatreResources:
             accepted_templates=AcceptedTemplates(_accepted(settings)),
             store=store,
             desk=home / "theatres",
+            drafts=home / "drafts",
             earlier_desks=tuple({home / "theatres", (store.folder or home) / "theatres"}),
             issuer=settings.issuer,
             clock=clock,
@@ -114,8 +117,6 @@ def _registry(settings: Settings, shipped: Path) -> ConstructRegistry:
     return ConstructRegistry.load(shipped) if settings.mode == "embedded" else ConstructRegistry({})
 
 
-def _accepted(settings: Settings) -> frozenset[str]:
-    """Return the content hashes of the templates whose certificates count for routing."""
-    if settings.constructs is None:
-        return frozenset()
-    return frozenset(read_accepted_templates(settings.constructs).values())
+def _accepted(settings: Settings) -> Mapping[str, str]:
+    """Return name → content hash of the templates whose certificates count for routing."""
+    return {} if settings.constructs is None else read_accepted_templates(settings.constructs)

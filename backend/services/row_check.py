@@ -104,12 +104,12 @@ class RowCheck:
             self.findings.compare("result-columns", place, expected, row)
             scores.note_episode(result.episode_id, result.seq)
             if int(row["seq"]) in batches:
-                batches[int(row["seq"])].take(result.record.line)
+                batches[int(row["seq"])].take(result.line)
             elif self._chain.is_whole:
                 self.findings.differs("result-unvouched", f"an entry that covers {place}", "none")
         for batch in dict.fromkeys(batches.values()):
-            if batch.digest() != batch.records_sha256:
-                self.findings.differs("records-differ", str(batch), f"records of {batch.digest()}")
+            if batch.digest() != batch.journal_sha256:
+                self.findings.differs("records-differ", str(batch), f"lines of {batch.digest()}")
         self.findings.compare("theatre-counts", "the theatre", counts, self._theatre)
 
     def _check_named_certificate(self) -> None:

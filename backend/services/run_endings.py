@@ -25,7 +25,6 @@ from backend.services.theatre_bridge import end_as
 from theatre.engine.errors import BundleError, RlmfExportError, TheatreError
 from theatre.engine.state_machine import TheatreState
 
-CANCELLED = {"outcome": "void", "outcome_reason": "cancelled"}
 _LATE_SECONDS = 1.0
 """How long after its end the time limit of a rubric is looked at: clocks differ a little."""
 MENDED_SECONDS = 5.0

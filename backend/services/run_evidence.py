@@ -20,6 +20,7 @@ from backend.services.resources import TheatreResources
 from backend.services.sealed_bundles import bring_bundle, keep_bundle
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import parse_object
+from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import StateConflictError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.rlmf_export import RlmfExport
@@ -56,11 +57,11 @@ class RunEvidence:
         """Make the sealed bundle durable, before the event that tells of it."""
         self._archive = await asyncio.to_thread(keep_bundle, self._resources.store, self.bundle)
 
-    async def note(self, connection: AsyncConnection, _event: AuditEvent) -> None:
+    async def note(self, connection: AsyncConnection, event: AuditEvent) -> None:
         """Name what was kept, in the transaction of the event `sealed`."""
         if self._archive is None:
             raise StateConflictError("expected a bundle that was kept before it is noted, got none")
-        at = self._resources.clock()
+        at = parse_rfc3339(event.at)
         await note_bundle(connection, self._theatre_id, self._archive, at=at)
 
     async def certify(self, connection: AsyncConnection, event: AuditEvent) -> None:

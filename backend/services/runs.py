@@ -21,6 +21,7 @@ from backend.services.resources import TheatreResources
 from backend.services.stopping import stops_before_news
 from backend.services.theatre_bridge import WAITING
 from backend.services.theatres import own_theatre, require_state, require_version
+from backend.services.uncalled import end_uncalled
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, InvalidTransitionError, ProgrammeError
 from theatre.engine.models import read_episodes
@@ -28,6 +29,7 @@ from theatre.engine.replay.record_size import largest_episode_bytes
 from theatre.engine.scoring.criteria_scorers import criteria_scorers
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
+from theatre.engine.theatre import CANCELLED
 from theatre.files.dataset_checks import verify_datasets
 
 _LOOK_SECONDS = 5.0
@@ -57,6 +59,7 @@ async def accept_run(
     require_version(stored, versions)
     _require_idle(stored)
     require_state(stored, TheatreState.COMMITTED, to="run")
+    stored.value().require_in_time(resources.clock())
     document = stored.value().template
     template = product_template(document)
     _require_no_judge(document, resources)
@@ -105,27 +108,27 @@ async def until_idle(
 
 async def cancel_run(
     connection: AsyncConnection,
+    engine: AsyncEngine,
     theatre_id: str,
     *,
     user_id: str,
     versions: frozenset[int] | None,
     resources: TheatreResources,
 ) -> TheatreView:
-    """Cancel the run of a user's theatre: at once where it waits for people, else when it stops.
+    """Cancel a user's theatre: one that is COMMITTED at once, a run when it stops.
 
     Raises NotFoundError, StateConflictError, PreconditionFailedError as `accept_run`, and
-    InvalidTransitionError unless it is ACTIVE or
-    waits for people.
+    InvalidTransitionError unless it is COMMITTED, ACTIVE or waits for people.
     """
     stored = await hold_theatre(connection, theatre_id, user_id=user_id)
     require_version(stored, versions)
     is_waiting = stored.run_status == WAITING
-    require_state(
-        stored,
-        TheatreState.SETTLING if is_waiting else TheatreState.ACTIVE,
-        to="cancel",
-    )
+    going_on = TheatreState.SETTLING if is_waiting else TheatreState.ACTIVE
+    require_state(stored, TheatreState.COMMITTED, going_on, to="cancel")
     now = resources.clock()
+    if stored.state == TheatreState.COMMITTED:
+        await end_uncalled(connection, engine, stored, resources, outcome={**CANCELLED})
+        return await own_theatre(connection, theatre_id, user_id=user_id)
     await change_run(connection, theatre_id, cancel_requested_at=now, updated_at=now)
     if is_waiting:
         # Taken up once more, to be ended: the journal has one writer.

@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import NamedTuple
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.repositories.run_journal import Effect, PostgresRunJournal
 from backend.repositories.run_shards import ShardClaim
@@ -101,14 +101,23 @@ async def end_as(
     outcome: JsonObject,
 ) -> None:
     """Resolve a theatre that is ACTIVE or SETTLING with `outcome`, without a certificate."""
-    theatre = stored.value()
+    async with engine.begin() as connection:
+        await end_within(connection, engine, stored, resources, outcome=outcome)
+
+
+async def end_within(
+    connection: AsyncConnection,
+    engine: AsyncEngine,
+    stored: StoredTheatre,
+    resources: TheatreResources,
+    *,
+    outcome: JsonObject,
+) -> None:
+    """Do the same in the caller's transaction, also for a theatre that is still COMMITTED."""
+    _, events = stored.value().end(at=resources.clock(), outcome=outcome)
     journal = journal_of(engine, stored, resources)
-    if theatre.state is TheatreState.ACTIVE:
-        reason = {"reason": outcome["outcome_reason"]}
-        theatre, settling = theatre.settle(at=resources.clock(), detail=reason)
-        await journal.note(settling)
-    _, resolved = theatre.resolve(at=resources.clock(), detail=outcome)
-    await journal.note(resolved)
+    for event in events:
+        await journal.note_within(connection, event)
 
 
 def journal_of(
@@ -155,6 +164,7 @@ async def opened_replay(
             Surroundings(
                 adapters=adapters,
                 authors=resources.constructs.authors(template),
+                environment=await asyncio.to_thread(resources.constructs.environment_of, template),
                 invoke=watch.guarded(retrying(watch.guarded_sleep(asyncio.sleep))),
                 datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
                 scorers=resources.scorers,
@@ -183,6 +193,7 @@ def _settings_of(
 ) -> RunSettings:
     settings = RunSettings(
         output_dir=resources.folder_of(stored.id),
+        drafts_dir=resources.drafts,
         issuer=resources.issuer,
         certificate_run=stored.is_certificate_run is not False,
         attempt=stored.run_epoch,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.errors import PreconditionFailedError
 from backend.identifiers import new_id
+from backend.repositories.counted_runs import template_documents
 from backend.repositories.datasets import uploads_of
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import StoredTheatre, hold_theatre
@@ -25,7 +27,7 @@ from backend.repositories.theatre_views import (
 from backend.repositories.theatres import insert_draft, store_receipt
 from backend.services.resources import TheatreResources
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError, InvalidTransitionError, NotFoundError
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
@@ -33,6 +35,7 @@ from theatre.engine.template_validator import ValidationReport
 from theatre.engine.templates import ProductTheatreTemplate, view_template
 from theatre.engine.theatre import Theatre
 from theatre.files.dataset_checks import verify_datasets
+from theatre.oracles.endpoints import endpoints
 from theatre.scorers.pins import scorers_in_use
 
 # Ground truth is read between two statements of a commitment.
@@ -60,10 +63,34 @@ class TheatrePages:
     total: int
 
 
-async def validated(document: JsonObject, resources: TheatreResources) -> ValidTemplate:
-    """Return a template with its warnings; InvalidTemplateError lists every violation."""
+async def validated(
+    document: JsonObject, found: Mapping[str, Sequence[str]], resources: TheatreResources
+) -> ValidTemplate:
+    """Return a template with its warnings; InvalidTemplateError lists every violation.
+
+    `found` has the addresses of its endpoints. Raises as `ConstructAccess.check_named`.
+    """
     report = await asyncio.to_thread(resources.require_valid, document)
+    view = view_template(document)
+    if isinstance(view, ProductTheatreTemplate):
+        doubts = resources.constructs.check_named(endpoints(view), found)
+        report = replace(report, warnings=tuple(sorted([*report.warnings, *doubts])))
     return ValidTemplate(document=document, report=report)
+
+
+def places_in(document: JsonObject) -> list[str]:
+    """Return what a document that may be a template names as endpoints."""
+    config = document.get("product_theatre_config")
+    if not isinstance(config, dict):
+        return []
+    own = config.get("construct_endpoints")
+    named = [config, *(own.values() if isinstance(own, dict) else ())]
+    places = [
+        one.get("adapter_endpoint" if one is config else "endpoint")
+        for one in named
+        if isinstance(one, dict)
+    ]
+    return [place for place in places if isinstance(place, str)]
 
 
 async def create_theatre(
@@ -96,6 +123,12 @@ async def own_theatre(connection: AsyncConnection, theatre_id: str, *, user_id: 
     if view is None:
         raise NotFoundError(f"expected theatre {theatre_id}, got none")
     return view
+
+
+async def template_of_theatre(connection: AsyncConnection, view: TheatreView) -> JsonObject:
+    """Return the template that a theatre was made of."""
+    documents = await template_documents(connection, [view.template_sha256])
+    return parse_object(documents[view.template_sha256])
 
 
 async def list_theatres(
@@ -139,7 +172,9 @@ async def commit_theatre(
     theatre = stored.value()
     uploads = await uploads_of(connection, user_id)
     await asyncio.to_thread(_check_and_keep, theatre.template, uploads, resources)
-    receipt = _receipt(theatre, resources)
+    # Stamps of a theatre never go back, although a clock was set back since it was created.
+    now = max(resources.clock(), stored.created_at)
+    receipt = await asyncio.to_thread(_receipt, theatre, resources, committed_at=now)
     if expected_hash not in (None, receipt.commitment_hash):
         raise CommitmentError(
             f"expected the commitment that the request names, got {receipt.commitment_hash}: the "
@@ -186,13 +221,21 @@ def _check_and_keep(
     verify_datasets(view, resources.data)
 
 
-def _receipt(theatre: Theatre, resources: TheatreResources) -> CommitmentReceipt:
+def _receipt(
+    theatre: Theatre, resources: TheatreResources, *, committed_at: datetime
+) -> CommitmentReceipt:
+    """Return the receipt of a valid draft. Blocks."""
     document = theatre.template
+    view = view_template(document)
+    environment = None
+    if isinstance(view, ProductTheatreTemplate):
+        environment = resources.constructs.environment_of(view)
     return CommitmentProtocol.commit(
         theatre.theatre_id,
         document,
-        scorer_pins=scorers_in_use(document, view_template(document), resources.scorers),
-        committed_at=resources.clock(),
+        scorer_pins=scorers_in_use(document, view, resources.scorers),
+        committed_at=committed_at,
+        environment=environment,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from typing import cast
 
 from backend.services.construct_access import ConstructAccess
@@ -17,32 +18,22 @@ from backend.services.verification_wishes import (
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
 from theatre.oracles.endpoints import REGISTERED, Endpoint
-from theatre.oracles.errors import OutboundRefusedError, UnknownConstructError
 from theatre.verification.template import LOCAL_CLONE, OracleUnderTest, Terms, oracle_template
 from theatre.verification.version_probe import NO_VERSION, probe
 
 
-def draft_of(wish: VerificationWish, constructs: ConstructAccess) -> JsonObject:
+def draft_of(
+    wish: VerificationWish, constructs: ConstructAccess, found: Mapping[str, Sequence[str]]
+) -> JsonObject:
     """Return the template but for dataset and version, to be judged before anything is stored.
 
-    Raises UnknownConstructError and OutboundRefusedError for a construct that nobody may name
-    here; their messages hold nothing of the request.
+    `found` has the addresses of its endpoint. Raises as `ConstructAccess.check_named`.
     """
     oracle = wish.oracle
-    try:
-        endpoint = _endpoint(oracle, constructs)
-        if oracle.endpoint is not None:
-            constructs.policy.check_url(oracle.endpoint)
-    except UnknownConstructError:
-        raise UnknownConstructError(
-            "expected the id of a construct that the operator registered, or one with an "
-            "endpoint, got another id without"
-        ) from None
-    except OutboundRefusedError as error:
-        raise type(error)(
-            "expected an endpoint that is an http or https URL of a public host, or of one that "
-            "the operator allows, without credentials and fragment; got another"
-        ) from None
+    place = oracle.endpoint or f"{REGISTERED}{oracle.construct_id}"
+    named = Endpoint(construct_id=oracle.construct_id, adapter_type="http", place=place)
+    constructs.check_named([named], found)
+    endpoint = _endpoint(oracle, constructs)
     return template_of(wish, _under_test(endpoint, oracle.version or NO_VERSION), b"")
 
 
@@ -63,7 +54,9 @@ def template_of(wish: VerificationWish, oracle: OracleUnderTest, dataset: bytes)
     return {**template, "product_theatre_config": {**config, "replay_data_path": path}}
 
 
-async def oracle_under_test(wish: OracleWish, constructs: ConstructAccess) -> OracleUnderTest:
+async def oracle_under_test(
+    wish: OracleWish, constructs: ConstructAccess, *, seconds: float
+) -> OracleUnderTest:
     """Return the construct with its pin: the one that was given, or that it has, or reports.
 
     A service is asked by one call or two, which are not scored; one that knows no envelope is
@@ -79,6 +72,7 @@ async def oracle_under_test(wish: OracleWish, constructs: ConstructAccess) -> Or
     probed = await probe(
         wish.construct_id,
         lambda form: constructs.adapter_at(endpoint, form),
+        seconds=seconds,
         clock=constructs.clock,
     )
     return _under_test(endpoint, probed.version or NO_VERSION, probed.form.pin)

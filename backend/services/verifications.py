@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.identifiers import new_id
 from backend.jobs.queue import queue_ingestion
@@ -87,17 +87,19 @@ class VerifiedPage:
 async def ask_for_verification(
     connection: AsyncConnection,
     request: JsonObject,
+    found: Mapping[str, Sequence[str]],
     *,
     user_id: str,
     resources: TheatreResources,
 ) -> Verified:
     """Store what a valid request asks for, and queue the reading of its ground truth.
 
-    Raises UnknownConstructError, OutboundRefusedError, InvalidTemplateError for what could never
-    be committed, and DatasetError for records that the user has not uploaded.
+    `found` has the addresses of its endpoint. Raises UnknownConstructError, OutboundRefusedError,
+    InvalidTemplateError for what could never be committed, and DatasetError for records that the
+    user has not uploaded.
     """
     wish = VerificationWish.of(request)
-    draft = draft_of(wish, resources.constructs)
+    draft = draft_of(wish, resources.constructs, found)
     await asyncio.to_thread(resources.require_valid, draft)
     if isinstance(wish.source, UploadWish):
         await _require_own(connection, wish.source, user_id)
@@ -134,6 +136,7 @@ async def own_verification(
 
 async def cancel_verification(
     connection: AsyncConnection,
+    engine: AsyncEngine,
     verification_id: str,
     *,
     user_id: str,
@@ -160,7 +163,7 @@ async def cancel_verification(
             "expected a verification that goes on, got one that is finished"
         )
     await cancel_run(
-        connection, verification_id, user_id=user_id, versions=None, resources=resources
+        connection, engine, verification_id, user_id=user_id, versions=None, resources=resources
     )
     return await own_verification(connection, verification_id, user_id=user_id)
 

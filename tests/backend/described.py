@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote
 
 _COMMITTED = Path(__file__).parents[2] / "docs" / "openapi.json"
-_PREFIX = "/api/v1"
+_PREFIX = re.compile(r"^/api(/v1(?=/)|(?=/verification/))")
 _NOT_OF_A_ROUTE = {405, 500}
 """What the router and the last refuge answer, whatever the route."""
 
@@ -18,7 +18,7 @@ _NOT_OF_A_ROUTE = {405, 500}
 def assert_described(method: str, path: str, *, status: int, slug: str) -> None:
     """Fail for a kind of problem that the operation at `path` does not list."""
     # Decoded before it is routed, as the server does it: what was one segment may be several.
-    bare = unquote(path.partition("?")[0]).removeprefix(_PREFIX)
+    bare = _PREFIX.sub("", unquote(path.partition("?")[0]))
     for pattern, operations in _operations():
         if method.lower() in operations and pattern.fullmatch(bare):
             listed = _listed(operations[method.lower()], status)
@@ -37,7 +37,7 @@ def _description() -> dict[str, Any]:
 @cache
 def _operations() -> list[tuple[re.Pattern[str], dict[str, Any]]]:
     return [
-        (_pattern(path.removeprefix(_PREFIX)), operations)
+        (_pattern(_PREFIX.sub("", path)), operations)
         for path, operations in _description()["paths"].items()
     ]
 

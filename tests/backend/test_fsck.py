@@ -170,6 +170,11 @@ ROWS = {
         "line = replace(encode(line, 'escape'), '\"sum\":2', '\"sum\":9')::bytea",
         "seq = 1",
     ),
+    "cached-score": (
+        "theatre_episode_scores",
+        "line = replace(encode(line, 'escape'), ':1000000000', ':999999999')::bytea",
+        "seq = 1",
+    ),
     "result-columns": ("theatre_episode_scores", "scores_json = '{\"addition\": 0}'", "seq = 2"),
     "certificate-columns": ("theatre_certificates", "composite_score = 0.5", "true"),
     "result-unreadable": ("theatre_episode_scores", "line = 'x'", "seq = 3"),
@@ -185,6 +190,9 @@ ROWS = {
         "outcome = 'certified'",
     ),
 }
+
+
+CODES = {"cached-score": "records-differ"}
 
 
 @pytest.mark.parametrize("code", ROWS)
@@ -205,7 +213,7 @@ def test_a_row_that_its_bytes_do_not_bear_out_is_named(kept: Kept, code: str) ->
         kept.change("DROP TABLE before")
     assert exit_code is ExitCode.CHECK_FAILED
     codes = {one["code"] for one in report["findings"]}
-    assert code in codes
+    assert CODES.get(code, code) in codes
     assert {one["subject"] for one in report["findings"]} == {f"theatre {kept.certified}"}
 
 

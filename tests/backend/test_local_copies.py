@@ -85,6 +85,16 @@ def bucket(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectSt
         yield server
 
 
+def test_a_refused_draft_is_kept_for_thirty_days(database: Database, tmp_path: Path) -> None:
+    home = Home(database, settings_for(database, tmp_path / "home"))
+    draft = home.evidence / "drafts" / "0b6f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a11"
+    draft.mkdir(parents=True)
+    for age, is_kept in ((timedelta(days=29), True), (timedelta(days=31), False)):
+        moment = (NOW - age).timestamp()
+        os.utime(draft, (moment, moment))
+        assert (home.forgotten(), draft.exists()) == (int(not is_kept), is_kept)
+
+
 def test_what_the_store_holds_too_is_forgotten_after_a_day_and_what_is_not_over_is_not(
     database: Database, tmp_path: Path, bucket: ObjectStore
 ) -> None:

@@ -84,7 +84,7 @@ async def run_in_database(engine: AsyncEngine, folder: Path, template: JsonObjec
             clock=utc_now,
             sleep=asyncio.sleep,
         )
-        settings = RunSettings(output_dir=folder, batch_size=4)
+        settings = RunSettings(output_dir=folder, drafts_dir=folder.parent / "drafts", batch_size=4)
         await ReplayEngine(theatre, journal, around, settings).run()
     finally:
         await adapter.aclose()

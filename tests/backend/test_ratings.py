@@ -17,6 +17,7 @@ from tests.backend.serving import Client, Reply, at_once, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_serve import serving
 from tests.backend.test_theatre_runs import bundle_of, committed, run
+from tests.backend.test_theatres import NOBODYS
 from tests.theatre.conftest import CONSTRUCT_ID
 from tests.theatre.echelon_process import until
 from tests.theatre.rated_runs import AGGREGATE, rating, rubric_step
@@ -95,6 +96,33 @@ def test_when_enough_people_have_scored_the_run_goes_on(
     steps = json.loads(resolution.read_bytes())["steps"]
     assert steps[1]["result"] == {"items": 2, "scorers": 2, "human_mean": 0.875}
     assert ada.get(f"{path}/hitl").slug == "invalid-transition"
+
+
+def test_a_stranger_is_told_nothing_of_what_does_not_wait(client: Client, stage: SumsStage) -> None:
+    ada, bob = map(client.registered, ("ada", "bob"))
+    draft = ada.post("/theatres", {"template_json": stage.template}).headers["location"]
+    ready = committed(ada, stage.template)
+    over = waiting(ada, stage)
+    asked = answers(bob.get(f"{over}/hitl").document)
+    assert ada.post(f"{over}/cancel", b"", headers={"Prefer": "wait=60"}).status == 200
+    nowhere = f"/api/v1/theatres/{NOBODYS}"
+    for path in (draft, ready, over):
+        for stranger, owner in (
+            (bob.get(f"{path}/hitl"), ada.get(f"{path}/hitl")),
+            (score(bob, path, asked), score(ada, path, asked)),
+        ):
+            theatre_id = path.rpartition("/")[2]
+            there_is_none = bob.get(f"{nowhere}/hitl")
+            assert stranger.status == 404
+            detail = there_is_none.document["detail"].replace(NOBODYS, theatre_id)
+            assert without_instance(stranger) == without_instance(there_is_none) | {
+                "detail": detail
+            }
+            assert owner.slug == "invalid-transition"
+
+
+def without_instance(reply: Reply) -> dict[str, Any]:
+    return {name: value for name, value in reply.document.items() if name != "instance"}
 
 
 def test_who_may_not_score_and_what_may_not_be_scored(client: Client, stage: SumsStage) -> None:

@@ -131,7 +131,7 @@ def test_what_a_run_writes_shows_in_columns(theatres: Database) -> None:
             "outcome": "scored",
             "latency_ms": None,
             "scores_json": {"a": 1e-9, "b": None},
-            "line": result(1).as_line(),
+            "line": result(1).line,
         },
         {
             "seq": 2,
@@ -140,7 +140,7 @@ def test_what_a_run_writes_shows_in_columns(theatres: Database) -> None:
             "outcome": "missing",
             "latency_ms": None,
             "scores_json": {"a": None, "b": None},
-            "line": result(2).as_line(),
+            "line": result(2).line,
         },
     ]
 

@@ -62,10 +62,22 @@ def test_a_valid_template_becomes_a_draft_of_its_sender(ada: Client, database: D
         "certificate_id": None,
         "run": None,
         "pending_steps": [],
+        "warnings": [],
     }
     assert database.rows("SELECT event_type, to_state FROM theatre_audit_events") == [
         {"event_type": "created", "to_state": "DRAFT"}
     ]
+
+
+def test_its_owner_reads_the_template_of_a_draft_and_of_what_became_of_it(ada: Client) -> None:
+    path = created(ada, cartograph()).headers["location"]
+    draft = ada.get(path).document
+    assert (draft["state"], draft["parameters"]) == ("DRAFT", cartograph())
+    assert ada.post(f"{path}/commit", b"").status == 200
+    committed = ada.get(path).document
+    assert (committed["state"], committed["parameters"]) == ("COMMITTED", cartograph())
+    (listed,) = ada.get("/theatres").document["theatres"]
+    assert {**listed, "parameters": cartograph()} == committed
 
 
 def test_a_bare_template_is_the_same_template(ada: Client) -> None:

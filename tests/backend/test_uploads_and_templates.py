@@ -15,7 +15,10 @@ from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_runs import committed, run
-from tests.backend.theatre_templates import with_config
+from tests.backend.theatre_templates import cartograph, with_config
+from tests.theatre.echelon_process import CARTOGRAPH
+from theatre.engine.canonical_json import canonical_sha256
+from theatre.engine.commitment import content_hash
 
 LINES = {"Content-Type": "application/x-ndjson"}
 
@@ -86,6 +89,47 @@ def test_only_templates_that_were_committed_are_public(client: Client, stage: Su
     assert client.get(f"/templates/product_sums_v1?sha256={'ab' * 32}").slug == "not-found"
 
 
+def test_what_ships_and_what_is_accepted_is_listed_with_name_hash_and_family(
+    database: Database, tmp_path: Path, stage: SumsStage
+) -> None:
+    constructs = stage.folder / "constructs.toml"
+    own, shipped = content_hash(stage.template), content_hash(cartograph())
+    accepted = f'[accepted_templates]\nadding = "{own}"\nmaps = "{shipped}"\n'
+    constructs.write_text(constructs.read_text() + accepted)
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        committed(client.registered("ada"), stage.template)
+        page = client.get("/templates").document
+    (listed,) = page["templates"]
+    assert (listed["id"], listed["accepted"]) == ("product_sums_v1", True)
+    available = {one["name"]: one for one in page["available"]}
+    files = CARTOGRAPH.parent.rglob("*.json")
+    ships = {path.stem for path in files if not path.name.endswith(".expected.json")}
+    assert set(available) == ships | {"adding"}
+    assert available["product_cartograph_v1"] == {
+        "name": "product_cartograph_v1",
+        "content_hash": shipped,
+        "sha256": canonical_sha256(cartograph()),
+        "template_family": "PRODUCT",
+        "display_name": cartograph()["display_name"],
+        "ships": True,
+        "accepted": True,
+    }
+    assert [name for name, one in available.items() if one["accepted"]] == [
+        "product_cartograph_v1",
+        "adding",
+    ]
+    assert available["adding"] == {
+        "name": "adding",
+        "content_hash": own,
+        "sha256": None,
+        "template_family": None,
+        "display_name": None,
+        "ships": False,
+        "accepted": True,
+    }
+
+
 def events(client: Client, path: str, **headers: str) -> list[tuple[str, str, dict[str, object]]]:
     """Listen until the stream ends; return (id, event, data) of each event."""
     connection = http.client.HTTPConnection("127.0.0.1", client.port, timeout=60)
@@ -106,7 +150,7 @@ def test_who_watches_is_told_until_the_end_and_resumes_where_it_was(
     assert ada.post(f"{path}/run", b"").status == 202
     told = events(ada, path)
     assert told[-1][1] == "end"
-    assert told[-1][2] == ada.get(path).document
+    assert {**told[-1][2], "parameters": stage.template} == ada.get(path).document
     assert [int(version) for version, _, _ in told] == sorted(int(one) for one, _, _ in told)
     again = events(ada, path, **{"Last-Event-ID": told[-1][0]})
     assert [(version, kind) for version, kind, _ in again] == [(told[-1][0], "end")]

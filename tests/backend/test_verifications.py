@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +77,11 @@ def anybody(
 
 
 @pytest.fixture(scope="module")
+def database_rows(module_database: Database) -> Callable[[str], list[dict[str, Any]]]:
+    return module_database.rows
+
+
+@pytest.fixture(scope="module")
 def ada(anybody: Client) -> Client:
     return anybody.registered("ada")
 
@@ -84,6 +89,51 @@ def ada(anybody: Client) -> Client:
 @pytest.fixture(scope="module")
 def bob(anybody: Client) -> Client:
     return anybody.registered("bob")
+
+
+@pytest.mark.parametrize(
+    "repository",
+    ["https://github.com/o/n", "https://github.com/o/n.git", "https://github.com/o/n/"],
+)
+def test_the_literal_path_and_the_web_address_of_a_repository_are_the_same_thing(
+    ada: Client, database_rows: Callable[[str], list[dict[str, Any]]], repository: str
+) -> None:
+    source = {"kind": "github", "repository": repository, "limit": FEW}
+    once = {"Idempotency-Key": repository}
+    reply = ada.post("/api/verification/run", wished(source=source), headers=once)
+    assert reply.status == 202, reply
+    job_id = reply.document["job_id"]
+    assert ada.post(RUN, wished(source=source), headers=once).document["job_id"] == job_id
+    seen = finished(ada, job_id)
+    assert seen["outcome"] == "certified"
+    assert ada.get(f"/api/verification/status/{job_id}").document == seen
+    assert ada.get(f"/api/verification/result/{job_id}").body == ada.get(f"{RESULT}/{job_id}").body
+    assert ada.get("/api/verification/certificates").document == ada.get(LISTED).document
+    assert ada.post(f"/api/verification/cancel/{job_id}", b"").slug == "invalid-transition"
+    assert ada.get("/api/theatres").status == 404
+    rows = database_rows("SELECT id, request FROM verifications")
+    stored = {str(row["id"]): row["request"]["source"] for row in rows}
+    assert stored[job_id]["repository"] == "o/n"
+
+
+@pytest.mark.parametrize(
+    "repository",
+    [
+        "https://github.com/o",
+        "https://github.com/o/n/pull/7",
+        "https://github.com/o/.git",
+        "http://github.com/o/n",
+        "https://github.com.example/o/n",
+        "https://github.com/o/..",
+        "https://o:secret@github.com/o/n",
+        "git@github.com:o/n.git",
+        "o/n/",
+        "o/n.git/",
+    ],
+)
+def test_what_is_no_address_of_a_repository_is_refused(ada: Client, repository: str) -> None:
+    source = {"kind": "github", "repository": repository, "limit": FEW}
+    assert ada.post(RUN, wished(source=source)).slug == "validation-error"
 
 
 def test_pull_requests_become_a_theatre_and_two_certificates(

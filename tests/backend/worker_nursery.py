@@ -1,8 +1,9 @@
 """Makes worker processes quickly: it has imported everything, and forks for each line on stdin.
 
 Each child does what `echelon worker` does, with the settings of the environment. A line names the
-crash point at which the child kills itself, `disk` for one whose disk stands still, or `-`; the
-answer is the child's process id.
+crash point at which the child kills itself, `disk` for one whose disk stands still, or `-`; with
+`other scorer ` before it, the child has another scorer under the same name and version. The answer
+is the child's process id.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +25,12 @@ from sqlalchemy.pool import Pool
 
 from backend.logs import log_as_json
 from backend.runtime import work
+from backend.services import resources
 from backend.services.run_evidence import RunEvidence
 from backend.settings import Settings
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.replay.calls import EpisodeCaller
+from theatre.scorers import load_scorers
 
 STATEMENTS = {
     "claim": "UPDATE theatres SET run_status",
@@ -41,6 +45,7 @@ STEPS: dict[str, tuple[type[Any], str]] = {
     "publish": (RunEvidence, "keep_export"),
 }
 """Crash points beside the database: what does each."""
+OTHER_SCORER = "other scorer "
 STANDING = "the disk stands still"
 """As long as this file is in the home folder, once it is there."""
 
@@ -113,6 +118,12 @@ def stand_still(standing: Path) -> None:
     os.fsync = stands
 
 
+def score_otherwise() -> None:
+    installed = load_scorers()
+    half = replace(installed["exact_match"], score=lambda _: 0.5)
+    setattr(resources, "load_scorers", lambda: {**installed, half.name: half})  # noqa: B010
+
+
 async def worker() -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
@@ -126,7 +137,11 @@ def main() -> None:
         if child == 0:
             sys.stdin.close()
             log_as_json("info")
-            if (point := line.strip()) == "disk":
+            point = line.strip()
+            if point.startswith(OTHER_SCORER):
+                score_otherwise()
+                point = point.removeprefix(OTHER_SCORER)
+            if point == "disk":
                 stand_still(Path(os.environ["ECHELON_HOME"]) / STANDING)
             elif point != "-":
                 die_at(point)

@@ -2,7 +2,7 @@
 
 `python -m tests.benchmarks.http_run [EPISODES] [ROUNDS] [MANY]` measures processor time, then the
 peak of memory for a quarter of MANY episodes and for MANY, in processes of their own; with
-`peak EPISODES` it is such a process.
+`peak EPISODES` it is such a process, with `unchecked EPISODES` one that leaves out the self-check.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -28,8 +29,10 @@ from tests.benchmarks.trivial_theatre import (
     requests_of,
     run,
 )
+from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import canonical_bytes
 from theatre.engine.oracle_contract import OracleInvocationRequest
+from theatre.engine.replay import self_check
 
 PEAK = Path("/proc/self/status")
 EPISODES = 3_000
@@ -108,20 +111,46 @@ def cpu_of(work: Callable[[], Coroutine[None, None, None]]) -> float:
     return time.process_time() - began
 
 
+@contextlib.contextmanager
+def check_replaced(check: Callable[..., CheckReport]) -> Iterator[None]:
+    """Have runs call another function for the check of their drafts."""
+    setattr(self_check, "check_bundle", check)  # noqa: B010 - it is imported there
+    try:
+        yield
+    finally:
+        setattr(self_check, "check_bundle", check_bundle)  # noqa: B010
+
+
 def one_round(mode: Mode, url: str, home: Path, episodes: int) -> list[float]:
-    """Return the processor time of an episode, and that of a call in each loop, in turns."""
+    """Return the processor time of an episode, its share of the self-check, and that of calls.
+
+    One after another and in turns: with the check and without are the same run.
+    """
     store, theatre_id = commit(home, episodes, mode)
     sent = requests_of(theatre_id, episodes)
     calls = [cpu_of(partial(loop, url, sent, mode.concurrency)) for loop in LOOPS.values()]
-    episode = cpu_of(lambda: run(store, theatre_id, url))
-    return [seconds / episodes for seconds in (episode, *calls)]
+    checks: list[float] = []
+
+    def timed(*arguments: Any, **named: Any) -> CheckReport:  # noqa: ANN401 - what it is given
+        began = time.thread_time()
+        report = check_bundle(*arguments, **named)
+        checks.append(time.thread_time() - began)
+        return report
+
+    with check_replaced(timed):
+        episode = cpu_of(lambda: run(store, theatre_id, url))
+    (check,) = checks
+    return [seconds / episodes for seconds in (episode, check, *calls)]
 
 
 def show_processor_time(mode: Mode, url: str, home: Path, total: int, count: int) -> None:
     """Print what an episode of a whole run takes, and calls of bare loops beside it."""
     rounds = [one_round(mode, url, home / f"{mode.name} {n}", total) for n in range(count)]
-    episodes, *loops = zip(*rounds, strict=True)
+    episodes, checks, *loops = zip(*rounds, strict=True)
     show(f"episode, {mode.name}", episodes)
+    without = [episode - check for episode, check in zip(episodes, checks, strict=True)]
+    show("  the same without the self-check", without)
+    show("  the self-check", checks)
     for name, calls in zip(LOOPS, loops, strict=True):
         show(f"  {name}", calls)
         ratios = [episode / call for episode, call in zip(episodes, calls, strict=True)]
@@ -135,10 +164,12 @@ def show(name: str, seconds: Sequence[float]) -> None:
     sys.stdout.write(f"{name:44} min {low:9.3f} ms   median {middle:9.3f} ms\n")
 
 
-def peak_of(total: int, url: str, home: Path) -> None:
+def peak_of(total: int, url: str, home: Path, *, is_checked: bool) -> None:
     """Print the most memory, in MB, that this process ever held for a run of `total` episodes."""
     store, theatre_id = commit(home / "peak", total, MODES[-1])
-    asyncio.run(run(store, theatre_id, url))
+    check = check_bundle if is_checked else lambda *_, **__: CheckReport(checks=())
+    with check_replaced(check):
+        asyncio.run(run(store, theatre_id, url))
     # Not `ru_maxrss`: a new process begins with the peak of the one that started it.
     (peak,) = (line.split()[1] for line in PEAK.open() if line.startswith("VmHWM:"))
     sys.stdout.write(f"{int(peak) / 1024:.1f}\n")
@@ -148,19 +179,24 @@ def show_memory(many: int) -> None:
     """Print the peaks of processes that do one run each."""
     peaks = {}
     few = many // 4
-    for total in (few, many):
-        command = [sys.executable, "-m", "tests.benchmarks.http_run", "peak", str(total)]
+    for total, kind in ((few, "peak"), (many, "peak"), (many, "unchecked")):
+        command = [sys.executable, "-m", "tests.benchmarks.http_run", kind, str(total)]
         finished = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        peaks[total] = float(finished.stdout)
-        sys.stdout.write(f"{f'peak of memory, {total} episodes':44}     {peaks[total]:9.1f} MB\n")
-    sys.stdout.write(f"{'  the difference':44}     {peaks[many] - peaks[few]:9.1f} MB\n")
+        peak = peaks[total, kind] = float(finished.stdout)
+        name = f"peak of memory, {total} episodes{', unchecked' if kind != 'peak' else ''}"
+        sys.stdout.write(f"{name:44}     {peak:9.1f} MB\n")
+    difference = peaks[many, "peak"] - peaks[few, "peak"]
+    sys.stdout.write(f"{'  of four times the episodes':44}     {difference:9.1f} MB\n")
+    ratio = peaks[many, "peak"] / peaks[many, "unchecked"]
+    sys.stdout.write(f"{'  the self-check, as a ratio':44}     {ratio:9.2f}\n")
 
 
 def main() -> None:
     """Measure everything, at the sizes that the caller asks for, or one peak."""
     with construct() as url, tempfile.TemporaryDirectory() as folder:
-        if sys.argv[1:2] == ["peak"]:
-            peak_of(int(sys.argv[2]), url, Path(folder))
+        if sys.argv[1:2] in (["peak"], ["unchecked"]):
+            is_checked = sys.argv[1] == "peak"
+            peak_of(int(sys.argv[2]), url, Path(folder), is_checked=is_checked)
             return
         given = [int(one) for one in sys.argv[1:]]
         total, rounds, many = (*given, *(EPISODES, ROUNDS, MANY)[len(given) :])

@@ -1,4 +1,4 @@
-"""Prints how long the command line, a run, a check and canonical JSON take; asserts nothing."""
+"""Prints how long the command line, a run and a check take; asserts nothing."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from theatre.engine.canonical_json import canonical_bytes, parse_object
 from theatre.engine.schema_registry import resource_root
 
 ECHELON = Path(sys.executable).with_name("echelon")
 TEMPLATE = "fixtures/templates/product_cartograph_v1.json"
 DEFAULT_RUNS = 10
-CANONICAL_ROUNDS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,32 +86,18 @@ def show_check(runs: int, home: Path, bundle: Path) -> None:
     show("echelon check, processor", [cost.cpu for cost in measured])
 
 
-def show_canonical_json(runs: int, bundle: Path) -> None:
-    """Print what canonical JSON takes, per KB."""
-    data = (bundle / "invocations" / "episode_000001.json").read_bytes()
-    record = parse_object(data)
-    size = len(canonical_bytes(record)) / 1000
-    show("canonical_bytes, a KB", timed(runs, lambda: canonical_bytes(record), per=size))
-    show("parse_json, a KB", timed(runs, lambda: parse_object(data), per=size))
-
-
 def show_others() -> None:
     """Print what other programmes measure, each in a process of its own."""
     root = Path(__file__).parents[2]
-    for name in ("http_run", "axion_suite", "service_requests", "journal_writes"):
+    for name in (
+        "evidence_figures",
+        "http_run",
+        "axion_suite",
+        "service_requests",
+        "journal_writes",
+    ):
         sys.stdout.flush()
         subprocess.run([sys.executable, "-m", f"tests.benchmarks.{name}"], cwd=root, check=True)
-
-
-def timed(runs: int, work: Callable[[], object], *, per: float) -> list[float]:
-    """Return the seconds of one `work`, divided by `per`, for each of `runs` series."""
-    series = []
-    for _ in range(runs):
-        began = time.process_time()
-        for _ in range(CANONICAL_ROUNDS):
-            work()
-        series.append((time.process_time() - began) / CANONICAL_ROUNDS / per)
-    return series
 
 
 def main() -> None:
@@ -124,7 +108,6 @@ def main() -> None:
         show_command_line(runs, home)
         bundle = show_run(runs, home)
         show_check(runs, home, bundle)
-        show_canonical_json(runs, bundle)
     show_others()
 
 

@@ -34,11 +34,36 @@ OF_A_DEBATE = [
     "evaluator pid",
     "extension of itself",
 ]
+OF_A_DOCUMENT = [
+    "rfc8785",
+    "canonical_bytes",
+    "json, sorted (not RFC 8785)",
+    "orjson, sorted (not RFC 8785)",
+]
 
 
 @pytest.mark.parametrize(
     ("programme", "smallest", "expected"),
     [
+        (
+            "evidence_figures",
+            "8 1",
+            [
+                "an episode over HTTP, of 8",
+                "echelon check of 8 episodes",
+                "peak of a run of 2",
+                "peak of a run of 8",
+                "peak of its check",
+                "certificate",
+                *OF_A_DOCUMENT,
+                "invocation record",
+                *OF_A_DOCUMENT,
+                "export",
+                *OF_A_DOCUMENT,
+                "50,000 fractions",
+                *OF_A_DOCUMENT,
+            ],
+        ),
         (
             "service_requests",
             # A request for each of its connections; one round.

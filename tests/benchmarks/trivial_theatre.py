@@ -86,8 +86,8 @@ def template_of(dataset: bytes, mode: Mode) -> JsonObject:
             {
                 "fork_id": "f_01",
                 "options": [
-                    {"option_id": "meets", "label": "Meets it"},
-                    {"option_id": "falls_short", "label": "Falls short"},
+                    {"option_id": "meets", "label": "Answers yes"},
+                    {"option_id": "falls_short", "label": "Answers otherwise, or not at all"},
                 ],
             }
         ],
@@ -166,7 +166,7 @@ async def run(store: FileTheatreStore, theatre_id: str, url: str) -> None:
             clock=utc_now,
             sleep=asyncio.sleep,
         )
-        settings = RunSettings(output_dir=held.folder)
+        settings = RunSettings(output_dir=held.folder, drafts_dir=held.folder / "drafts")
         async with contextlib.aclosing(adapter):
             await ReplayEngine(held.theatre, held.journal, surroundings, settings).run()
         sealed = [path.name for path in held.folder.glob("evidence_bundle_*")]

@@ -118,5 +118,7 @@ def test_the_certificate_page_lists_each_code_that_caps_a_tier() -> None:
         "episodes-not-run",
         "gold-unpinned",
         "human-part-missing",
+        "step-failed",
+        "step-skipped",
         "version-unreported",
     } == plain

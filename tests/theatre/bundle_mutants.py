@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
 
+from tests.theatre.consequences import told_anew
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
@@ -82,9 +83,11 @@ class Mutant:
         """Return the bundle that a forger makes of this change with `effort`."""
         forged = self.edit(files)
         if self.file not in LATE:
+            if effort is Effort.CHAIN:
+                forged = told_anew(forged, group_of(self.file))
             return resealed(forged, effort)
         if self.file == "SHA256SUMS" and self.file in forged and effort > Effort.ALONE:
-            certified = effort is Effort.CERTIFIED_HASH
+            certified = effort >= Effort.CERTIFIED_HASH
             return with_manifest(with_certified_hash(forged) if certified else forged)
         return forged
 

@@ -301,7 +301,11 @@ async def _run(
                 sleep=asyncio.sleep,
                 history=history,
             ),
-            RunSettings(output_dir=held.folder, batch_size=batch_size),
+            RunSettings(
+                output_dir=held.folder,
+                drafts_dir=held.folder / "drafts",
+                batch_size=batch_size,
+            ),
         )
         return await engine.run()
     finally:

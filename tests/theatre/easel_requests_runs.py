@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from tests.theatre.easel_runs import CHAIN, FIXTURES, easel_adapters
 from tests.theatre.runs import Finished, Stage
 from tests.theatre.test_fakes import SHIPPED, Shipped
-from theatre.engine.canonical_json import parse_object
+from theatre.engine.canonical_json import JsonObject, parse_object
 
 NAME = "product_easel_requests_v1"
 TEMPLATE = parse_object((FIXTURES / "templates" / f"{NAME}.json").read_bytes())
@@ -36,9 +36,9 @@ Object = dict[str, Any]
 Outcome = Literal["right", "another", "outside", "unheard"]
 
 
-def run_requests(folder: Path) -> Finished:
+def run_requests(folder: Path, *, template: JsonObject = TEMPLATE) -> Finished:
     """Run the shipped template with Easel, Artisan and Mint."""
-    return Stage(folder, TEMPLATE, data=FIXTURES).run(easel_adapters())
+    return Stage(folder, template, data=FIXTURES).run(easel_adapters())
 
 
 def run_fake(folder: Path, mode: str) -> Finished:

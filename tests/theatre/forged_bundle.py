@@ -46,6 +46,8 @@ class Effort(IntEnum):
     SUMS_AND_MANIFEST = 2
     CERTIFIED_HASH = 3
     """The certificate's `evidence_bundle_hash` too: all but the chain is made anew."""
+    CHAIN = 4
+    """The audit chain too, with its head on the certificate: no hash is left to betray a change."""
 
 
 def load(bundle: Path) -> Files:
@@ -94,10 +96,21 @@ def resealed(files: Files, effort: Effort) -> Files:
     """Return the files with everything made anew that `effort` says."""
     if effort is Effort.ALONE:
         return files
-    forged = files | {"SHA256SUMS": sums(files)}
-    if effort is Effort.CERTIFIED_HASH:
+    forged = with_chain(files) if effort is Effort.CHAIN else files
+    forged = forged | {"SHA256SUMS": sums(forged)}
+    if effort >= Effort.CERTIFIED_HASH:
         forged = with_certified_hash(forged)
     return with_manifest(forged)
+
+
+def with_chain(files: Files) -> Files:
+    """Return the files with the chain made anew, if trail and certificate can be read."""
+    raw_lines = files.get("audit_trail.jsonl", b"").splitlines()
+    entries = [parse_or_none(raw) for raw in raw_lines]
+    certificate = parse_or_none(files.get("certificate.json", b""))
+    if not isinstance(certificate, dict) or not all(isinstance(one, dict) for one in entries):
+        return files
+    return rechained(files, cast("list[JsonObject]", entries))
 
 
 def rechained(files: Files, entries: list[JsonObject]) -> Files:
@@ -134,11 +147,11 @@ def with_records(files: Files, records: Mapping[int, JsonObject]) -> Files:
     first = next(n for n, e in enumerate(entries) if e["event_type"] == "episodes_recorded")
     told = [entry for entry in entries if not str(entry["event_type"]).startswith("episode")]
     blank = entries[first] | {"event_type": "", "detail": None}
-    reports = [blank | report for report in _reports(dict(sorted(records.items())))]
+    reports = [blank | report for report in batch_reports(dict(sorted(records.items())))]
     return rechained(kept, [*told[:first], *reports, *told[first:]])
 
 
-def _reports(records: Mapping[int, JsonObject]) -> list[JsonObject]:
+def batch_reports(records: Mapping[int, JsonObject]) -> list[JsonObject]:
     """Return the events of one batch: the records, then each failure and refusal."""
     statuses: dict[str, JsonValue] = dict.fromkeys(("success", "timeout", "error", "refused"), 0)
     troubles: list[JsonObject] = []
@@ -157,6 +170,8 @@ def _reports(records: Mapping[int, JsonObject]) -> list[JsonObject]:
     batch: JsonObject = {
         "seqs": [[seq, seq] for seq in records],
         "records_sha256": hashlib.sha256(raw).hexdigest(),
+        # Of a journal that nobody else has ever seen.
+        "journal_sha256": hashlib.sha256(raw).hexdigest(),
         "statuses": statuses,
     }
     return [{"event_type": "episodes_recorded", "detail": batch}, *troubles]

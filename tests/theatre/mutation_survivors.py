@@ -1,6 +1,6 @@
 """Tries mutants of a bundle on the independent check, and tells which survive (evidence.md §6).
 
-Each mutant is checked at three efforts of its forger (see `Effort`). ECHELON_TEST_MUTANTS is how
+Each mutant is checked at four efforts of its forger (see `Effort`). ECHELON_TEST_MUTANTS is how
 many mutants there are, or `all` (so with ECHELON_SOAK).
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.theatre.bundle_mutants import Mutant, group_of
@@ -31,51 +32,65 @@ CAUGHT_BY = {
     "template.json": {"template"},
     "tier.json": {"tier"},
 }
-"""File → the checks of which one must name a mutant of it, at every effort.
+"""File → the checks of which one must name a mutant of it, at every effort but the last.
 
-A form that is not canonical is named by `canonical-form`, a copy by `inventory`.
+Who makes the chain anew is found out by what the change contradicts, whatever that is. A form that
+is not canonical is named by `canonical-form`, a copy by `inventory`.
 """
 
 PEOPLE = "hitl/*"
 CAUGHT_WHERE_PEOPLE_RATE = CAUGHT_BY | {PEOPLE: {"human-scores"}}
 
-UNANCHORED = {
-    f"tier.json/history/{place}"
-    for place in (
-        "attestations/*",
-        "attestations/*/at",
-        "attestations/*/attester",
-        "attestations/*/independent",
-        "attestations/*/results_hash",
-        "disputes/*",
-        "disputes/*/at",
-        "disputes/*/dispute_id",
-        "disputes/*/status",
-        "runs/*",
-        "runs/*/construct_id",
-        "runs/*/construct_version",
-        "runs/*/resolved_at",
-        "runs/*/results_hash",
-        "runs/*/theatre_id",
-        "runs/*/tier",
-        "signals/*",
-        "signals/*/at",
-        "signals/*/consistent",
-        "signals/*/construct_id",
-        "signals/*/construct_version",
-        "signals/*/source",
-        "telemetry/*",
-        "telemetry/*/confirmed_at",
-        "telemetry/*/construct_id",
-        "telemetry/*/construct_version",
-        "telemetry/*/start",
-    )
-}
-"""The places that only an outside anchor could settle: what happened around the construct.
+UNANCHORED = "tier.json/history/**"
+"""What happened around the construct: an outside anchor could settle it, and the report says so.
 
-Who makes anew all but the chain can change these where the tier stays as it is, and the report
-names them under `history`, unanchored. Nothing else survives.
+Who makes anew all but the chain can change it where the tier stays as it is.
 """
+CALL = "invocations/*/calls/*"
+ISSUERS_WORD: Mapping[str, str] = {
+    UNANCHORED: "what happened around the construct",
+    "audit_trail.jsonl/*/at": "when it happened",
+    "audit_trail.jsonl/activated/detail/authors/*": "who wrote a construct",
+    "audit_trail.jsonl/human_score/detail/comment": "what somebody remarked",
+    "audit_trail.jsonl/human_score/detail/score": "a score that counts nowhere",
+    "audit_trail.jsonl/human_score/detail/scorer": "who gave a score that counts nowhere",
+    "audit_trail.jsonl/human_score_refused/detail/*": "what was refused, if the rest agrees",
+    "audit_trail.jsonl/step_failed/detail/result/error_detail": "how a step failed",
+    "certificate.json/issuer": "who the issuer is",
+    "commitment_receipt.json/committed_at": "when it was committed",
+    "resolution.json/steps/*/result/error_detail": "how a step failed",
+    f"{CALL}/attempts/*": "in which order attempts failed",
+    f"{CALL}/attempts/*/raw": "what was sent that was not accepted",
+    f"{CALL}/attempts/*/reason": "why an answer was not accepted",
+    f"{CALL}/attempts/*/response/construct_id": "what a failed answer reported",
+    f"{CALL}/attempts/*/response/construct_version": "what a failed answer reported",
+    f"{CALL}/attempts/*/response/error_detail": "how a call failed",
+    f"{CALL}/attempts/*/response/latency_ms": "how long it took",
+    f"{CALL}/attempts/*/response/output_data": "an answer that scores the same",
+    f"{CALL}/attempts/*/response/output_data/**": "an answer that scores the same",
+    f"{CALL}/attempts/*/response/responded_at": "when it was answered",
+    f"{CALL}/attempts/*/response/status": "how a call ended that scores the same",
+    f"{CALL}/attempts/*/stderr": "what a construct wrote beside its answer",
+    f"{CALL}/request/metadata/invoked_at": "when it was asked",
+    f"{CALL}/version_source": "how the version became known",
+}
+"""Places that only a signature could settle (docs/evidence.md) → what stands there.
+
+`*` is one name, `**` any number of them. Who makes even the chain anew can change what stands there
+in a way that leaves scores and tier as they are.
+"""
+
+
+def excused(place: str) -> set[Effort]:
+    """Return with which efforts a change of `place` may pass: it is the issuer's word, or none."""
+    if _fits(place, UNANCHORED):
+        return {Effort.CERTIFIED_HASH, Effort.CHAIN}
+    return {Effort.CHAIN} if any(_fits(place, pattern) for pattern in ISSUERS_WORD) else set()
+
+
+def _fits(place: str, pattern: str) -> bool:
+    names = re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
+    return re.fullmatch(names, place) is not None
 
 
 def setting() -> str:
@@ -99,7 +114,10 @@ def chosen(every: Sequence[Mutant], *, at_least: int | None = None) -> list[Muta
 def survivors_of(
     folder: Path, files: Files, group: str, tried: Sequence[Mutant]
 ) -> dict[str, set[Effort]]:
-    """Return where a mutant of `group` passed, and with which efforts; all others are named."""
+    """Return where a mutant of `group` passed unexcused, and with which efforts.
+
+    All others are named.
+    """
     survivors: dict[str, set[Effort]] = {}
     misnamed = []
     caught_by = CAUGHT_WHERE_PEOPLE_RATE.get(group, {"datasets"})
@@ -108,15 +126,19 @@ def survivors_of(
             continue
         for effort in efforts_for(mutant):
             forged = mutant.forged(files, effort)
-            if forged == files and effort is Effort.CERTIFIED_HASH:
-                continue  # the change was in the very hash that this forger makes anew
+            if forged == files and effort >= Effort.CERTIFIED_HASH:
+                continue  # the change was in what this forger makes anew
             failed = failed_when(folder, files, forged)
             if not failed:
                 survivors.setdefault(mutant.place, set()).add(effort)
-            elif not failed & (caught_by | also_caught_by(mutant)):
+            elif effort < Effort.CHAIN and not failed & (caught_by | also_caught_by(mutant)):
                 misnamed.append((mutant.name, effort.name, sorted(failed)))
     assert misnamed == []
-    return survivors
+    return {
+        place: efforts - excused(place)
+        for place, efforts in survivors.items()
+        if efforts - excused(place)
+    }
 
 
 def efforts_for(mutant: Mutant) -> Sequence[Effort]:
@@ -124,14 +146,13 @@ def efforts_for(mutant: Mutant) -> Sequence[Effort]:
     if setting() == "all":
         return list(Effort)
     digest = hashlib.sha256(mutant.name.encode()).digest()
-    weaker = (Effort.ALONE, Effort.SUMS_AND_MANIFEST)[digest[-1] % 2]
-    return [weaker, Effort.CERTIFIED_HASH]
+    return [list(Effort)[digest[-1] % 3], Effort.CHAIN]
 
 
 def also_caught_by(mutant: Mutant) -> set[str]:
     if mutant.kind.startswith("a copy"):
         return {"inventory"}
-    if mutant.place in UNANCHORED:
+    if _fits(mutant.place, UNANCHORED):
         return {"sums", "bundle-hash"}
     whole_file = mutant.place == group_of(mutant.file)
     return {"canonical-form", "inventory"} if whole_file else set()

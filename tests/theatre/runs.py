@@ -32,6 +32,7 @@ from theatre.engine.oracle_contract import (
     read_answer,
 )
 from theatre.engine.replay import ReplayEngine, RunJournal, RunSettings, Surroundings
+from theatre.engine.replay.events import named_sequences
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.theatre import Theatre
 from theatre.engine.tier_assigner import TierHistory
@@ -277,27 +278,43 @@ class RunOptions(TypedDict, total=False):
 class Stage:
     """One committed theatre in a folder of its own, and the way to run it, as often as needed.
 
-    Data paths of `template` begin at `data`.
+    Data paths of `template` begin at `data`. Another process that makes a stage of the same folder
+    has the same theatre.
     """
 
-    def __init__(self, folder: Path, template: JsonObject, *, data: Path) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        template: JsonObject,
+        *,
+        data: Path,
+        environment: JsonObject | None = None,
+    ) -> None:
         self.data = data
         self.clock = ticking_clock()
         self._store = FileTheatreStore(folder / "home")
         self.template = template
         theatre_id = str(uuid5(UUID(int=0), "a stage of its own"))
+        if theatre_id not in self._store.theatre_ids():
+            self._commit(theatre_id, environment)
+        with self._store.hold(theatre_id) as held:
+            self.receipt: CommitmentReceipt = held.theatre.commitment
+
+    def _commit(self, theatre_id: str, environment: JsonObject | None) -> None:
+        template = self.template
         theatre, created = Theatre.create(theatre_id, template, at=self.clock())
-        self.receipt: CommitmentReceipt = CommitmentProtocol.commit(
+        receipt = CommitmentProtocol.commit(
             theatre_id,
             template,
             scorer_pins=cast("Mapping[str, str]", template["scorer_pins"]),
             committed_at=self.clock(),
+            environment=environment,
         )
-        self._store.create_folder(theatre_id, template, template_folder=data)
+        self._store.create_folder(theatre_id, template, template_folder=self.data)
         with self._store.hold(theatre_id) as held:
             asyncio.run(held.journal.note(created))
-            self._store.write_receipt(self.receipt)
-            asyncio.run(held.journal.note(theatre.commit(self.receipt)[1]))
+            self._store.write_receipt(receipt)
+            asyncio.run(held.journal.note(theatre.commit(receipt)[1]))
 
     @property
     def theatre_id(self) -> str:
@@ -308,6 +325,11 @@ class Stage:
     def folder(self) -> Path:
         """Return the theatre's folder in the store."""
         return self._store.folder(self.theatre_id)
+
+    @property
+    def drafts(self) -> Path:
+        """Return where refused drafts are kept."""
+        return self.folder.parents[1] / "drafts"
 
     @property
     def state(self) -> str:
@@ -329,6 +351,7 @@ class Stage:
         """Do what `run` does, in the caller's event loop."""
         settings = RunSettings(
             output_dir=self.folder,
+            drafts_dir=self.drafts,
             issuer="a test",
             certificate_run=options.get("certificate_run", True),
             batch_size=options.get("batch_size", 10),
@@ -370,6 +393,17 @@ def _as_it_is(surroundings: Surroundings) -> Surroundings:
 
 def _the_own(journal: FileRunJournal) -> RunJournal:
     return journal
+
+
+def recorded_lines(folder: Path) -> list[bytes]:
+    """Return the lines of the journal in `folder` that count: those that its audit trail names."""
+    trail, journal = folder / "audit_trail.jsonl", folder / "journal.jsonl"
+    if not (trail.exists() and journal.exists()):
+        return []
+    entries = trail.read_bytes()
+    whole = entries[: entries.rfind(b"\n") + 1].splitlines()
+    named = sum(len(one) for entry in whole for one in named_sequences(parse_object(entry)))
+    return journal.read_bytes().splitlines(keepends=True)[:named]
 
 
 def checked(bundle: Path) -> CheckReport:

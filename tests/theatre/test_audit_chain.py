@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from dataclasses import replace
 from typing import Any, cast
 
 import pytest
@@ -21,6 +22,7 @@ from theatre.engine.audit_chain import (
     next_entry,
     verified_entries,
     verify_chain,
+    verify_next,
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import ChainBrokenError
@@ -87,7 +89,7 @@ def test_an_entry_is_hashed_over_all_its_members_but_the_hash() -> None:
 
 def test_a_whole_chain_verifies_to_its_head() -> None:
     entries = chain_of(*EVENTS)
-    head = ChainHead(length=4, entry_hash=cast("str", entries[-1]["entry_hash"]))
+    head = ChainHead(length=4, entry_hash=cast("str", entries[-1]["entry_hash"]), at=EVENTS[-1].at)
     assert verify_chain(entries, theatre_id=THEATRE) == head
     assert head_after(entries[-1]) == head
     assert list(verified_entries(iter(entries), theatre_id=THEATRE)) == entries
@@ -96,6 +98,14 @@ def test_a_whole_chain_verifies_to_its_head() -> None:
 def test_no_entry_at_all_is_the_head_of_the_beginning() -> None:
     assert verify_chain([], theatre_id=THEATRE) == ChainHead(length=0, entry_hash=GENESIS)
     assert GENESIS == "0" * 64
+
+
+def test_an_entry_is_never_stamped_before_the_one_in_front_of_it() -> None:
+    head = verify_chain(chain_of(*EVENTS[:2]), theatre_id=THEATRE)
+    earlier = replace(EVENTS[2], at="2020-01-01T00:00:00.000000Z")
+    entry = next_entry(head, THEATRE, earlier)
+    assert (entry["at"], head_after(entry).at) == (EVENTS[1].at, EVENTS[1].at)
+    assert verify_next(head, entry, theatre_id=THEATRE) == head_after(entry)
 
 
 def test_a_chain_goes_on_from_its_stored_head() -> None:
@@ -245,9 +255,9 @@ def test_entries_before_the_break_are_handed_out_and_none_after_it() -> None:
         next(stream)
 
 
-@pytest.mark.parametrize("odd", [{"seq": "0"}, {"entry_hash": 1}])
+@pytest.mark.parametrize("odd", [{"seq": "0"}, {"entry_hash": 1}, {"at": None}])
 def test_an_entry_without_a_place_has_no_head(odd: JsonObject) -> None:
-    with pytest.raises(ChainBrokenError, match="expected an entry with seq and entry_hash"):
+    with pytest.raises(ChainBrokenError, match="expected an entry with seq, entry_hash and at"):
         head_after(chain_of(*EVENTS)[0] | odd)
 
 

@@ -144,14 +144,15 @@ def no_json(_: Iterable[bytes], __: JsonObject) -> JsonObject:
         ({"compute": no_json}, "output-not-json"),
     ],
 )
-def test_a_computation_that_misbehaves_fails_the_step_and_nothing_else(
+def test_a_computation_that_misbehaves_fails_the_step_and_what_rests_on_it(
     files: Files, tmp_path: Path, changes: Mapping[str, Any], reason: str
 ) -> None:
     misbehaving = replace(COMPUTATIONS["provenance_chain"], **changes)
     report = computed_with(store(files, tmp_path / "bundle"), misbehaving)
-    assert {line.id: line.expected for line in report.failed} == {
-        "resolution": f"no bundle of a programme that fails: provenance ({reason})"
-    }
+    told = {line.id: line.expected for line in report.failed}
+    assert told.keys() == {"resolution", "tier"}
+    assert told["resolution"] == f"no bundle of a programme that fails: provenance ({reason})"
+    assert told["tier"].endswith('"step-failed:filled"')
 
 
 def test_params_that_a_computation_does_not_take_leave_it_uncomputed(

@@ -121,7 +121,7 @@ TOLD: list[tuple[str, Edit, set[str]]] = [
     ("a score refused as an author's", refused_as("scorer-is-author"), HUMAN),
     ("a score refused for nothing", refused_as(""), HUMAN),
     ("given up before the time", too_early, {"times", *HUMAN}),
-    ("never opened", unopened, {"resolution"}),
+    ("never opened", unopened, {"resolution", "certificate-fields"}),
     ("an escalation dropped", not_escalated, {"audit-chain", "resolution"}),
     ("an escalation to another step", escalated_elsewhere, {"resolution"}),
     ("a failed step completed", completed, {"resolution"}),

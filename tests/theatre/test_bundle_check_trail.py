@@ -37,7 +37,12 @@ def files(real_run: SmallRun) -> Files:
 
 
 STATUSES: JsonObject = {"success": 1, "timeout": 0, "error": 0, "refused": 0}
-BATCH: JsonObject = {"seqs": [[1, 1]], "records_sha256": SHA, "statuses": STATUSES}
+BATCH: JsonObject = {
+    "seqs": [[1, 1]],
+    "records_sha256": SHA,
+    "journal_sha256": SHA,
+    "statuses": STATUSES,
+}
 
 
 @pytest.mark.parametrize(
@@ -53,6 +58,8 @@ BATCH: JsonObject = {"seqs": [[1, 1]], "records_sha256": SHA, "statuses": STATUS
         {"seqs": {"1": 2}},
         {"records_sha256": "AB" * 32},
         {"records_sha256": f"{SHA}\n"},
+        {"journal_sha256": "AB" * 32},
+        {"journal_sha256": None},
         {"statuses": {"success": 1}},
         {"extra": 1},
     ],

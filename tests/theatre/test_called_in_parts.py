@@ -58,7 +58,9 @@ def play(
                 sleep=asyncio.sleep,
                 is_stopping=lambda: is_stopping,
             )
-            settings = RunSettings(output_dir=stage.folder, issuer="a test", batch_size=5)
+            settings = RunSettings(
+                output_dir=stage.folder, drafts_dir=stage.drafts, issuer="a test", batch_size=5
+            )
             await scene(ReplayEngine(held.theatre, held.journal, around, settings))
 
     asyncio.run(perform())

@@ -11,14 +11,13 @@ import itertools
 import json
 import math
 import os
-import shutil
 import struct
-import subprocess
 from functools import cache
 
 import pytest
 import rfc8785
 
+from tests.theatre.ecmascript import ask_node, double, needs_node, number_to_string
 from theatre.engine.canonical_json import canonical_json
 from theatre.engine.canonical_json.quick_form import quick_bytes
 from theatre.engine.errors import CanonicalisationError
@@ -26,11 +25,7 @@ from theatre.engine.errors import CanonicalisationError
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 DOUBLES = int(os.environ.get("ECHELON_TEST_DOUBLES", "1000000" if SOAK else "200000"))
 BATCH = 10_000
-NODE = shutil.which("node")
-needs_node = pytest.mark.skipif(
-    NODE is None, reason="node is not installed: ECMAScript's own JSON.stringify was not asked"
-)
-
+NEIGHBOURS = 200 if SOAK else 10
 APPENDIX_B = [
     ("0000000000000000", "0"),
     ("8000000000000000", "0"),
@@ -59,12 +54,6 @@ APPENDIX_B = [
 ]
 
 
-def double(ieee754: str) -> float:
-    """Return the double with these 16 hexadecimal digits."""
-    (number,) = struct.unpack(">d", bytes.fromhex(ieee754))
-    return float(number)
-
-
 @cache
 def random_doubles() -> tuple[float, ...]:
     """Return DOUBLES finite numbers: half of any exponent, half between 2^-40 and 2^87.
@@ -79,26 +68,6 @@ def random_doubles() -> tuple[float, ...]:
             exponent = 983 + (exponent & 0x7F)
         bits += struct.pack(">Q", word & ~(0x7FF << 52) | exponent << 52)
     return tuple(number for (number,) in struct.iter_unpack(">d", bits))
-
-
-def number_to_string(number: float) -> str:
-    """Return ECMA-262's Number::toString(number) from the digits that `repr` finds shortest."""
-    if number == 0:
-        return "0"
-    mantissa, _, power = repr(abs(number)).partition("e")
-    whole, _, part = mantissa.partition(".")
-    digits = (whole + part).lstrip("0")
-    point = len(whole) + int(power or 0) - (len(whole + part) - len(digits))
-    digits = digits.rstrip("0")
-    if len(digits) <= point <= 21:
-        text = digits + "0" * (point - len(digits))
-    elif 0 < point <= 21:
-        text = f"{digits[:point]}.{digits[point:]}"
-    elif -6 < point <= 0:
-        text = "0." + "0" * -point + digits
-    else:
-        text = digits[0] + ("." + digits[1:] if len(digits) > 1 else "") + f"e{point - 1:+d}"
-    return f"-{text}" if number < 0 else text
 
 
 @cache
@@ -139,14 +108,38 @@ def test_random_doubles_have_the_form_of_the_reference_package() -> None:
 
 
 @pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
-def test_random_doubles_have_the_same_quick_form_or_none() -> None:
-    plain = 0
+def test_random_doubles_each_have_that_form_by_the_quick_way() -> None:
     for batch, form in canonical_batches():
         for number, text in zip(batch, form[1:-1].split(","), strict=True):
-            quick = quick_bytes(number)
-            plain += quick is not None
-            assert quick in (None, text.encode("ascii"))
-    assert plain > DOUBLES / 10
+            assert quick_bytes(number) == text.encode("ascii")
+
+
+@cache
+def neighbours() -> tuple[float, ...]:
+    """Return doubles on both sides of each power of ten, of 2^53 and of where digits are halved."""
+    borders = [float(f"{digits}e{power}") for power in range(-324, 309) for digits in (1, 5, 9.5)]
+    borders += [2.0**power for power in (-1074, -1022, 0, 49, 50, 51, 52, 53, 54, 63, 64, 1023)]
+    found = set()
+    for border in borders:
+        (bits,) = struct.unpack(">q", struct.pack(">d", border))
+        steps = range(max(0, bits - NEIGHBOURS), bits + NEIGHBOURS + 1)
+        found |= {
+            number
+            for step in steps
+            for (number,) in struct.iter_unpack(">d", struct.pack(">q", step))
+        }
+    return tuple(sorted(filter(math.isfinite, found)))
+
+
+@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+def test_the_neighbours_of_each_border_have_the_form_that_ecmascript_prescribes() -> None:
+    numbers = neighbours()
+    assert {1e-7, math.nextafter(1e-5, 0), 2.0**53 - 1, 2.0**53, 1e16, 1e21} <= set(numbers)
+    for sign in (1, -1):
+        batch = [sign * number for number in numbers]
+        form = quick_bytes(batch)
+        assert form == rfc8785.dumps(batch)
+        assert form.decode()[1:-1].split(",") == [number_to_string(number) for number in batch]
 
 
 @pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
@@ -159,16 +152,6 @@ def test_random_doubles_have_the_form_that_ecmascript_prescribes() -> None:
 def test_random_doubles_are_the_same_double_when_read_back() -> None:
     for batch, form in canonical_batches():
         assert tuple(map(float, form[1:-1].split(","))) == batch
-
-
-def ask_node(script: str, data: bytes) -> str:
-    """Return what `script` prints; it finds the bytes of `data` in the variable `input`."""
-    assert NODE is not None
-    program = f"const input = require('fs').readFileSync(0);\n{script}"
-    finished = subprocess.run(
-        [NODE, "-e", program], input=data, capture_output=True, timeout=120, check=True
-    )
-    return finished.stdout.decode("utf-8")
 
 
 @pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not

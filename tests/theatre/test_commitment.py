@@ -138,6 +138,7 @@ def test_a_template_without_pins_and_hashes_is_committed_with_empty_objects() ->
         "dataset_hashes": {},
         "scorer_pins": {},
         "escrowed_capital": 138.629436112,
+        "environment": None,
         "canonicalisation": "RFC8785",
         "committed_at": "2026-11-21T12:00:00.000000Z",
     }
@@ -157,6 +158,7 @@ def test_a_receipt_holds_all_that_was_committed_and_the_time_in_utc() -> None:
         "dataset_hashes": SMALL["dataset_hashes"],
         "scorer_pins": {"exact_match": "1"},
         "escrowed_capital": None,
+        "environment": None,
         "canonicalisation": "RFC8785",
         "committed_at": "2026-11-21T12:00:00.000000Z",
     }

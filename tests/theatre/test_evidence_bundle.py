@@ -22,6 +22,7 @@ from theatre.engine.evidence_bundle import (
     ManifestFacts,
     bundle_id,
     bundle_name,
+    file_stamps,
 )
 
 THEATRE_ID = "0b6f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a11"
@@ -73,7 +74,7 @@ def sealed(folder: Path, episodes: int = 2) -> tuple[Path, str]:
     with EvidenceBundleBuilder(THEATRE_ID, folder) as builder:
         write_all(builder, episodes)
         bundle_hash = finish(builder)
-        return builder.seal(), bundle_hash
+        return builder.seal(file_stamps(builder.draft)), bundle_hash
 
 
 def files_in(folder: Path) -> dict[str, bytes]:
@@ -193,11 +194,10 @@ def test_the_same_content_gives_the_same_bundle_in_any_folder(tmp_path: Path) ->
 
 def test_a_bundle_appears_only_when_it_is_sealed(tmp_path: Path) -> None:
     with EvidenceBundleBuilder(THEATRE_ID, tmp_path) as builder:
-        assert builder.final_path == tmp_path / NAME
         write_all(builder)
         finish(builder)
         assert [path.name for path in tmp_path.iterdir()] == [f".{NAME}.partial"]
-        assert builder.seal() == tmp_path / NAME
+        assert builder.seal(file_stamps(builder.draft)) == tmp_path / NAME
         assert [path.name for path in tmp_path.iterdir()] == [NAME]
     assert [path.name for path in tmp_path.iterdir()] == [NAME]
 
@@ -391,7 +391,7 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from theatre.engine.errors import AlreadySealedError, BundleError
-from theatre.engine.evidence_bundle import EvidenceBundleBuilder
+from theatre.engine.evidence_bundle import EvidenceBundleBuilder, file_stamps
 
 kind, folder = sys.argv[1], Path(sys.argv[2])
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
@@ -406,7 +406,7 @@ try:
             with builder.invocation_writer(1001) as writer:
                 for seq in range(1, 1002):
                     writer.write(seq, b"x" * 200)
-        builder.seal()
+        builder.seal(file_stamps(builder.draft))
 except BundleError as error:
     print(error, end="")
 """

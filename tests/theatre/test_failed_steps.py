@@ -9,6 +9,14 @@ from typing import Any, cast
 
 import pytest
 
+from tests.theatre.forged_bundle import (
+    Effort,
+    failed_ids,
+    load,
+    resealed,
+    store,
+    with_document,
+)
 from tests.theatre.rated_runs import (
     AGGREGATE,
     details,
@@ -21,6 +29,7 @@ from tests.theatre.rated_runs import (
     trail_of,
 )
 from tests.theatre.runs import (
+    LATE,
     Finished,
     RunOptions,
     ScriptedAdapter,
@@ -30,10 +39,15 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.bundle_check import check_bundle
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import DatasetMismatchError, JournalError, ProgrammeError
 from theatre.engine.models import Computation
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import Aggregator
 from theatre.files.run_journal import FileRunJournal
+from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.scorers import load_scorers
 
 Compute = Callable[[Iterable[bytes], JsonObject], JsonObject]
 
@@ -51,10 +65,11 @@ def returning(output: Any) -> Compute:  # noqa: ANN401  # what a plug-in gives m
 
 
 def step(step_id: str = "compute", **members: JsonValue) -> JsonObject:
+    named: JsonObject = {"computation": "one"}
     return {
         "step_id": step_id,
         "type": "deterministic_computation",
-        "input_spec": {"computation": "one"},
+        "input_spec": named,
         **members,
     }
 
@@ -64,9 +79,15 @@ def staged(folder: Path, *steps: JsonObject) -> Stage:
     return pilot_stage(folder, episodes(4), changes={"/resolution_programme": programme})
 
 
+def installed(compute: Compute) -> dict[str, Computation]:
+    return {
+        name: Computation(name=name, version="1", params_schema={}, compute=compute)
+        for name in ("one", "provenance_chain")
+    }
+
+
 def computing(compute: Compute) -> RunOptions:
-    installed = {"one": Computation(name="one", version="1", params_schema={}, compute=compute)}
-    return {"around": lambda around: replace(around, computations=installed)}
+    return {"around": lambda around: replace(around, computations=installed(compute))}
 
 
 def bundles(stage: Stage) -> list[str]:
@@ -182,11 +203,101 @@ def test_a_failure_leads_to_a_later_step_and_what_is_between_is_skipped(tmp_path
     assert [*told, *details(finished.trail, "step_completed")] == finished.steps()[1:]
 
 
+TIED: JsonObject = {"output_spec": SPEC, "escalation_path": "aggregate"}
+CHAIN: JsonObject = {"input_spec": {"computation": "provenance_chain"}}
+
+
+@pytest.mark.parametrize(
+    ("steps", "compute", "caps", "findings"),
+    [
+        ([step(escalation_path="aggregate")], raise_error, [], ["step-failed:compute"]),
+        ([step("compute", **TIED)], raise_error, ["step-failed:compute"], []),
+        ([step("compute", **TIED)], count_lines, ["step-failed:compute"], []),
+        ([step("compute", **TIED)], returning({"lines": 3}), [], []),
+        (
+            [step("compute", **CHAIN, escalation_path="aggregate")],
+            raise_error,
+            ["step-failed:compute"],
+            [],
+        ),
+        (
+            [
+                step("first", escalation_path="aggregate"),
+                step("compute", **TIED),
+                step("log", **CHAIN),
+            ],
+            raise_error,
+            ["step-skipped:compute", "step-skipped:log"],
+            ["step-failed:first"],
+        ),
+        (
+            [step("b", escalation_path="a"), step("a", escalation_path="aggregate")],
+            raise_error,
+            [],
+            ["step-failed:a", "step-failed:b"],
+        ),
+    ],
+    ids=["a finding", "raised", "misfit", "fits", "provenance", "skipped", "two findings"],
+)
+def test_a_certificate_says_which_steps_failed_and_the_tier_is_capped_by_those_of_integrity(
+    tmp_path: Path,
+    steps: list[JsonObject],
+    compute: Compute,
+    caps: list[str],
+    findings: list[str],
+) -> None:
+    finished = staged(tmp_path, *steps, AGGREGATE).run(ScriptedAdapter(), **computing(compute))
+    certificate = finished.document("certificate.json")
+    found = [code for code in cast("list[str]", certificate["caps"]) if code.startswith("step-")]
+    assert (found, certificate["findings"]) == (caps, findings)
+    facts = cast("JsonObject", finished.document("tier.json")["facts"])
+    assert facts["extra_caps"] == caps
+    report = check_bundle(
+        finished.bundle,
+        load_scorers(),
+        registry=SchemaRegistry(),
+        computations=installed(compute),
+        sanitiser=TextSanitiser(),
+        now=LATE,
+    )
+    assert report.failed == ()
+
+
+@pytest.mark.parametrize(
+    ("members", "path", "place", "caught_by"),
+    [
+        (TIED, "tier.json", "extra_caps", {"tier"}),
+        ({"escalation_path": "aggregate"}, "certificate.json", "findings", {"certificate-fields"}),
+    ],
+)
+def test_a_failed_step_that_the_issuer_leaves_out_is_named(
+    tmp_path: Path, members: JsonObject, path: str, place: str, caught_by: set[str]
+) -> None:
+    stage = staged(tmp_path / "stage", step("compute", **members), AGGREGATE)
+    finished = stage.run(ScriptedAdapter(), **computing(raise_error))
+    files = load(finished.bundle)
+    document: Any = parse_object(files[path])
+    holder = document["facts"] if path == "tier.json" else document
+    assert holder[place] == ["step-failed:compute"]
+    holder[place] = []
+    forged = resealed(with_document(files, path, document), Effort.CERTIFIED_HASH)
+    report = check_bundle(
+        store(forged, tmp_path / "forged"),
+        load_scorers(),
+        registry=SchemaRegistry(),
+        computations=installed(raise_error),
+        sanitiser=TextSanitiser(),
+        now=LATE,
+    )
+    assert failed_ids(report) == caught_by
+
+
 def test_without_an_aggregation_in_reach_the_scores_are_summed_up_all_the_same(
     tmp_path: Path,
 ) -> None:
     stage = staged(tmp_path, step(escalation_path="last"), AGGREGATE, step("last"))
-    turns = iter([raise_error, count_lines])
+    # The check computes both once more.
+    turns = iter([raise_error, count_lines] * 2)
 
     def by_turns(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
         return next(turns)(lines, params)
@@ -219,7 +330,11 @@ class CutJournal(FileRunJournal):
 def test_what_was_told_of_a_failure_stays_true_whatever_comes_of_it_later(
     tmp_path: Path, cut: int
 ) -> None:
-    """Killed behind each entry; from the second run on the computation would succeed."""
+    """Killed behind each entry; from the second run on the computation would succeed.
+
+    It is not asked again, and what it said stays in the chain. Whoever asks it again is the check:
+    what it cannot make again is not published.
+    """
     stage = staged(tmp_path, step(escalation_path="aggregate"), step("between"), AGGREGATE)
     journal = CutJournal(stage.folder, stage.theatre_id)
     journal.left = cut
@@ -234,23 +349,26 @@ def test_what_was_told_of_a_failure_stays_true_whatever_comes_of_it_later(
         return
     compute = raise_error if cut == 1 else count_lines
     finished = stage.run(ScriptedAdapter(), **computing(compute))
+    ending = {1: ["sealed"], 6: ["sealed", "self-check-failed"]}.get(cut, ["self-check-failed"])
     assert events(finished.trail) == [
         *("settling", "step_failed", "escalated", "step_skipped"),
-        *("step_completed", "sealed", "resolved"),
+        *("step_completed", *ending, "resolved"),
     ]
 
 
 def test_a_step_that_comes_to_something_else_than_the_chain_says_stops_the_run(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = staged(tmp_path, AGGREGATE)
     journal = CutJournal(stage.folder, stage.theatre_id)
     journal.left = 2
     with pytest.raises(PowerCut):
         stage.run(ScriptedAdapter(), journal=lambda _: journal)
-    lines = (stage.folder / "journal.jsonl").read_bytes()
-    changed = lines.replace(b'"colour":1000000000', b'"colour":500000000', 1)
-    (stage.folder / "journal.jsonl").write_bytes(changed)
+    # Another release of the engine, say, that adds up otherwise.
+    finish = Aggregator.finish
+    monkeypatch.setattr(
+        Aggregator, "finish", lambda *given: {**finish(*given), "results_hash": "another"}
+    )
     with pytest.raises(JournalError, match="expected step_completed of step aggregate as it was"):
         stage.run(ScriptedAdapter())
     assert (stage.state, bundles(stage)) == ("SETTLING", [])
@@ -289,7 +407,7 @@ def expired(folder: Path, *steps: JsonObject, ratings: list[JsonObject] | None =
 
 
 TIMELY = rubric_step(timeout_seconds=3600)
-LATE = "expected 2 people with a score for each of 3 items within 3600 s, got 1"
+TOO_LATE = "expected 2 people with a score for each of 3 items within 3600 s, got 1"
 
 
 def test_a_rubric_that_expires_ends_the_theatre(tmp_path: Path) -> None:
@@ -298,7 +416,7 @@ def test_a_rubric_that_expires_ends_the_theatre(tmp_path: Path) -> None:
     assert finished.resolution == {
         "outcome": "failed",
         "outcome_reason": "hitl-timeout",
-        "error_detail": f"step taste: hitl-timeout: {LATE}",
+        "error_detail": f"step taste: hitl-timeout: {TOO_LATE}",
     }
     assert events(finished.trail) == [
         *("settling", "hitl_opened", "human_score", "human_score", "human_score"),
@@ -334,7 +452,7 @@ def test_where_a_rubric_that_expires_leads_on_its_criterion_has_no_score(tmp_pat
     assert "human-part-missing:colour" in cast("list[str]", certificate["caps"])
     assert finished.steps()[1]["result"] == {
         "reason": "hitl-timeout",
-        "error_detail": LATE,
+        "error_detail": TOO_LATE,
         "escalated_to": "aggregate",
     }
     assert len(finished.lines("hitl/taste.jsonl")) == 3

@@ -188,7 +188,7 @@ RESULT = EpisodeResult(
 
 @given(RESULTS)
 def test_a_result_survives_the_journal(result: EpisodeResult) -> None:
-    line = result.as_line()
+    line = result.line
     assert line == canonical_line(result.as_document())
     again = EpisodeResult.from_line(line)
     assert again == result
@@ -208,7 +208,7 @@ def test_a_result_survives_the_journal(result: EpisodeResult) -> None:
 )
 def test_a_line_of_another_spelling_is_not_read(spelling: Callable[[bytes], bytes]) -> None:
     with pytest.raises(ParseError, match="expected the canonical line of a result"):
-        EpisodeResult.from_line(spelling(RESULT.as_line()))
+        EpisodeResult.from_line(spelling(RESULT.line))
 
 
 def test_the_journal_spells_scores_as_billionths_and_gaps_by_name() -> None:

@@ -109,7 +109,11 @@ def record(attempts: list[Attempt]) -> EpisodeResult:
 
 def journal_round_trip(folder: Path, result: EpisodeResult) -> EpisodeResult:
     async def write_and_read() -> EpisodeResult:
-        event = AuditEvent(event_type="noted", at="2026-11-21T00:00:00.000000Z", detail={})
+        event = AuditEvent(
+            event_type="episodes_recorded",
+            at="2026-11-21T00:00:00.000000Z",
+            detail={"seqs": [[1, 1]]},
+        )
         await FileRunJournal(folder, THEATRE).append([result], [event])
         return await anext(FileRunJournal(folder, THEATRE).results())
 
@@ -174,12 +178,12 @@ class Shouting(ScriptedAdapter):
     def __init__(self, version: str) -> None:
         super().__init__(version=version)
         self._tries: Counter[str] = Counter()
-        self._noise = read(b"x" * MAX_ANSWER_BYTES)
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         self._tries[request.invocation_id] += 1
         if self._tries[request.invocation_id] <= 10:
-            return self._noise
+            noise = b"x" * MAX_ANSWER_BYTES
+            return read_answer(noise, request, latency_ms=1, responded_at=NOW)
         return await super().invoke(request)
 
 

@@ -10,6 +10,7 @@ import rfc8785
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import JournalError
 from theatre.engine.models import (
     EpisodeOutcome,
     EpisodeResult,
@@ -18,9 +19,8 @@ from theatre.engine.models import (
 )
 from theatre.engine.replay.events import (
     batch_events,
-    covered_sequences,
+    named_sequences,
     trouble_events,
-    troubled_sequence,
 )
 from theatre.engine.replay.records import last_latency
 
@@ -88,6 +88,8 @@ MIXED = [
 def test_a_batch_is_one_event_with_ranges_counts_and_digest_then_its_troubles_in_order() -> None:
     records = [one.record.document for one in sorted(MIXED, key=lambda one: one.seq)]
     lines = b"".join(rfc8785.dumps(record) + b"\n" for record in records)
+    results = [one.as_document() for one in sorted(MIXED, key=lambda one: one.seq)]
+    journalled = b"".join(rfc8785.dumps(result) + b"\n" for result in results)
     assert batch_events(MIXED, at=AT) == [
         AuditEvent(
             event_type="episodes_recorded",
@@ -95,6 +97,7 @@ def test_a_batch_is_one_event_with_ranges_counts_and_digest_then_its_troubles_in
             detail={
                 "seqs": [[1, 3], [8, 9]],
                 "records_sha256": hashlib.sha256(lines).hexdigest(),
+                "journal_sha256": hashlib.sha256(journalled).hexdigest(),
                 "statuses": {"success": 2, "timeout": 1, "error": 1, "refused": 1},
             },
         ),
@@ -112,12 +115,17 @@ def test_successes_make_no_trouble() -> None:
     assert list(trouble_events([result(1), result(2)], at=AT)) == []
 
 
-def test_the_chain_says_which_episodes_it_covers_and_which_it_reports() -> None:
+def test_the_chain_says_which_episodes_it_names() -> None:
     recorded, *troubles = [entry_of(event) for event in batch_events(MIXED, at=AT)]
-    assert list(covered_sequences(recorded)) == [1, 2, 3, 8, 9]
-    assert [list(covered_sequences(entry)) for entry in troubles] == [[], [], []]
-    assert troubled_sequence(recorded) is None
-    assert [troubled_sequence(entry) for entry in troubles] == [2, 3, 8]
+    assert named_sequences(recorded) == [range(1, 4), range(8, 10)]
+    assert [named_sequences(entry) for entry in troubles] == [[], [], []]
+
+
+@pytest.mark.parametrize("detail", [{}, {"seqs": 1}, {"seqs": [[1]]}, {"seqs": [["1", "2"]]}])
+def test_a_batch_that_no_run_has_written_names_nothing(detail: JsonObject) -> None:
+    entry: JsonObject = {"seq": 7, "event_type": "episodes_recorded", "detail": detail}
+    with pytest.raises(JournalError, match="expected the episodes of a batch in audit entry 7"):
+        named_sequences(entry)
 
 
 @pytest.mark.parametrize("seq", [1, 40])

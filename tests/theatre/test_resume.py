@@ -28,7 +28,6 @@ from tests.theatre.echelon_process import (
 from tests.theatre.runs import checked, drawn
 from tests.theatre.witnessed_theatre import EPISODES, WitnessedTheatre, witnessed_theatre
 from theatre.engine.audit_chain import verify_chain
-from theatre.engine.canonical_json import parse_object
 from theatre.engine.certificate import certificate_id
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.models import EpisodeResult
@@ -247,7 +246,8 @@ async def main():
             sleep=asyncio.sleep,
         )
         journal = Journal(held.folder, theatre_id)
-        settings = RunSettings(output_dir=held.folder, batch_size=10)
+        drafts = workspace.home / "drafts"
+        settings = RunSettings(output_dir=held.folder, drafts_dir=drafts, batch_size=10)
         await ReplayEngine(held.theatre, journal, around, settings).run()
 
 asyncio.run(main())
@@ -326,14 +326,19 @@ def test_a_sealed_bundle_counts_whatever_became_of_the_data(
 def test_a_sealed_bundle_that_does_not_continue_the_chain_is_refused(
     theatre: WitnessedTheatre,
 ) -> None:
+    """A bundle that is valid in itself, of the very theatre, from another run of it."""
     kill_at_event(theatre, "before", "sealed")
-    trail = theatre.bundle / TRAIL
-    lines = trail.read_bytes().splitlines(keepends=True)
-    other = parse_object(lines[-1]) | {"prev_entry_hash": "0" * 64}
-    trail.write_bytes(b"".join(lines[:-1]) + json.dumps(other).encode() + b"\n")
+    shutil.copytree(theatre.bundle, theatre.folder / "another")
+    shutil.rmtree(theatre.bundle)
+    entries = (theatre.store_folder / TRAIL).read_bytes().splitlines(keepends=True)
+    (theatre.store_folder / TRAIL).write_bytes(b"".join(entries[:3]))
+    kill_after(theatre, 60, theatre.theatre_id)
+    shutil.move(theatre.folder / "another", theatre.bundle)
     answer = theatre.run("run", theatre.theatre_id, "--json", measured=True)
-    assert (answer.code, answer.document["error"]["code"]) == (1, "journal-corrupt")
-    assert theatre.state() == "SETTLING"
+    assert (answer.code, answer.document["outcome_reason"]) == (1, "journal-corrupt")
+    assert (answer.document["bundle_path"], theatre.state()) == (None, "RESOLVED")
+    assert not list(theatre.store_folder.rglob("certificate.json"))
+    assert (theatre.home / "drafts" / theatre.theatre_id / "certificate.json").is_file()
 
 
 def batch_with_failures(trail: list[bytes]) -> int:
@@ -345,11 +350,14 @@ def batch_with_failures(trail: list[bytes]) -> int:
 
 @pytest.mark.parametrize("kept", ["no event", "the batch", "half a failure", "two failures"])
 def test_events_that_a_crash_kept_back_are_made_good(undisturbed: Undisturbed, kept: str) -> None:
-    """Records are durable before their events; the chain may have been cut at any byte between."""
+    """Records are durable before their events; the chain may have been cut at any byte between.
+
+    Records without any event stand under no digest: they are cut, and their episodes called again.
+    """
     theatre = undisturbed.theatre
     shutil.rmtree(theatre.bundle)
     batch = batch_with_failures(undisturbed.trail)
-    last = json.loads(undisturbed.trail[batch])["detail"]["seqs"][-1][-1]
+    ((first, last),) = json.loads(undisturbed.trail[batch])["detail"]["seqs"]
     cut = {
         "no event": undisturbed.trail[:batch],
         "the batch": undisturbed.trail[: batch + 1],
@@ -363,9 +371,10 @@ def test_events_that_a_crash_kept_back_are_made_good(undisturbed: Undisturbed, k
     answer = theatre.run("run", theatre.theatre_id, *BATCH, "--json", measured=True)
 
     is_certified_as(undisturbed, theatre, answer)
-    assert len(theatre.calls()) == EPISODES - last
-    noted = f"note: removed an unfinished last line of {TRAIL}"
-    assert (noted in answer.stderr) == (kept == "half a failure")
+    assert len(theatre.calls()) == EPISODES - (first - 1 if kept == "no event" else last)
+    cut_files = {"no event": [JOURNAL], "half a failure": [TRAIL]}.get(kept, [])
+    noted = [f"note: removed the unfinished end of {name}" for name in cut_files]
+    assert [line for line in answer.stderr.splitlines() if line.startswith("note:")] == noted
 
 
 def test_episodes_missing_before_recorded_ones_are_called_and_those_are_not(
@@ -392,7 +401,7 @@ def test_episodes_missing_before_recorded_ones_are_called_and_those_are_not(
     assert check.consistent
 
 
-def test_a_torn_record_is_cut_reported_and_its_episode_called_again_under_its_id(
+def test_records_that_no_batch_names_are_cut_reported_and_called_again_under_their_ids(
     theatre: WitnessedTheatre, undisturbed: Undisturbed
 ) -> None:
     kill_after(theatre, 60, theatre.template)
@@ -407,8 +416,8 @@ def test_a_torn_record_is_cut_reported_and_its_episode_called_again_under_its_id
 
     answer = theatre.run("run", theatre.theatre_id, *BATCH, "--json")
 
-    assert f"note: removed an unfinished last line of {JOURNAL}" in answer.stderr
-    assert theatre.calls()[0] == ids_of([whole[19]])[0]
+    assert f"note: removed the unfinished end of {JOURNAL}" in answer.stderr
+    assert theatre.calls()[:10] == ids_of(whole[10:20])
     is_certified_as(undisturbed, theatre, answer)
 
 

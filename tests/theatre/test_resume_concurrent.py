@@ -22,7 +22,16 @@ import pytest
 from tests.theatre.arrivals import SIXTEEN, journalled
 from tests.theatre.construct_kit.kit_process import http_service
 from tests.theatre.echelon_process import Answer, ended, started, until
-from tests.theatre.runs import PILOT, VERSION, Stage, checked, drawn, episodes, pilot_stage
+from tests.theatre.runs import (
+    PILOT,
+    VERSION,
+    Stage,
+    checked,
+    drawn,
+    episodes,
+    pilot_stage,
+    recorded_lines,
+)
 from theatre.engine.audit_chain import verify_chain
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
@@ -123,7 +132,10 @@ async def main():
         )
         # No batch is written because of its age: what is durable is known.
         settings = RunSettings(
-            output_dir=held.folder, batch_size=int(batch_size), batch_seconds=3600
+            output_dir=held.folder,
+            drafts_dir=Path(home) / "drafts",
+            batch_size=int(batch_size),
+            batch_seconds=3600,
         )
         try:
             await ReplayEngine(held.theatre, held.journal, around, settings).run()
@@ -174,10 +186,8 @@ class ServedTheatre:
         return Counter(call[0] for call in self.calls())
 
     def recorded(self) -> list[bytes]:
-        """Return the whole lines of the journal."""
-        journal = self.stage.folder / "journal.jsonl"
-        data = journal.read_bytes() if journal.exists() else b""
-        return data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
+        """Return the lines of the journal that count."""
+        return recorded_lines(self.stage.folder)
 
     def stopped_by(self, number: signal.Signals, *, recorded: int = 0, called: int = 0) -> Answer:
         """Run until so much is recorded and called, then send the signal; return how it ended."""

@@ -295,7 +295,8 @@ def test_a_line_shows_a_failure_as_0_and_every_other_gap_as_null() -> None:
     ]
     assert lines == [
         (
-            f'{{"composite":{composite},"episode_id":"episode {seq}","holdout":{holdout},"outcome":"{outcome}",'
+            f'{{"composite":{composite},"episode_id":"episode {seq}","holdout":{holdout},'
+            f'"outcome":"{outcome}",'
             f'"scores":{scores},"seq":{seq}}}\n'
         ).encode()
         for (seq, outcome, scores, composite), holdout in zip(expected, marks, strict=True)

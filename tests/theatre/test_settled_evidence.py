@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import cast
@@ -21,6 +22,7 @@ from tests.theatre.runs import (
     ScriptedAdapter,
     Stage,
     answer_as_asked,
+    checked,
     episodes,
     pilot_stage,
 )
@@ -68,6 +70,7 @@ def test_a_certified_run_writes_this_chain(tmp_path: Path) -> None:
 def test_each_batch_binds_its_records_by_their_digest(tmp_path: Path) -> None:
     _, finished = certified(tmp_path)
     batches = [e["detail"] for e in finished.trail if e["event_type"] == "episodes_recorded"]
+    journal = (finished.folder / "journal.jsonl").read_bytes().splitlines(keepends=True)
     expected = []
     for first, last in ((1, 25), (26, 50), (51, 60)):
         records = [
@@ -80,6 +83,7 @@ def test_each_batch_binds_its_records_by_their_digest(tmp_path: Path) -> None:
             {
                 "seqs": [[first, last]],
                 "records_sha256": hashlib.sha256(lines).hexdigest(),
+                "journal_sha256": hashlib.sha256(b"".join(journal[first - 1 : last])).hexdigest(),
                 "statuses": {
                     "success": len(records) - failed - refused,
                     "timeout": 0,
@@ -127,6 +131,30 @@ def test_the_history_that_the_assigner_read_stands_in_the_evidence(tmp_path: Pat
     assert tier["history"] == history.as_document()
     assert finished.document("certificate.json")["caps"] == ["dispute-open"]
     assert cast("JsonObject", tier["assessment"])["tier"] == "UNVERIFIED"
+
+
+HERE: JsonObject = {
+    "environment_hash": "ab" * 32,
+    "interpreter": "CPython 3.11.7",
+    "platform": "Linux",
+}
+THERE: JsonObject = {**HERE, "environment_hash": "cd" * 32}
+
+
+@pytest.mark.parametrize(
+    ("began", "findings"),
+    [(HERE, []), (THERE, ["environment-changed"]), (None, ["environment-changed"])],
+)
+def test_the_certificate_says_that_the_environment_changed_after_the_commitment(
+    tmp_path: Path, began: JsonObject | None, findings: list[str]
+) -> None:
+    data = pilot_stage(tmp_path / "data", episodes(2))
+    stage = Stage(tmp_path / "run", data.template, data=data.data, environment=HERE)
+    finished = stage.run(ScriptedAdapter(), around=lambda one: replace(one, environment=began))
+    certificate = finished.document("certificate.json")
+    assert (certificate["environment"], certificate["findings"]) == (HERE, findings)
+    assert finished.document("commitment_receipt.json")["environment"] == HERE
+    assert checked(finished.bundle).failed == ()
 
 
 @pytest.mark.parametrize(

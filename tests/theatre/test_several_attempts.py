@@ -13,12 +13,16 @@ from tests.theatre.arrivals import SIXTEEN, journalled
 from tests.theatre.runs import ScriptedAdapter, Stage, checked, episodes, pilot_stage
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import AlreadySealedError, BundleError, RunStoppedError
-from theatre.engine.evidence_bundle import EvidenceBundleBuilder, bundle_name
+from theatre.engine.evidence_bundle import EvidenceBundleBuilder, bundle_name, file_stamps
 from theatre.engine.replay import Surroundings
 from theatre.files.run_journal import FileRunJournal
 
 EPISODES = 6
 THEATRE_ID = "0b6f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a11"
+
+
+def sealed(builder: EvidenceBundleBuilder) -> Path:
+    return builder.seal(file_stamps(builder.draft))
 
 
 def stopping_when(
@@ -94,10 +98,10 @@ def test_of_two_attempts_the_first_to_seal_is_first(tmp_path: Path) -> None:
         slower.write_lines("who", [b"slower"])
         with EvidenceBundleBuilder(THEATRE_ID, tmp_path / "elsewhere", attempt=3) as quicker:
             quicker.write_lines("who", [b"quicker"])
-            quicker.seal().rename(slower.final_path)
+            sealed(quicker).rename(tmp_path / bundle_name(THEATRE_ID))
         with pytest.raises(AlreadySealedError, match="expected no bundle evidence_bundle_"):
-            slower.seal()
-    assert (slower.final_path / "who").read_bytes() == b"quicker"
+            sealed(slower)
+    assert (tmp_path / bundle_name(THEATRE_ID) / "who").read_bytes() == b"quicker"
 
 
 @pytest.mark.parametrize("path", ["another", "scores/another", "more/another"])
@@ -111,6 +115,6 @@ def test_an_attempt_whose_draft_a_later_one_has_removed_writes_and_seals_no_more
             with pytest.raises(BundleError, match=f"expected to write {path}, got No such file"):
                 earlier.write_lines(path, [b"earlier"])
             with pytest.raises(BundleError, match="expected to seal the bundle, got No such file"):
-                earlier.seal()
-            assert (later.seal() / "scores" / "one").read_bytes() == b"later"
+                sealed(earlier)
+            assert (sealed(later) / "scores" / "one").read_bytes() == b"later"
     assert [path.name for path in tmp_path.iterdir()] == [bundle_name(THEATRE_ID)]

@@ -15,7 +15,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError, InvalidTransitionError, TheatreError
 from theatre.engine.state_machine import TheatreState
-from theatre.engine.theatre import Theatre
+from theatre.engine.theatre import CANCELLED, Theatre
 
 THEATRE_ID = "0b6f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a11"
 OTHER_ID = "0b6f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a12"
@@ -206,3 +206,26 @@ def test_a_theatre_needs_times_that_name_a_moment() -> None:
         Theatre.create(THEATRE_ID, TEMPLATE, at=naive)
     with pytest.raises(TheatreError, match="expected a timezone-aware time"):
         theatre_in("COMMITTED").activate(at=naive, detail={})
+
+
+@pytest.mark.parametrize(
+    ("state", "steps"),
+    [
+        ("COMMITTED", ["activated", "settling", "resolved"]),
+        ("ACTIVE", ["settling", "resolved"]),
+        ("SETTLING", ["resolved"]),
+    ],
+)
+def test_a_theatre_that_ends_takes_every_step_that_is_left(state: str, steps: list[str]) -> None:
+    ended, events = theatre_in(state).end(at=minute(4), outcome={**CANCELLED})
+    assert ended == dataclasses.replace(theatre_in(state), state=TheatreState.RESOLVED)
+    assert [event.event_type for event in events] == steps
+    assert [event.from_state for event in events] == list(ORDER[ORDER.index(state) : 4])
+    assert events[-1].detail == {"outcome": "void", "outcome_reason": "cancelled"}
+    assert {event.at for event in events} == {"2026-11-21T12:04:00.000000Z"}
+
+
+@pytest.mark.parametrize("state", ["DRAFT", "RESOLVED", "ARCHIVED"])
+def test_what_was_not_committed_or_has_ended_does_not_end(state: str) -> None:
+    with pytest.raises(InvalidTransitionError):
+        theatre_in(state).end(at=minute(4), outcome={**CANCELLED})

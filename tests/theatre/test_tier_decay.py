@@ -1,4 +1,4 @@
-"""Tiers by policy v0 when a certificate is read: valid, expired, lapsed, disputed."""
+"""Tiers by policy v0 when a certificate is read: current or expired, and for how much."""
 
 from __future__ import annotations
 
@@ -87,10 +87,10 @@ def read_at(
 
 OLD_RUN = "run-older-than-90-days"
 OLD_TELEMETRY = "telemetry-older-than-180-days"
-VALID_PROVEN = (PROVEN, "valid", ())
-VALID_BACKTESTED = (BACKTESTED, "valid", ())
+VALID_PROVEN = (PROVEN, "current", ())
+VALID_BACKTESTED = (BACKTESTED, "current", ())
 EXPIRED_BACKTESTED = (UNVERIFIED, "expired", (OLD_RUN,))
-LAPSED = (BACKTESTED, "lapsed", (OLD_TELEMETRY,))
+LAPSED = (BACKTESTED, "current", (OLD_TELEMETRY,))
 EXPIRED_PROVEN = (UNVERIFIED, "expired", (OLD_TELEMETRY, OLD_RUN))
 
 
@@ -113,7 +113,7 @@ def test_a_tier_decays_at_the_instant_its_certificate_expires(
 ) -> None:
     assert read_at(BACKTESTED, after) == backtested
     assert read_at(PROVEN, after) == proven
-    assert read_at(UNVERIFIED, after) == (UNVERIFIED, "valid", ())
+    assert read_at(UNVERIFIED, after) == (UNVERIFIED, "current", ())
 
 
 def test_a_later_run_does_not_prolong_a_backtested_certificate() -> None:
@@ -179,7 +179,7 @@ def test_the_reading_names_both_tiers_and_its_moment() -> None:
     assert effective(PROVEN, days(180), TierHistory(runs=(run(120),))) == EffectiveTier(
         tier=BACKTESTED,
         issued_tier=PROVEN,
-        status=CertificateStatus.LAPSED,
+        status=CertificateStatus.CURRENT,
         reasons=(OLD_TELEMETRY,),
         as_of=RESOLVED + days(180),
     )
@@ -191,7 +191,7 @@ def disputed(*statuses: DisputeStatus) -> TierHistory:
 
 def test_a_dispute_that_is_only_filed_is_shown_and_lowers_nothing() -> None:
     history = disputed(DisputeStatus.FILED)
-    assert read_at(PROVEN, days(1), history) == (PROVEN, "valid", ("dispute-filed",))
+    assert read_at(PROVEN, days(1), history) == (PROVEN, "current", ("dispute-filed",))
     assert read_at(BACKTESTED, days(90), history) == (
         UNVERIFIED,
         "expired",
@@ -203,20 +203,20 @@ def test_a_dispute_that_is_only_filed_is_shown_and_lowers_nothing() -> None:
 def test_an_admitted_dispute_leaves_unverified_until_it_is_resolved(
     tier: VerificationTier,
 ) -> None:
-    open_dispute = (UNVERIFIED, "disputed", ("dispute-open",))
+    open_dispute = (UNVERIFIED, "current", ("dispute-open",))
     assert read_at(tier, days(1), disputed(DisputeStatus.ADMITTED)) == open_dispute
-    assert read_at(tier, days(1), disputed(DisputeStatus.RESOLVED)) == (tier, "valid", ())
+    assert read_at(tier, days(1), disputed(DisputeStatus.RESOLVED)) == (tier, "current", ())
 
 
 def test_an_admitted_dispute_counts_even_where_a_fast_clock_dated_it() -> None:
     before = read_at(PROVEN, -days(1), disputed(DisputeStatus.ADMITTED))
-    assert before == (UNVERIFIED, "disputed", ("dispute-open",))
+    assert before == (UNVERIFIED, "current", ("dispute-open",))
 
 
 def test_a_disputed_and_expired_certificate_shows_all_reasons_the_gravest_first() -> None:
     history = disputed(DisputeStatus.FILED, DisputeStatus.ADMITTED)
     assert read_at(BACKTESTED, days(90), history) == (
         UNVERIFIED,
-        "disputed",
+        "expired",
         ("dispute-open", OLD_RUN, "dispute-filed"),
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, Answer, echelon
 from tests.theatre.forked_echelon import forked
+from tests.theatre.runs import recorded_lines
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
@@ -22,7 +22,7 @@ EPISODES = 240
 WITNESS = """
 import json, os, sys
 
-cartograph, log, dataset = sys.argv[1:]
+cartograph, log, dataset = PLACES
 sys.path.insert(0, cartograph)
 from main import respond
 
@@ -37,7 +37,7 @@ AT_END
 
 REGISTRY = """
 [constructs.cartograph]
-argv = ["{{python}}", "{{folder}}/witness.py", "{cartograph}", "{log}", "{dataset}"]
+argv = ["{python}", "{folder}/witness.py"]
 folder = "witness"
 files = ["witness.py"]
 """
@@ -84,10 +84,8 @@ class WitnessedTheatre:
         return self.log.read_text(encoding="utf-8").split() if self.log.exists() else []
 
     def recorded(self) -> list[bytes]:
-        """Return the whole lines of the journal."""
-        files = list(self.home.glob("theatres/*/journal.jsonl"))
-        data = files[0].read_bytes() if files else b""
-        return data[: data.rfind(b"\n") + 1].splitlines(keepends=True)
+        """Return the lines of the journal that count."""
+        return [line for folder in self.home.glob("theatres/*") for line in recorded_lines(folder)]
 
     def state(self) -> str:
         """Return the state that the store's chain shows."""
@@ -113,15 +111,12 @@ def witnessed_theatre(folder: Path, *, sabotage: str = "", at_end: str = "") -> 
     """
     theatre = WitnessedTheatre(folder)
     (folder / "witness").mkdir(parents=True)
-    source = WITNESS.replace("SABOTAGE", sabotage).replace("AT_END", at_end)
+    places = (REPOSITORY / "fixtures/constructs/cartograph", theatre.log, theatre.dataset)
+    source = WITNESS.replace("PLACES", repr([str(place) for place in places]))
+    source = source.replace("SABOTAGE", sabotage).replace("AT_END", at_end)
     (folder / "witness" / "witness.py").write_text(source, encoding="utf-8")
-    places: Mapping[str, Path] = {
-        "cartograph": REPOSITORY / "fixtures" / "constructs" / "cartograph",
-        "log": theatre.log,
-        "dataset": theatre.dataset,
-    }
     registry = folder / "constructs.toml"
-    registry.write_text(REGISTRY.format(**places), encoding="utf-8")
+    registry.write_text(REGISTRY, encoding="utf-8")
     template = json.loads(CARTOGRAPH.read_bytes())
     config = template["product_theatre_config"]
     theatre.dataset.parent.mkdir()

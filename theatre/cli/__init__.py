@@ -32,7 +32,7 @@ cli = LazyGroup(
     "echelon",
     commands_by_name=COMMANDS,
     entry_point_group="echelon.commands",
-    help="Certificates for what an AI construct can do, which anybody can recompute offline.",
+    help="Committed questions to AI constructs, scored, with the evidence to recompute the scores.",
 )
 
 

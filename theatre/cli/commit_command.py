@@ -9,9 +9,11 @@ import click
 
 from theatre.cli.committing import commit_template
 from theatre.cli.output import json_option, print_document
+from theatre.cli.reaching import check_named
 from theatre.cli.template_argument import template_argument
-from theatre.cli.template_files import read_template
+from theatre.cli.template_files import read_template, require_valid
 from theatre.cli.workspace import Workspace
+from theatre.engine.templates import ProductTheatreTemplate, view_template
 
 
 @click.command()
@@ -28,11 +30,18 @@ def commit(template: Path, *, as_json: bool) -> None:
 
 
 def commit_file(template: Path, workspace: Workspace) -> dict[str, str]:
-    """Commit a template file; return what `--json` prints of it. Errors as `commit_template`."""
+    """Commit a template file; return what `--json` prints of it.
+
+    Errors as `commit_template` and `check_named`.
+    """
+    document = read_template(template)
+    require_valid(document)
+    view = view_template(document)
+    if isinstance(view, ProductTheatreTemplate):
+        for doubt in check_named(view, workspace, template.parent):
+            click.echo(f"warning: {doubt}", err=True)
     committed = asyncio.run(
-        commit_template(
-            read_template(template), template_folder=template.parent, workspace=workspace
-        )
+        commit_template(document, template_folder=template.parent, workspace=workspace)
     )
     return {
         "theatre_id": committed.theatre_id,

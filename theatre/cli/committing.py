@@ -6,10 +6,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
+from theatre.cli.reaching import environment_of
 from theatre.cli.template_files import require_valid
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.clock import Clock
+from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import DatasetError
 from theatre.engine.templates import (
@@ -39,12 +40,19 @@ async def commit_template(
     """
     require_valid(document)
     view = view_template(document)
+    environment = None
     if isinstance(view, ProductTheatreTemplate):
         verify_datasets(view, workspace.datasets_for(template_folder))
+        environment = await environment_of(view, workspace, template_folder)
     scorer_pins = scorers_in_use(document, view, load_scorers())
+    clock = SteadyClock(clock)
     theatre, created = Theatre.create(str(uuid4()), document, at=clock())
     receipt = CommitmentProtocol.commit(
-        theatre.theatre_id, document, scorer_pins=scorer_pins, committed_at=clock()
+        theatre.theatre_id,
+        document,
+        scorer_pins=scorer_pins,
+        committed_at=clock(),
+        environment=environment,
     )
     store = workspace.store
     store.create_folder(theatre.theatre_id, document, template_folder=template_folder)

@@ -10,8 +10,8 @@ from theatre.cli.output import json_option, print_document
 from theatre.cli.workspace import Workspace
 from theatre.construct_kit.http_server import LOOPBACK
 from theatre.construct_kit.serving import serve_target_on_stdio, serve_target_over_http
-from theatre.oracles.construct_files import content_hash, listed_files
-from theatre.oracles.construct_registry import RegisteredConstruct
+from theatre.oracles.construct_files import file_hash, listed_files
+from theatre.oracles.construct_registry import RegisteredConstruct, source_of
 from theatre.oracles.python_callable import construct_from_callable
 
 _MAX_PORT = 65535
@@ -66,16 +66,21 @@ def serve(
 @folder_option
 @json_option
 def version(subject: str, folder: Path, *, as_json: bool) -> None:
-    """Print the content hash of a construct's files: what its pin must be.
+    """Print the version of a construct, which is what its pin must be.
+
+    With --json also what it binds: argv as written, and the SHA-256 of each file.
 
     ID is looked up in the `constructs.toml` of the folder, yours, and the shipped one.
     """
     found = _construct(subject, folder)
-    files = listed_files(found.folder, found.files)
-    construct_version = content_hash(found.folder, files)
+    construct_version = source_of(found).version()
     if as_json:
+        hashes = {
+            name: file_hash(found.folder / name) for name in listed_files(found.folder, found.files)
+        }
+        bound = {"argv": list(found.argv), "files": hashes}
         document = {"construct": subject, "construct_version": construct_version}
-        print_document({**document, "folder": str(found.folder), "files": list(files)})
+        print_document({**document, "folder": str(found.folder), **bound})
     else:
         click.echo(construct_version)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -9,6 +10,7 @@ from pathlib import Path
 
 from theatre.cli.committing import utc_now
 from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.templates import ProductTheatreTemplate, VersionPins
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
@@ -16,6 +18,7 @@ from theatre.oracles.construct_registry import (
     program_of,
 )
 from theatre.oracles.endpoints import (
+    REGISTERED,
     Construct,
     Endpoint,
     Places,
@@ -23,6 +26,7 @@ from theatre.oracles.endpoints import (
     endpoints,
     refuse_unused_headers,
 )
+from theatre.oracles.environment import environment_for
 from theatre.oracles.errors import AddressNotAllowedError, ConstructUnreachableError
 from theatre.oracles.python_callable import PythonOracleAdapter
 from theatre.oracles.reachable import ReachableAdapter
@@ -69,6 +73,35 @@ def construct_authors(
         endpoint.construct_id: construct_at(endpoint, places).author
         for endpoint in endpoints(template)
     }
+
+
+def check_named(
+    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
+) -> list[str]:
+    """Judge what a template names before it is committed; return what is doubtful.
+
+    Raises UnknownConstructError for the id of no registered construct, and OutboundPolicyError and
+    OutboundRefusedError for a URL that may not be called as things are.
+    """
+    doubts = []
+    for endpoint in endpoints(template):
+        if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
+            workspace.find_registered(endpoint.place.removeprefix(REGISTERED), template_folder)
+        elif endpoint.adapter_type == "http":
+            from theatre.cli.http_adapters import doubt_about  # noqa: PLC0415  # as below
+
+            with _naming_the_variable():
+                doubt = doubt_about(endpoint.place, workspace)
+            doubts += [] if doubt is None else [f"{endpoint.pointer}: {doubt}"]
+    return doubts
+
+
+async def environment_of(
+    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
+) -> JsonObject | None:
+    """Return what the constructs of a template can import here, as `environment_for`."""
+    places = _places(workspace, template_folder, headers_env={})
+    return await asyncio.to_thread(environment_for, template, places)
 
 
 async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:

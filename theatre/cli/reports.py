@@ -37,6 +37,7 @@ def run_report(view: TheatreView) -> JsonObject:
     resolution = view.resolution or {}
     certified = resolution.get("outcome") == "certified"
     bundle = view.folder / bundle_name(view.theatre_id) if certified else None
+    draft = view.drafts / view.theatre_id
     certificate = {} if bundle is None else _document(bundle / "certificate.json")
     return {
         "theatre_id": view.theatre_id,
@@ -46,6 +47,7 @@ def run_report(view: TheatreView) -> JsonObject:
         **_outcome(view),
         **{name: certificate.get(name) for name in _FROM_CERTIFICATE},
         "bundle_path": None if bundle is None else str(bundle.resolve()),
+        "draft_path": str(draft.resolve()) if draft.is_dir() else None,
     }
 
 
@@ -55,9 +57,10 @@ def _outcome(view: TheatreView) -> JsonObject:
         return {
             "outcome": PENDING,
             "outcome_reason": f"{ProgrammeStatus.PENDING_HITL.value}:{view.open_rubric}",
+            "error_detail": None,
         }
     resolution = view.resolution or {}
-    return {name: resolution.get(name) for name in ("outcome", "outcome_reason")}
+    return {name: resolution.get(name) for name in ("outcome", "outcome_reason", "error_detail")}
 
 
 def print_run(report: JsonObject) -> None:
@@ -71,6 +74,10 @@ def print_run(report: JsonObject) -> None:
     echo(f"recorded  {report['episodes_recorded']} episodes")
     if report["outcome"] is not None:
         echo(f"outcome   {report['outcome']} ({report['outcome_reason']})")
+    if report["error_detail"] is not None:
+        echo(f"because   {report['error_detail']}")
+    if report["draft_path"] is not None:
+        echo(f"draft     echelon check {shortest(Path(str(report['draft_path'])))}")
     if report["outcome"] == PENDING:
         echo(f"next      echelon theatre hitl {report['theatre_id']}: people score, by its rubric")
         echo(f"then      echelon theatre run {report['theatre_id']}")

@@ -88,7 +88,7 @@ def run_to_end(
 
         def announce(held: HeldTheatre) -> None:
             for name in held.journal.torn:
-                click.echo(f"note: removed an unfinished last line of {name}", err=True)
+                click.echo(f"note: removed the unfinished end of {name}", err=True)
 
         try:
             asyncio.run(

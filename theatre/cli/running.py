@@ -9,7 +9,12 @@ from dataclasses import dataclass, field
 
 from theatre.cli.committing import utc_now
 from theatre.cli.judging import open_judge
-from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
+from theatre.cli.reaching import (
+    check_all_reachable,
+    construct_authors,
+    environment_of,
+    opened_adapters,
+)
 from theatre.cli.signals import cancelled_by
 from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
@@ -18,6 +23,7 @@ from theatre.engine.replay import Progress, ReplayEngine, RunSettings, Surroundi
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import product_template
+from theatre.engine.theatre import OVERDUE
 from theatre.files.theatre_store import HeldTheatre
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.reachable import ReachableAdapter
@@ -63,6 +69,7 @@ async def run_theatre(
     """
     with workspace.store.hold(theatre_id) as held:
         template = product_template(held.theatre.template)
+        await _end_if_overdue(held)
         on_start(held)
         is_calling = held.theatre.state in _BEFORE_THE_LAST_CALL
         async with (
@@ -77,6 +84,7 @@ async def run_theatre(
                 Surroundings(
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
+                    environment=await environment_of(template, workspace, held.template_folder),
                     invoke=_invoker(options, adapters),
                     datasets=workspace.datasets_for(held.template_folder),
                     scorers=load_scorers(),
@@ -91,6 +99,7 @@ async def run_theatre(
                 ),
                 RunSettings(
                     output_dir=held.folder,
+                    drafts_dir=workspace.store.drafts,
                     issuer=workspace.issuer,
                     batch_size=options.batch_size,
                     concurrency_limit=options.concurrency_limit,
@@ -100,6 +109,15 @@ async def run_theatre(
                 if is_calling:
                     await check_all_reachable(adapters)
                 await engine.run()
+
+
+async def _end_if_overdue(held: HeldTheatre) -> None:
+    """End a theatre that did not begin in time, and raise as `Theatre.require_in_time`."""
+    now = utc_now()
+    if held.theatre.is_overdue(now):
+        _, events = held.theatre.end(at=now, outcome={**OVERDUE})
+        await held.journal.note_together(events)
+        held.theatre.require_in_time(now)
 
 
 def _invoker(options: RunOptions, adapters: Mapping[str, ReachableAdapter]) -> Invoker:

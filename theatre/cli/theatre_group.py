@@ -1,10 +1,11 @@
-"""`echelon theatre …`: validate, hash, commit, run and show theatres."""
+"""`echelon theatre …`: validate, hash, commit, run, cancel and show theatres."""
 
 from __future__ import annotations
 
 from theatre.cli.lazy_group import LazyGroup
 
 COMMANDS = {
+    "cancel": ("theatre.cli.cancel_command:cancel", "End a theatre that is not to go on, as void."),
     "commit": ("theatre.cli.commit_command:commit", "Make a theatre of a template and commit it."),
     "export": ("theatre.cli.export_command:export", "Export a certified theatre, and archive it."),
     "hash": (

@@ -25,6 +25,7 @@ class NamedOracle:
     """What the user says about the construct.
 
     `folder` is where a callable's module lies. `plain`: it is a service that knows no envelope.
+    `timeout_seconds` is for the calls that ask for its version, as for every other.
     """
 
     place: str
@@ -34,6 +35,7 @@ class NamedOracle:
     plain: bool
     folder: Path
     headers_env: Mapping[str, str]
+    timeout_seconds: float
 
     @property
     def is_service(self) -> bool:
@@ -68,7 +70,7 @@ def oracle_under_test(
             return _service(construct, named, workspace, endpoint=named.place)
         return _program(construct, named)
     callable_ = construct_from_callable(named.construct_id, named.place, named.folder)
-    _register(callable_, named.place, run_folder)
+    _register(callable_, run_folder)
     return _program(callable_, named)
 
 
@@ -77,7 +79,7 @@ def _service(
 ) -> OracleUnderTest:
     version, pin = named.version, PLAIN_PIN if named.plain else None
     if version is None and not named.plain:
-        probed = probe(service, workspace)
+        probed = probe(service, workspace, seconds=named.timeout_seconds)
         version, pin = probed.version, probed.form.pin
     return OracleUnderTest(
         construct_id=service.construct_id,
@@ -102,14 +104,12 @@ def _program(construct: RegisteredConstruct, named: NamedOracle) -> OracleUnderT
     )
 
 
-def _register(construct: RegisteredConstruct, target: str, run_folder: Path) -> None:
+def _register(construct: RegisteredConstruct, run_folder: Path) -> None:
     """Write a callable into the run's own registry: the template then names no folder."""
-    kit = ["{python}", "-P", "-B", "-m", "theatre.construct_kit", "--stdio"]
-    argv = [*kit, "--folder", "{folder}", target]
     # A JSON string is a TOML string, and so is an array of them.
     lines = (
         f"[constructs.{construct.construct_id}]",
-        f"argv = {json.dumps(argv)}",
+        f"argv = {json.dumps(list(construct.argv))}",
         f"folder = {json.dumps(str(construct.folder), ensure_ascii=False)}",
         f"files = {json.dumps(list(construct.files), ensure_ascii=False)}",
     )

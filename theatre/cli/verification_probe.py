@@ -14,10 +14,11 @@ from theatre.verification import version_probe
 from theatre.verification.version_probe import Probed
 
 
-def probe(service: RemoteConstruct, workspace: Workspace) -> Probed:
+def probe(service: RemoteConstruct, workspace: Workspace, *, seconds: float) -> Probed:
     """Ask a service for its version: by an envelope, and if need be by a bare record.
 
-    Raises ConstructUnreachableError for one that answers neither as an oracle does.
+    Raises ConstructUnreachableError for one that answers neither as an oracle does,
+    or does not in so many seconds.
     """
     # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
     from theatre.cli.http_adapters import http_adapter  # noqa: PLC0415  # see above
@@ -26,6 +27,8 @@ def probe(service: RemoteConstruct, workspace: Workspace) -> Probed:
         return http_adapter(service, workspace, form)
 
     try:
-        return asyncio.run(version_probe.probe(service.construct_id, adapter_in, clock=utc_now))
+        return asyncio.run(
+            version_probe.probe(service.construct_id, adapter_in, seconds=seconds, clock=utc_now)
+        )
     except ConstructUnreachableError as error:
         raise ConstructUnreachableError(f"{error}; give --construct-version, or --plain") from error

@@ -129,6 +129,7 @@ class VerifyOptions:
             plain=self.plain,
             folder=self.folder,
             headers_env=self.headers_env,
+            timeout_seconds=self.timeout,
         )
 
 

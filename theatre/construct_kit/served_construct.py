@@ -111,14 +111,18 @@ class ServedConstruct:
 
 
 def served(
-    function: Callable[..., object], *, construct_id: str | None = None, version: str | None = None
+    function: Callable[..., object],
+    *,
+    construct_id: str | None = None,
+    version: str | None = None,
+    target: str | None = None,
 ) -> ServedConstruct:
     """Return a callable ready to be served.
 
     `construct_id` and `version` go before what the decorator declared. The version is, in this
     order, the given one, that of the environment (the engine's, when it runs the construct
-    itself), the declared one, the content hash of the callable's module. Raises
-    ConstructVersionError where that is none.
+    itself), the declared one, the one computed of `target`, `module:name`, by which the callable
+    was found. Raises ConstructVersionError where that is none.
     """
     declaration = declaration_of(function)
     if declaration is not None:
@@ -128,8 +132,13 @@ def served(
     return ServedConstruct(
         function,
         construct_id=construct_id,
-        version=require_version(known) if known else content_version(function.__module__),
+        version=require_version(known) if known else content_version(target or _target(function)),
     )
+
+
+def _target(function: Callable[..., object]) -> str:
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{function.__module__}:{name}"
 
 
 def _words_of(error: Exception) -> str:

@@ -19,7 +19,8 @@ def serve_target_on_stdio(
     """
     wire = claim_stdio()
     function = load_callable(target, folder)
-    answer_lines(served(function, construct_id=construct_id, version=version), wire)
+    construct = served(function, construct_id=construct_id, version=version, target=target)
+    answer_lines(construct, wire)
 
 
 def serve_target_over_http(
@@ -36,5 +37,5 @@ def serve_target_over_http(
     Raises as `load_callable`, `served` and `serve_http`.
     """
     function = load_callable(target, folder)
-    construct = served(function, construct_id=construct_id, version=version)
+    construct = served(function, construct_id=construct_id, version=version, target=target)
     serve_construct(construct, host=host, port=port)

@@ -1,7 +1,7 @@
-"""A construct's version: given in hex, or the content hash of the files of its module.
+"""A construct's version: given in hex, or computed of the files of its module.
 
-`theatre.oracles.python_callable` computes the same hash on the engine's side, without importing
-the module; the two rooms share no code, a test holds them together.
+`theatre.oracles.python_callable` computes the same on the engine's side, without importing the
+module; a test holds them together.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from types import ModuleType
 
 from theatre.construct_kit.errors import ConstructVersionError
 from theatre.engine.canonical_json import sha256_hex
+from theatre.engine.oracle_contract import program_version, served_argv
 
 _VERSION = re.compile(r"[a-f0-9]{7,64}")
 
@@ -26,25 +27,30 @@ def require_version(text: str) -> str:
     return text
 
 
-def content_version(module_name: str) -> str:
-    """Return the content hash of an imported module, 64 hex digits.
+def content_version(target: str) -> str:
+    """Return the version of a callable of an imported module, `module:name`, 64 hex digits.
 
-    SHA-256 over the sorted lines `<sha256>  <path>` of the module's file or, where it belongs
-    to a package, of every `*.py` in the outermost one; paths begin with the name of file or
-    package. Raises ConstructVersionError for a module that was not read from a file.
+    It is that of the program which serves the callable on stdin. Its files are the module's own
+    or, where it belongs to a package, every `*.py` in the outermost one; paths begin with the
+    name of file or package. Raises ConstructVersionError for a module that was not read from a
+    file.
     """
-    root, files = _files_of(_outermost(sys.modules[module_name]))
-    lines = [
-        f"{sha256_hex(path.read_bytes())}  {path.relative_to(root).as_posix()}\n".encode()
-        for path in files
-    ]
-    return sha256_hex(b"".join(sorted(lines)))
+    module_name, _, name = target.partition(":")
+    module = sys.modules[module_name]
+    root, files = _files_of(_outermost(module))
+    hashes = {path.relative_to(root).as_posix(): sha256_hex(path.read_bytes()) for path in files}
+    return program_version(served_argv(f"{_import_name(module)}:{name}"), hashes)
+
+
+def _import_name(module: ModuleType) -> str:
+    # A module that is run as a program is called `__main__`: its spec, or its file, says more.
+    if module.__name__ != "__main__":
+        return module.__name__
+    return Path(module.__file__ or "").stem if module.__spec__ is None else module.__spec__.name
 
 
 def _outermost(module: ModuleType) -> ModuleType:
-    # A module that is run as a program is called `__main__`; its spec has the name it came by.
-    name = module.__name__ if module.__spec__ is None else module.__spec__.name
-    return sys.modules.get(name.partition(".")[0], module)
+    return sys.modules.get(_import_name(module).partition(".")[0], module)
 
 
 def _files_of(module: ModuleType) -> tuple[Path, list[Path]]:

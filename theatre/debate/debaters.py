@@ -21,6 +21,7 @@ from theatre.engine.oracle_contract import (
     OracleInvocationRequest,
     invocation_id,
 )
+from theatre.engine.schema_registry import model_message
 
 PROTOCOL = "debate@1"
 
@@ -158,7 +159,8 @@ def answer_of(output: Mapping[str, object], turn_index: int) -> DebaterAnswer:
             first = error.errors(include_url=False)[0]
             where = "/".join(map(str, first["loc"]))
             raise DebateRunError(
-                f"expected a recommendation for turn {turn_index}, got at {where}: {first['msg']}"
+                f"expected a recommendation for turn {turn_index}, got at {where}: "
+                f"{model_message(first)}"
             ) from error
     return DebaterAnswer(
         content=str(content),

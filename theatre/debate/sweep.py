@@ -21,6 +21,7 @@ from theatre.debate.runner import RunPlan
 from theatre.debate.scripted.debater import Disposition, labels_of
 from theatre.debate.scripted.scenarios import Scenario
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.schema_registry import model_message
 
 NO_CONSTRUCTS: Mapping[str, str] = MappingProxyType({})
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -116,7 +117,9 @@ def read_plan(document: JsonObject) -> SweepPlan:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = "/".join(map(str, first["loc"]))
-        raise SweepError(f"expected a sweep plan, got at {where}: {first['msg']}") from error
+        raise SweepError(
+            f"expected a sweep plan, got at {where}: {model_message(first)}"
+        ) from error
     names = [one.name for one in plan.configurations]
     if len(set(names)) < len(names):
         raise SweepError(f"expected each configuration once, got {names}")

@@ -19,7 +19,7 @@ from theatre.engine.canonical_json import (
     sha256_hex,
 )
 from theatre.engine.errors import ParseError
-from theatre.engine.schema_registry import SchemaRegistry, json_pointer
+from theatre.engine.schema_registry import SchemaRegistry, json_pointer, model_message
 
 SCHEMA = "debate_output_schema_v2.json"
 
@@ -110,7 +110,7 @@ def _schema_findings(registry: SchemaRegistry, document: JsonObject) -> list[Fin
 def _model_findings(error: ValidationError) -> list[Finding]:
     """Where the schema has no word for it, the models' own: a refusal always says where."""
     return [
-        _error(json_pointer(*one["loc"]), "schema:model", "E_SCHEMA", one["msg"])
+        _error(json_pointer(*one["loc"]), "schema:model", "E_SCHEMA", model_message(one))
         for one in error.errors(include_url=False, include_context=False, include_input=False)
     ]
 

@@ -32,10 +32,11 @@ ENTRY_KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ChainHead:
-    """Where the next entry goes: how many there are, and the hash of the last."""
+    """Where the next entry goes: how many there are, the hash of the last, and its time."""
 
     length: int = 0
     entry_hash: str = GENESIS
+    at: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +56,11 @@ def entry_hash(entry: JsonObject) -> str:
 
 
 def next_entry(head: ChainHead, theatre_id: str, event: AuditEvent) -> JsonObject:
-    """Return the entry that puts `event` behind `head`."""
+    """Return the entry that puts `event` behind `head`.
+
+    Its time is that of the entry before where the clock was set back since: stamps of a theatre
+    never go back. (All have the same form, so that the later time is the greater text.)
+    """
     entry: JsonObject = {
         "seq": head.length,
         "prev_entry_hash": head.entry_hash,
@@ -64,17 +69,17 @@ def next_entry(head: ChainHead, theatre_id: str, event: AuditEvent) -> JsonObjec
         "from_state": event.from_state,
         "to_state": event.to_state,
         "detail": event.detail,
-        "at": event.at,
+        "at": max(head.at, event.at),
     }
     return entry | {"entry_hash": entry_hash(entry)}
 
 
 def head_after(entry: JsonObject) -> ChainHead:
     """Return the head of a chain that ends with `entry`."""
-    seq, digest = entry["seq"], entry["entry_hash"]
-    if not isinstance(seq, int) or not isinstance(digest, str):
-        raise ChainBrokenError("expected an entry with seq and entry_hash", line=1)
-    return ChainHead(length=seq + 1, entry_hash=digest)
+    seq, digest, at = entry["seq"], entry["entry_hash"], entry["at"]
+    if not (isinstance(seq, int) and isinstance(digest, str) and isinstance(at, str)):
+        raise ChainBrokenError("expected an entry with seq, entry_hash and at", line=1)
+    return ChainHead(length=seq + 1, entry_hash=digest, at=at)
 
 
 def verify_chain(entries: Iterable[JsonObject], *, theatre_id: str) -> ChainHead:

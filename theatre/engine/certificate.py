@@ -117,6 +117,10 @@ def certificate_id(theatre_id: str, commitment_hash: str) -> str:
     return str(uuid5(UUID(theatre_id), f"certificate:{commitment_hash}"))
 
 
+ENVIRONMENT_CHANGED = "environment-changed"
+"""The finding where the run began in another environment than the receipt has."""
+
+
 def findings_of(version_source: VersionSource, others: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the codes of what a reader has to know and no tier rule looks at, sorted.
 

@@ -18,6 +18,24 @@ Clock = Callable[[], datetime]
 Sleep = Callable[[float], Awaitable[None]]
 """Waits for a number of seconds."""
 
+
+class SteadyClock:
+    """A clock that never shows less than before, although the one behind it was set back."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._last = datetime.min.replace(tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        """Return the time, or the last one that was seen if that is later."""
+        self._last = max(self._last, self._clock())
+        return self._last
+
+    def not_before(self, stamp: str) -> None:
+        """Take notice of a stamp that is written already; ClockError for what is none."""
+        self._last = max(self._last, parse_rfc3339(stamp))
+
+
 _RFC3339_UTC = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,6})?Z", re.ASCII)
 
 

@@ -29,7 +29,11 @@ _PINNED = frozenset({"version_pins", "dataset_hashes"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommitmentReceipt:
-    """Proof of what was committed, frozen deeply. `escrowed_capital` is null but for markets."""
+    """Proof of what was committed, frozen deeply. `escrowed_capital` is null but for markets.
+
+    `environment` (`environment_hash`, `interpreter`, `platform`) is what a construct that runs
+    here could import when it was committed; None where no such construct is called.
+    """
 
     theatre_id: str
     commitment_hash: str
@@ -39,6 +43,7 @@ class CommitmentReceipt:
     scorer_pins: JsonObject
     escrowed_capital: float | None
     committed_at: str
+    environment: JsonObject | None = None
     canonicalisation: str = CANONICALISATION
 
     def as_document(self) -> JsonObject:
@@ -51,6 +56,7 @@ class CommitmentReceipt:
             "dataset_hashes": self.dataset_hashes,
             "scorer_pins": self.scorer_pins,
             "escrowed_capital": self.escrowed_capital,
+            "environment": self.environment,
             "canonicalisation": self.canonicalisation,
             "committed_at": self.committed_at,
         }
@@ -81,6 +87,7 @@ _MEMBERS: Mapping[str, tuple[type, ...]] = {
     "dataset_hashes": (dict,),
     "scorer_pins": (dict,),
     "escrowed_capital": (float, int, NoneType),
+    "environment": (dict, NoneType),
     "canonicalisation": (str,),
     "committed_at": (str,),
 }
@@ -169,6 +176,7 @@ class CommitmentProtocol:
         *,
         scorer_pins: Mapping[str, str],
         committed_at: datetime,
+        environment: JsonObject | None = None,
     ) -> CommitmentReceipt:
         """Return the receipt for a validated template whose datasets have been verified.
 
@@ -185,6 +193,7 @@ class CommitmentProtocol:
             scorer_pins=freeze_object(dict(scorer_pins)),
             escrowed_capital=escrowed_capital(snapshot),
             committed_at=format_rfc3339(committed_at),
+            environment=None if environment is None else freeze_object(environment),
         )
 
     @staticmethod

@@ -140,9 +140,18 @@ class ExecutionPathUnavailableError(ProgrammeError):
 
 
 class JournalError(TheatreError):
-    """A run journal contradicts its theatre or itself."""
+    """A run journal contradicts its theatre or itself; `seq` is the episode, where it is one's."""
 
     code = "journal-corrupt"
+
+    def __init__(self, message: str, *, seq: int | None = None) -> None:
+        """Keep the sequence number of the episode that cannot be read."""
+        super().__init__(message)
+        self.seq = seq
+
+
+class JournalChangedError(JournalError):
+    """What a run has recorded is not what its audit trail names: the theatre ends as failed."""
 
 
 class BundleError(TheatreError):

@@ -12,11 +12,11 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, NamedTuple, Self
 from uuid import UUID, uuid5
 
 from theatre.engine.canonical_json import JsonObject, canonical_line
@@ -88,7 +88,7 @@ class EvidenceBundleBuilder:
     def __init__(self, theatre_id: str, output_dir: Path, *, attempt: int = 0) -> None:
         """Write below `output_dir`; no two writers of one theatre may have the same `attempt`."""
         name = bundle_name(theatre_id)
-        self._theatre_id = theatre_id
+        self.theatre_id = theatre_id
         self._final = output_dir / name
         self._drafts = f".{name}*.partial"
         self._draft = output_dir / (f".{name}.{attempt}.partial" if attempt else f".{name}.partial")
@@ -96,9 +96,9 @@ class EvidenceBundleBuilder:
         self._entries: dict[str, FileEntry] = {}
 
     @property
-    def final_path(self) -> Path:
-        """Return where the bundle will be once it is sealed."""
-        return self._final
+    def draft(self) -> Path:
+        """Return the folder that is written in."""
+        return self._draft
 
     def __enter__(self) -> Self:
         """Start in an empty draft folder; what earlier attempts left, or still write, goes."""
@@ -196,12 +196,19 @@ class EvidenceBundleBuilder:
             },
         )
 
-    def seal(self) -> Path:
+    def seal(self, as_checked: Mapping[str, FileStamp]) -> Path:
         """Make the draft durable and give it its final name in one step; return that path.
 
-        AlreadySealedError where another attempt has been quicker: its bundle stays as it is.
+        `as_checked` are its `file_stamps` from before it was checked: BundleError where any file
+        was touched since. AlreadySealedError where another attempt has been quicker: its bundle
+        stays as it is.
         """
         with _disk("seal the bundle"):
+            if file_stamps(self._draft) != as_checked:
+                raise BundleError(
+                    "expected the draft of the bundle as it was checked, got it changed by another "
+                    "program: run again"
+                )
             for folder in {(self._draft / path).parent for path in self._entries}:
                 _sync_folder(folder)
             _sync_folder(self._draft)
@@ -215,6 +222,44 @@ class EvidenceBundleBuilder:
                 ) from error
             _sync_folder(self._final.parent)
         return self._final
+
+
+class FileStamp(NamedTuple):
+    """What changes with any write to a file, or with another file in its place."""
+
+    inode: int
+    size: int
+    changed_ns: int
+
+
+def file_stamps(folder: Path) -> dict[str, FileStamp]:
+    """Return the stamp of each file in `folder`, by its path in it."""
+    found = {}
+    for place, _, names in os.walk(folder):
+        for name in names:
+            path = Path(place, name)
+            now = path.lstat()
+            found[str(path.relative_to(folder))] = FileStamp(
+                now.st_ino, now.st_size, now.st_ctime_ns
+            )
+    return found
+
+
+def set_aside(theatre_id: str, output_dir: Path, drafts: Path) -> None:
+    """Move what there is of a theatre's bundle to `drafts/<theatre_id>`: sealed, or a draft.
+
+    A draft from an earlier attempt goes. BundleError where the disk refuses.
+    """
+    name = bundle_name(theatre_id)
+    found = [output_dir / name, *sorted(output_dir.glob(f".{name}*.partial"))]
+    with _disk("set the refused draft aside"):
+        for bundle in [path for path in found if path.is_dir() and not path.is_symlink()]:
+            kept = drafts / theatre_id
+            shutil.rmtree(kept, ignore_errors=True)
+            drafts.mkdir(parents=True, exist_ok=True)
+            shutil.move(bundle, kept)
+            _sync_folder(drafts)
+            _sync_folder(output_dir)
 
 
 class InvocationWriter:

@@ -61,6 +61,10 @@ class ProgrammeStep(Protocol):
     def escalation_path(self) -> str | None:
         """Return where a failure leads: a later step's id, FAIL, or None (which means FAIL)."""
 
+    @property
+    def guards_integrity(self) -> bool:
+        """Tell whether the evidence cannot be relied on where the step was not completed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Completed:
@@ -145,6 +149,27 @@ class ResolutionStateMachine:
         """Return the step that is to be carried out next; None at the end."""
         at_end = self.failure is not None or len(self.results) == len(self.steps)
         return None if at_end else self.steps[len(self.results)]
+
+    @property
+    def caps(self) -> tuple[str, ...]:
+        """Return a code for each settled step that guards integrity and was not completed.
+
+        One that a failure before it skipped vouches for as little as one that failed.
+        """
+        return tuple(
+            f"step-{result.status.value}:{result.step_id}"
+            for step, result in zip(self.steps, self.results, strict=False)
+            if step.guards_integrity and result.status is not StepStatus.COMPLETED
+        )
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """Return a code for each other step that failed and led on to a later one."""
+        return tuple(
+            f"step-failed:{result.step_id}"
+            for step, result in zip(self.steps, self.results, strict=False)
+            if not step.guards_integrity and result.status is StepStatus.FAILED
+        )
 
     def advance(self, step_id: str, outcome: StepOutcome) -> ResolutionStateMachine:
         """Return the programme with the current step settled, and those that are skipped for it.

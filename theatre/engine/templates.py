@@ -23,6 +23,7 @@ NEWEST = "2.2.0"
 """The schema versions: simulations, what existing tooling writes, what this release writes, and
 that with a limit for closing and with members that are reserved (`reserved_members`)."""
 
+PROVENANCE_CHAIN = "provenance_chain"
 RESERVED_ADAPTERS = ("openai", "anthropic", "mcp", "command")
 DEFAULT_CLOSE_WITHIN_DAYS = 30
 
@@ -54,6 +55,17 @@ class ResolutionStep(_View):
     output_spec: dict[str, Any] = {}
     escalation_path: str | None = None
     timeout_seconds: float | None = None
+
+    @property
+    def guards_integrity(self) -> bool:
+        """Tell whether the evidence cannot be relied on where this step was not completed.
+
+        So with a computation whose output was committed to fit a schema, and with
+        `provenance_chain`, which says whether the ground truth is one intact log.
+        """
+        return self.type == "deterministic_computation" and (
+            bool(self.output_spec) or self.input_spec.get("computation") == PROVENANCE_CHAIN
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

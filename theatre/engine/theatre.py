@@ -12,11 +12,16 @@ from typing import Self
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.clock import format_rfc3339
-from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
+from theatre.engine.clock import format_rfc3339, parse_rfc3339
+from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt, close_by
 from theatre.engine.errors import CommitmentError, InvalidTransitionError
 from theatre.engine.models import freeze_object
 from theatre.engine.state_machine import TheatreState, check_transition
+from theatre.engine.templates import ProductTheatreTemplate, view_template
+
+CANCELLED = {"outcome": "void", "outcome_reason": "cancelled"}
+OVERDUE = {"outcome": "void", "outcome_reason": "not-closed-in-time"}
+"""How a theatre ends that its owner gave up, and one that did not begin in time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +83,23 @@ class Theatre:
         """Return the RESOLVED theatre; `detail` names the outcome."""
         return self._moved(TheatreState.RESOLVED, "resolved", at, detail)
 
+    def end(self, *, at: datetime, outcome: JsonObject) -> tuple[Self, tuple[AuditEvent, ...]]:
+        """Return the RESOLVED theatre and the steps that lead there without another call.
+
+        From COMMITTED, ACTIVE or SETTLING; the steps belong into one transaction.
+        """
+        reason = outcome["outcome_reason"]
+        theatre = self
+        events: list[AuditEvent] = []
+        if theatre.state in {TheatreState.DRAFT, TheatreState.COMMITTED}:
+            theatre, event = theatre.activate(at=at, detail={"episodes": 0, "reason": reason})
+            events.append(event)
+        if theatre.state is TheatreState.ACTIVE:
+            theatre, event = theatre.settle(at=at, detail={"reason": reason})
+            events.append(event)
+        theatre, event = theatre.resolve(at=at, detail=outcome)
+        return theatre, (*events, event)
+
     def archive(self, *, at: datetime, detail: JsonObject) -> tuple[Self, AuditEvent]:
         """Return the ARCHIVED theatre: the end."""
         return self._moved(TheatreState.ARCHIVED, "archived", at, detail)
@@ -91,6 +113,30 @@ class Theatre:
                 "commit it first"
             )
         return self.receipt
+
+    @property
+    def close_by(self) -> datetime | None:
+        """Return until when a committed theatre has to have begun; None for what is never run."""
+        view = view_template(self.commitment.template_snapshot)
+        if not isinstance(view, ProductTheatreTemplate):
+            return None
+        committed_at = parse_rfc3339(self.commitment.committed_at)
+        return close_by(self.commitment.template_snapshot, committed_at)
+
+    def is_overdue(self, now: datetime) -> bool:
+        """Tell whether the theatre is COMMITTED and may not begin any more."""
+        if self.state is not TheatreState.COMMITTED:
+            return False
+        return self.close_by is not None and now > self.close_by
+
+    def require_in_time(self, now: datetime) -> None:
+        """Raise InvalidTransitionError for a theatre that is overdue."""
+        if self.is_overdue(now):
+            raise InvalidTransitionError(
+                f"expected a theatre to begin by {self.close_by:%Y-%m-%dT%H:%M:%SZ}, as its "
+                "execution_policy.close_within_days says (30 days where it says nothing), got one "
+                "that is overdue: it ends as void; commit its template again and run that"
+            )
 
     def _check_own(self, receipt: CommitmentReceipt) -> None:
         CommitmentProtocol.verify(receipt)

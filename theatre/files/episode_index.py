@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from theatre.engine.errors import JournalError
+from theatre.engine.replay.journal import MAX_EPISODES
 
 _ABSENT = -1
-# Eight bytes each: a corrupt number must not ask for terabytes.
-_HIGHEST_SEQUENCE = 10_000_000
 
 
 class EpisodeIndex:
@@ -35,7 +34,7 @@ class EpisodeIndex:
         """Raise JournalError unless these are sequence numbers, none entered, none twice."""
         seen: set[int] = set()
         for seq in sequences:
-            if type(seq) is not int or not 0 < seq <= _HIGHEST_SEQUENCE:
+            if type(seq) is not int or not 0 < seq <= MAX_EPISODES:
                 raise JournalError(f"expected the sequence number of an episode, got {seq!r:.40}")
             if seq in self or seq in seen:
                 raise JournalError(f"expected episode {seq} once in the journal, got it again")
@@ -49,9 +48,9 @@ class EpisodeIndex:
         self._offsets[seq - 1] = offset
         self._count += 1
 
-    def offsets(self, within: range | None = None) -> array[int]:
-        """Return the offsets in dataset order, as they are now; only of episodes `within`."""
-        offsets = self._offsets
-        if within is not None:
-            offsets = offsets[max(0, within.start - 1) : max(0, within.stop - 1)]
-        return array("q", (offset for offset in offsets if offset != _ABSENT))
+    def places(self, within: range | None = None) -> Iterator[tuple[int, int]]:
+        """Return episode and offset in dataset order, as they are now; only of those `within`."""
+        first = 1 if within is None else max(1, within.start)
+        stop = len(self._offsets) + 1 if within is None else max(first, within.stop)
+        now = enumerate(self._offsets[first - 1 : stop - 1], start=first)
+        return ((seq, offset) for seq, offset in now if offset != _ABSENT)

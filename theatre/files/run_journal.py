@@ -1,11 +1,15 @@
 """The file journal: episodes and audit entries as JSON lines, made durable batch by batch.
 
-A line that a crash cut short is removed when the journal is opened, and its episode called
-again under the same invocation id (contract/evidence.md §4).
+Only what the audit trail names counts as recorded: there its digest stands. What a crash left
+behind that, whole lines or a torn one, is removed when the journal is opened, and its episodes are
+called again under the same invocation ids (contract/evidence.md §4, docs/adr/0171).
 """
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from typing import cast
@@ -17,11 +21,13 @@ from theatre.engine.audit_chain import (
     next_entry,
     verified_entries,
 )
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, parse_object
+from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult
 from theatre.engine.replay.beside import beside_the_loop
-from theatre.files.durable import append_durably, truncate_durably
+from theatre.engine.replay.events import named_sequences
+from theatre.engine.replay.journal import read_result
+from theatre.files.durable import append_durably, replace_durably, truncate_durably
 from theatre.files.episode_index import EpisodeIndex
 
 EPISODES = "journal.jsonl"
@@ -35,24 +41,27 @@ class FileRunJournal:
     """
 
     def __init__(self, folder: Path, theatre_id: str) -> None:
-        """Open the journal, cut torn last lines, verify the chain.
+        """Open the journal, verify the chain, cut what is unfinished.
 
-        Raises ChainBrokenError and JournalError for what a crash cannot explain. `torn` names
-        the files that lost an unfinished last line.
+        Raises ChainBrokenError and JournalError for a trail that a crash cannot explain. Whether
+        the episodes are those that it names is verified by whoever reads them (`TrailBatches`).
+        `torn` names the files that lost an unfinished end.
         """
         self._theatre_id = theatre_id
         self._episodes = folder / EPISODES
         self._trail = folder / TRAIL
-        self.torn = tuple(p.name for p in (self._episodes, self._trail) if _cut_torn_line(p))
-        self._index = EpisodeIndex()
-        for offset, seq in _recorded_episodes(self._episodes):
-            self._index.check_new([seq])
-            self._index.put(cast("int", seq), offset)
+        torn = [TRAIL] if _cut(self._trail, _end_of_last_line(self._trail)) else []
         self._head = ChainHead()
         self._state: str | None = None
         self._commitment_hash: str | None = None
+        named: list[range] = []
         for entry in verified_entries(self._entries(), theatre_id=theatre_id):
             self._advance(entry)
+            named += named_sequences(entry)
+        self._index = EpisodeIndex()
+        if _cut(self._episodes, self._indexed(named)):
+            torn.append(EPISODES)
+        self.torn = tuple(torn)
 
     @property
     def state(self) -> str | None:
@@ -74,17 +83,24 @@ class FileRunJournal:
 
     async def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
-        offsets = self._index.offsets(within)
-        if not offsets:
+        places = self._index.places(within)
+        if not len(self._index):
             return
         with self._episodes.open("rb") as handle:
-            for offset in offsets:
+            for seq, offset in places:
                 handle.seek(offset)
-                yield EpisodeResult.from_line(handle.readline())
+                yield read_result(seq, handle.readline())
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one event durably; a transition only from the state that it names."""
         return await beside_the_loop(self._note, event)
+
+    async def note_together(self, events: Sequence[AuditEvent]) -> None:
+        """Make transitions durable, all of them or none: the whole trail is written anew.
+
+        For a theatre that ends: what comes after a crash finds it ended, or as it was.
+        """
+        await beside_the_loop(self._note_together, events)
 
     async def trail(self) -> AsyncIterator[JsonObject]:
         """Yield the audit entries in order."""
@@ -93,13 +109,21 @@ class FileRunJournal:
 
     def _append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
         self._index.check_new([result.seq for result in results])
-        lines = [result.as_line() for result in results]
-        if lines:
-            offset = append_durably(self._episodes, b"".join(lines))
-            for result, line in zip(results, lines, strict=True):
-                self._index.put(result.seq, offset)
-                offset += len(line)
-        self._append_events(events)
+        if not results:
+            self._append_events(events)
+            return
+        # As the trail names them.
+        results = sorted(results, key=lambda result: result.seq)
+        offset = append_durably(self._episodes, b"".join(result.line for result in results))
+        try:
+            self._append_events(events)
+        except OSError:
+            # No line may stand before those that the trail names next.
+            truncate_durably(self._episodes, offset)
+            raise
+        for result in results:
+            self._index.put(result.seq, offset)
+            offset += len(result.line)
 
     def _note(self, event: AuditEvent) -> JsonObject:
         if event.to_state is not None and event.from_state != self._state:
@@ -108,17 +132,44 @@ class FileRunJournal:
             )
         return self._append_events([event])[-1]
 
+    def _note_together(self, events: Sequence[AuditEvent]) -> None:
+        entries = self._chained(events)
+        lines = b"".join(canonical_line(entry) for entry in entries)
+        replace_durably(self._trail, self._trail.read_bytes() + lines)
+        for entry in entries:
+            self._advance(entry)
+
     def _append_events(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
-        head, entries = self._head, []
-        for event in events:
-            entry = next_entry(head, self._theatre_id, event)
-            head = head_after(entry)
-            entries.append(entry)
+        entries = self._chained(events)
         if entries:
             append_durably(self._trail, b"".join(canonical_line(entry) for entry in entries))
         for entry in entries:
             self._advance(entry)
         return entries
+
+    def _chained(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
+        head, entries = self._head, []
+        for event in events:
+            entry = next_entry(head, self._theatre_id, event)
+            head = head_after(entry)
+            entries.append(entry)
+        return entries
+
+    def _indexed(self, named: Sequence[range]) -> int:
+        """Index the lines that the trail names, and return where they end.
+
+        A line that cannot be read, or is not that of the episode which the trail names there, is
+        left out: the digest of its batch will not match without it.
+        """
+        end = 0
+        sequences = itertools.chain.from_iterable(named)
+        for line, seq in zip(_whole_lines(self._episodes), sequences, strict=False):
+            with contextlib.suppress(JournalError):
+                read_result(seq, line)
+                self._index.check_new([seq])
+                self._index.put(seq, end)
+            end += len(line)
+        return end
 
     def _advance(self, entry: JsonObject) -> None:
         self._head = head_after(entry)
@@ -129,8 +180,7 @@ class FileRunJournal:
             self._commitment_hash = cast("str", detail["commitment_hash"])
 
     def _entries(self) -> Iterator[JsonObject]:
-        for _, entry in _documents(self._trail):
-            yield entry
+        yield from _documents(self._trail)
 
 
 def read_trail(folder: Path, theatre_id: str) -> Iterator[JsonObject]:
@@ -138,66 +188,50 @@ def read_trail(folder: Path, theatre_id: str) -> Iterator[JsonObject]:
 
     A line that is still being written is left out. Raises as `FileRunJournal`.
     """
-    entries = (entry for _, entry in _documents(folder / TRAIL))
-    return verified_entries(entries, theatre_id=theatre_id)
+    return verified_entries(_documents(folder / TRAIL), theatre_id=theatre_id)
 
 
 def count_episodes(folder: Path) -> int:
     """Return how many episodes are recorded durably, for a reader."""
-    path = folder / EPISODES
-    if not path.exists():
-        return 0
-    with path.open("rb") as handle:
-        return sum(line.endswith(b"\n") for line in handle)
+    return sum(1 for _ in _whole_lines(folder / EPISODES))
 
 
-def _recorded_episodes(path: Path) -> Iterator[tuple[int, JsonValue]]:
-    """Yield offset and sequence number of each whole line; JournalError for a strange line.
-
-    The bytes of a line are evidence: only the spelling that was written is taken.
-    """
-    offset = 0
-    for number, (line, document) in enumerate(_documents(path), start=1):
-        if canonical_line(document) != line:
+def _documents(path: Path) -> Iterator[JsonObject]:
+    """Yield the document of each whole line; JournalError for a line that is none."""
+    for number, line in enumerate(_whole_lines(path), start=1):
+        try:
+            yield parse_object(line)
+        except ParseError as error:
             raise JournalError(
-                f"{path.name}, line {number}: expected the line as it was recorded, got the same "
-                "in another spelling: somebody wrote into the journal"
-            )
-        yield offset, document.get("seq")
-        offset += len(line)
+                f"{path.name}, line {number}: {error}; put the file back as it was, or run the "
+                "template anew"
+            ) from error
 
 
-def _documents(path: Path) -> Iterator[tuple[bytes, JsonObject]]:
-    """Yield each whole line and its document; JournalError for one that is no document."""
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Yield each line that has its line feed."""
     if not path.exists():
         return
     with path.open("rb") as handle:
-        for number, line in enumerate(handle, start=1):
-            if not line.endswith(b"\n"):
-                return
-            try:
-                document = parse_object(line)
-            except ParseError as error:
-                raise JournalError(f"{path.name}, line {number}: {error}") from error
-            yield line, document
+        for line in handle:
+            if line.endswith(b"\n"):
+                yield line
 
 
-def _cut_torn_line(path: Path) -> bool:
-    """Remove what follows the last line feed; tell whether there was anything."""
-    if not path.exists():
-        return False
-    size = path.stat().st_size
-    end = _end_of_last_line(path, size)
-    if end == size:
+def _cut(path: Path, end: int) -> bool:
+    """Remove what stands behind `end`; tell whether there was anything."""
+    if not path.exists() or path.stat().st_size == end:
         return False
     truncate_durably(path, end)
     return True
 
 
-def _end_of_last_line(path: Path, size: int) -> int:
+def _end_of_last_line(path: Path) -> int:
+    if not path.exists():
+        return 0
     block = 64 * 1024
     with path.open("rb") as handle:
-        position = size
+        position = handle.seek(0, os.SEEK_END)
         while position > 0:
             start = max(0, position - block)
             handle.seek(start)

@@ -35,6 +35,7 @@ class TheatreView:
 
     `resolution` is the detail of the `resolved` event, `archived_at` (RFC 3339) the time of the
     `archived` one; None before them. `open_rubric` is the step that waits for people, if one does.
+    `drafts` has the bundles that the independent check refused, by theatre.
     """
 
     theatre_id: str
@@ -46,6 +47,7 @@ class TheatreView:
     archived_at: str | None
     open_rubric: str | None
     folder: Path
+    drafts: Path
     template_folder: Path
 
 
@@ -64,6 +66,8 @@ class FileTheatreStore:
 
     def __init__(self, home: Path) -> None:
         self._root = home / "theatres"
+        self.drafts = home / "drafts"
+        """Where bundles are kept that the independent check refused, by theatre."""
 
     def folder(self, theatre_id: str) -> Path:
         """Return the folder of a theatre; NotFoundError for an unknown or malformed id."""
@@ -143,6 +147,7 @@ class FileTheatreStore:
             archived_at=archived_at,
             open_rubric=open_rubric,
             folder=folder,
+            drafts=self.drafts,
             template_folder=_template_folder(folder),
         )
 

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, ValidationError
 
+from theatre.engine.schema_registry import model_message
 from theatre.oracles.errors import ConstructRegistryError
 from theatre.oracles.limited_process import ProcessLimits
 
@@ -100,7 +101,7 @@ class _Document(BaseModel):
 def _describe(error: ValidationError) -> str:
     """Say for each mistake where it is, what was expected and what was there."""
     return "; ".join(
-        f"{_place(mistake['loc'])}: {mistake['msg']}, got {mistake['input']!r:.60}"
+        f"{_place(mistake['loc'])}: {model_message(mistake)}, got {mistake['input']!r:.60}"
         for mistake in error.errors()
     )
 

@@ -17,8 +17,15 @@ from typing import Annotated
 from pydantic import Field, TypeAdapter, ValidationError
 
 from theatre.engine.clock import Clock
+from theatre.oracles.bound_program import ProgramSource
 from theatre.oracles.construct_entries import PORT, ProgramEntry, RemoteEntry, read_entries
-from theatre.oracles.construct_files import content_hash, listed_files
+from theatre.oracles.construct_files import (
+    FOLDER,
+    PYTHON,
+    listed_files,
+    named_paths,
+    refuse_unlisted,
+)
 from theatre.oracles.errors import (
     ConstructRegistryError,
     ConstructTransportError,
@@ -36,7 +43,9 @@ _ARGV = TypeAdapter(Annotated[list[str], Field(min_length=1)])
 class RegisteredConstruct:
     """A construct that may be run: what to execute, and which files make its version.
 
-    `argv` is ready to execute; `folder` is absolute and `files` are globs below it.
+    `argv` is as written, `{python}` and `{folder}` unfilled; `folder` is absolute and `files` are
+    globs below it. Both are bound by the version, and nothing else of the folder is there when it
+    runs (`theatre.oracles.bound_program`).
     `start_seconds` is None for a program that speaks on stdin. Else it serves HTTP: `{port}` in
     `argv` stands for the port, which has to accept a connection within so many seconds.
     """
@@ -105,23 +114,29 @@ def program_of(construct: RegisteredConstruct | RemoteConstruct) -> RegisteredCo
 
 
 def construct_version(construct: RegisteredConstruct) -> str:
-    """Return the content hash of a construct's files as they are now, 64 hex digits.
+    """Return the version of a construct's argv and files as they are now, 64 hex digits.
 
-    Raises ConstructFilesError where they are not as `listed_files` demands.
+    Raises ConstructFilesError where they are not as `ProgramSource.bind` demands.
     """
-    return content_hash(construct.folder, listed_files(construct.folder, construct.files))
+    return source_of(construct).version()
+
+
+def source_of(construct: RegisteredConstruct) -> ProgramSource:
+    """Return what each start of a construct takes its private copy of."""
+    return ProgramSource(construct.argv, construct.folder, construct.files)
 
 
 def construct_from_argv(construct_id: str, argv_json: str, folder: Path) -> RegisteredConstruct:
     """Return the construct that the CLI's `adapter_endpoint` names: a JSON array, an argv.
 
-    `{python}` and `{folder}` are replaced as in a registry, and paths may be relative to
-    `folder`. Its version hashes the files that argv itself names, under their paths below the
-    deepest folder that holds all of them, wherever that lies; not the program (argv[0]) if it
-    belongs to the machine, that is, lies outside `folder` or is the running Python. What those
-    files import is not covered: register the construct to pin that as well.
+    Placeholders are those of a registry, and paths may be relative to `folder`. Its files are
+    those that argv itself names; its folder is the deepest that holds all of them, wherever that
+    lies, and its argv names them below `{folder}`: the version does not depend on the place. What
+    those files import is not there when it runs: register the construct to list that as well.
 
-    Raises ConstructRegistryError where it is no such array, names no file, or asks for a port.
+    Raises ConstructRegistryError where it is no such array, names no file, or asks for a port,
+    and ConstructFilesError where it names a program of the machine by its path, a folder outside
+    `folder` or a symbolic link.
     """
     base = folder.resolve()
     argv = _read_argv(argv_json)
@@ -130,28 +145,33 @@ def construct_from_argv(construct_id: str, argv_json: str, folder: Path) -> Regi
             f"expected an argv that speaks on stdin, got {PORT} in {argv_json:.200}: register a "
             "program that serves HTTP"
         )
-    program, *arguments = (_fill_in(argument, base) for argument in argv)
-    program = _program_of(program, base)
-    named = [_named_file(argument, base) for argument in arguments]
-    files = {path for path in (_own_program(program, base), *named) if path is not None}
-    if not files:
+    argv = [PYTHON if argument == sys.executable else argument for argument in argv]
+    named = [named_paths(argument, base) for argument in argv]
+    files = {path for paths in named for _, path in paths if path.is_file()}
+    # A program by its path: the machine's, unless it lies in `folder`.
+    machine = {path for _, path in named[0] if not path.is_relative_to(base)}
+    if not files - machine:
         raise ConstructRegistryError(
             f"expected an argv that names a file of the construct, got {argv_json:.200}; "
             "its version is the hash of such files: name one, or register the construct"
         )
-    home = Path(os.path.commonpath([path.parent for path in files]))
-    return RegisteredConstruct(
+    home = Path(os.path.commonpath([path.parent for path in files - machine]))
+    construct = RegisteredConstruct(
         construct_id=construct_id,
-        argv=(program, *(str(path or text) for path, text in zip(named, arguments, strict=True))),
+        argv=tuple(_below(home, argv[n], paths) for n, paths in enumerate(named)),
         folder=home,
-        files=tuple(sorted(glob.escape(path.relative_to(home).as_posix()) for path in files)),
+        files=tuple(
+            sorted(glob.escape(path.relative_to(home).as_posix()) for path in files - machine)
+        ),
     )
+    refuse_unlisted(construct.argv, home, listed_files(home, construct.files))
+    return construct
 
 
 def local_adapter_for(
     construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
 ) -> LocalOracleAdapter:
-    """Return the adapter that runs `construct`, its version computed at each start.
+    """Return the adapter that runs `construct`, its bound anew at each start.
 
     Raises ConstructTransportError for a program that serves HTTP.
     """
@@ -161,8 +181,7 @@ def local_adapter_for(
             "its adapter is http"
         )
     return LocalOracleAdapter(
-        construct.argv,
-        version=lambda: construct_version(construct),
+        source_of(construct).bind,
         limits=construct.limits,
         clock=clock,
         monotonic=monotonic,
@@ -176,10 +195,11 @@ def _located(construct_id: str, entry: ProgramEntry, base: Path) -> RegisteredCo
         raise ConstructRegistryError(
             f"constructs.{construct_id}.folder: expected a folder, got {folder}"
         )
-    listed_files(folder, entry.files)
+    argv = tuple(entry.argv)
+    refuse_unlisted(argv, folder, listed_files(folder, entry.files))
     return RegisteredConstruct(
         construct_id=construct_id,
-        argv=tuple(_fill_in(argument, folder) for argument in entry.argv),
+        argv=argv,
         folder=folder,
         files=tuple(entry.files),
         author=entry.author,
@@ -224,25 +244,9 @@ def _read_argv(argv_json: str) -> list[str]:
         ) from error
 
 
-def _fill_in(argument: str, folder: Path) -> str:
-    return argument.replace("{python}", sys.executable).replace("{folder}", str(folder))
-
-
-def _program_of(argument: str, base: Path) -> str:
-    """Return argv[0] so that it means the same from any working folder."""
-    return str(base / argument) if "/" in argument else argument
-
-
-def _own_program(program: str, base: Path) -> Path | None:
-    """Return argv[0] as a file of the construct, unless it is a program of the machine."""
-    path = _named_file(program, base) if "/" in program and program != sys.executable else None
-    return path if path is not None and path.is_relative_to(base) else None
-
-
-def _named_file(argument: str, base: Path) -> Path | None:
-    """Return the real path of the file that an argument names, if it names one."""
-    try:
-        path = (base / argument).resolve(strict=True)
-    except (OSError, ValueError):
-        return None
-    return path if path.is_file() else None
+def _below(home: Path, argument: str, paths: list[tuple[str, Path]]) -> str:
+    """Return an argument with the file that it names written as one of `{folder}`."""
+    for before, path in paths:
+        if path.is_file() and path.is_relative_to(home):
+            return f"{before}{FOLDER}/{path.relative_to(home).as_posix()}"
+    return argument

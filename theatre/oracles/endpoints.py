@@ -12,6 +12,7 @@ from pathlib import Path
 
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.resolution import INVOCATION
+from theatre.engine.schema_registry import json_pointer
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
@@ -40,6 +41,8 @@ class Endpoint:
     construct_id: str
     adapter_type: str
     place: str
+    pointer: str = ""
+    """Where a template says so, as a JSON Pointer."""
 
     @property
     def is_registered(self) -> bool:
@@ -73,13 +76,17 @@ def endpoints(template: ProductTheatreTemplate) -> tuple[Endpoint, ...]:
 
     def endpoint(construct_id: str) -> Endpoint:
         own = config.construct_endpoints.get(construct_id)
+        pointer = "/product_theatre_config/adapter_endpoint"
         if own is not None:
             adapter_type, place = own["adapter_type"], own["endpoint"]
+            pointer = json_pointer("product_theatre_config", "construct_endpoints", construct_id)
         else:
             is_meant = construct_id == config.construct_under_test or len(ids) == 1
             adapter_type = config.adapter_type
             place = (config.adapter_endpoint if is_meant else None) or f"{REGISTERED}{construct_id}"
-        return Endpoint(construct_id=construct_id, adapter_type=adapter_type, place=place)
+        return Endpoint(
+            construct_id=construct_id, adapter_type=adapter_type, place=place, pointer=pointer
+        )
 
     return tuple(endpoint(construct_id) for construct_id in ids)
 

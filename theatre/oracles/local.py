@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 
 from theatre.engine.clock import Clock
@@ -21,6 +21,7 @@ from theatre.engine.oracle_contract import (
     clean_detail,
     read_answer,
 )
+from theatre.oracles.bound_program import BoundProgram
 from theatre.oracles.breakdown import Breakdown, in_time, version_mismatch
 from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.errors import AdapterClosedError
@@ -39,10 +40,10 @@ _IN_STEP = frozenset({None, "wrong-construct-id", "version-mismatch"})
 class LocalOracleAdapter:
     """Runs a construct's program and asks it one question at a time.
 
-    `argv` is executed as it stands, never by a shell, in an empty folder of its own; programs
-    and files in it are absolute or on PATH. `version` computes the construct's version; it is
-    asked at every start of the process, so that an edit between two starts shows as a
-    `version-mismatch`. `monotonic` returns seconds and measures latency.
+    `bind` makes the private copy that runs, and computes its version; it is called for every
+    start of the process, in a thread, so that an edit between two starts shows as a
+    `version-mismatch` and one after a start as nothing. The argv is executed as bound, never by a
+    shell, in an empty folder of its own. `monotonic` returns seconds and measures latency.
 
     Reasons beside those of `read_answer`: `timeout`, `crashed` (ended before an answer),
     `unreachable` (could not be started).
@@ -50,21 +51,20 @@ class LocalOracleAdapter:
 
     def __init__(
         self,
-        argv: Sequence[str],
+        bind: Callable[[], BoundProgram],
         *,
-        version: Callable[[], str],
         limits: ProcessLimits,
         clock: Clock,
         monotonic: Callable[[], float],
     ) -> None:
-        self._argv = tuple(argv)
-        self._version = version
+        self._bind = bind
         self._limits = limits
         self._clock = clock
         self._monotonic = monotonic
         self._one_at_a_time = asyncio.Lock()
         self._process: ChildProcess | None = None
-        self._process_version: str | None = None
+        self._program: BoundProgram | None = None
+        self._version: str | None = None
         self._remarks: list[str] = []
         self._closed = False
 
@@ -75,11 +75,14 @@ class LocalOracleAdapter:
 
     @property
     def computed_version(self) -> str:
-        """Return the version of the process, or before its first start that of the files now.
+        """Return the version of the last start; before the first, of what that will run.
 
         Raises ConstructFilesError where the files cannot be read.
         """
-        return self._process_version or self._version()
+        if self._version is None:
+            self._program = self._bind()
+            self._version = self._program.version
+        return self._version
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; calls made at the same time wait for each other, each its full time.
@@ -164,10 +167,10 @@ class LocalOracleAdapter:
         return outcome.as_attempt(request, latency_ms=latency_ms, responded_at=responded_at)
 
     async def _start(self) -> ChildProcess:
-        self._process_version = self._version()
+        program = await self._bound()
         self._process = ChildProcess(
-            self._argv,
-            environment=construct_environment(self._process_version),
+            program.argv,
+            environment=construct_environment(program.version),
             limits=self._limits,
             line_limit=MAX_ANSWER_BYTES,
             complaint_limit=_MAX_COMPLAINT_BYTES,
@@ -195,6 +198,18 @@ class LocalOracleAdapter:
             self._keep_complaints()
             self._process.close()
             self._process = None
+        self._release()
+
+    async def _bound(self) -> BoundProgram:
+        if self._program is None:
+            self._program = await asyncio.to_thread(self._bind)
+        self._version = self._program.version
+        return self._program
+
+    def _release(self) -> None:
+        if self._program is not None:
+            self._program.release()
+            self._program = None
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

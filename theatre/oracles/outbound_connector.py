@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import socket
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
@@ -22,6 +23,7 @@ MAX_CONNECTIONS = 100
 # the closing would fail through nobody's fault.
 _IDLE_SECONDS = 2.0
 _PATIENCE_SECONDS = 10.0
+_LOOKUP_SECONDS = 3.0
 
 
 async def system_lookup(host: str, port: int) -> Sequence[str]:
@@ -29,6 +31,25 @@ async def system_lookup(host: str, port: int) -> Sequence[str]:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
+
+
+async def found_addresses(
+    policy: OutboundPolicy, places: Iterable[str], *, lookup: Lookup = system_lookup
+) -> Mapping[str, Sequence[str]]:
+    """Return the addresses that each URL's host has now, none for one that does not resolve.
+
+    What `policy` refuses as it stands is not looked up. One after the other, in three seconds
+    altogether: what is slower counts as not resolved.
+    """
+    found: dict[str, Sequence[str]] = {}
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_LOOKUP_SECONDS):
+            for place in dict.fromkeys(places):
+                # No such name, or none that a name server is asked for.
+                with contextlib.suppress(OutboundRefusedError, socket.gaierror, UnicodeError):
+                    url = policy.check_url(place)
+                    found[place] = await lookup(url.raw_host or "", url.port or 0)
+    return found
 
 
 def guarded_connector(

@@ -8,6 +8,7 @@ gains nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from ipaddress import ip_address, ip_network
 
@@ -103,6 +104,24 @@ class OutboundPolicy:
                     f"expected a public address for {host} port {port}, got {address}{inside}, "
                     f"which is {kind}; only the operator can allow it"
                 )
+
+    def judge_found(self, url: URL, addresses: Sequence[str]) -> str | None:
+        """Return what is doubtful of the addresses that a host has now; None where nothing is.
+
+        Raises AddressNotAllowedError where it has some and none may be connected. Whatever is
+        found now, what is connected later is judged anew.
+        """
+        host, port, refused = url.raw_host or "", url.port or 0, []
+        for address in addresses:
+            try:
+                self.judge(address, host=host, port=port)
+            except OutboundRefusedError as error:
+                refused.append(error)
+        if refused and len(refused) == len(addresses):
+            raise refused[0]
+        if refused:
+            return "expected a host that calls may go to, got one with addresses that are refused"
+        return None if addresses else "expected a host name that resolves, got none that does now"
 
     def _allows(self, address: Address, kind: str, *, host: str, port: int) -> bool:
         name = host.lower().rstrip(".")

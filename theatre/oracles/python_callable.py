@@ -7,7 +7,6 @@ it. For the command line only; no template that comes over HTTP can name a modul
 from __future__ import annotations
 
 import glob
-import sys
 from collections.abc import Callable
 from importlib.machinery import (
     EXTENSION_SUFFIXES,
@@ -19,7 +18,8 @@ from importlib.machinery import (
 from pathlib import Path
 
 from theatre.engine.clock import Clock
-from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
+from theatre.engine.oracle_contract import served_argv
+from theatre.oracles.construct_registry import RegisteredConstruct, source_of
 from theatre.oracles.errors import ConstructFilesError, ConstructRegistryError
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.local import LocalOracleAdapter
@@ -37,8 +37,7 @@ class PythonOracleAdapter(LocalOracleAdapter):
     ) -> None:
         """Take a construct from `construct_from_callable`."""
         super().__init__(
-            construct.argv,
-            version=lambda: construct_version(construct),
+            source_of(construct).bind,
             limits=construct.limits,
             clock=clock,
             monotonic=monotonic,
@@ -55,9 +54,9 @@ def construct_from_callable(
 ) -> RegisteredConstruct:
     """Return the construct that `target`, `module:name`, stands for in `folder`.
 
-    Its version hashes the module's file or, where the module belongs to a package, every `*.py`
-    of the outermost one. What else lies in `folder` can be imported and is not covered, nor are
-    data files: register the construct to pin those as well.
+    Its files are the module's own or, where the module belongs to a package, every `*.py` of the
+    outermost one. What else lies in `folder` is not there when it runs: register the construct to
+    list modules beside it, or data, as well.
 
     Raises ConstructRegistryError where `target` has another form, and ConstructFilesError where
     `folder` holds no source of such a module.
@@ -68,17 +67,11 @@ def construct_from_callable(
     folder = folder.resolve()
     return RegisteredConstruct(
         construct_id=construct_id,
-        argv=_serving(target, folder),
+        argv=served_argv(target),
         folder=folder,
         files=(_pattern(module_name, folder),),
         limits=limits or ProcessLimits(),
     )
-
-
-def _serving(target: str, folder: Path) -> tuple[str, ...]:
-    # -P: without it the child's working folder would come before the installed packages.
-    kit = (sys.executable, "-P", "-m", "theatre.construct_kit", "--stdio")
-    return (*kit, "--folder", str(folder), target)
 
 
 def _pattern(module_name: str, folder: Path) -> str:

@@ -7,15 +7,16 @@ The process is kept as `theatre.oracles.local` keeps its own, and asked as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from theatre.engine.clock import Clock
 from theatre.engine.errors import TheatreError
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, clean_detail
+from theatre.oracles.bound_program import BoundProgram
 from theatre.oracles.breakdown import Breakdown, version_mismatch
 from theatre.oracles.construct_entries import PORT
-from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
+from theatre.oracles.construct_registry import RegisteredConstruct, source_of
 from theatre.oracles.errors import (
     AdapterClosedError,
     ConstructTransportError,
@@ -44,12 +45,12 @@ class _Running:
 class ServedOracleAdapter:
     """Starts a program with a port of its own and asks it by HTTP, several calls at a time.
 
-    `argv` is executed as it stands but for `{port}`, never by a shell, in an empty folder of its
+    `bind` makes the private copy that runs, and computes its version, for every start, in a thread.
+    The argv is executed as bound but for `{port}`, never by a shell, in an empty folder of its
     own. The process lives until `aclose`; where it died, the next call starts it again on the
     same port. Nobody can hold a port for a program that is about to start: the first start takes
-    another where somebody was quicker, up to three. `version` computes the construct's version,
-    at every start. The start, at most `start_seconds`, is no part of a call's time. Clocks as in
-    `HTTPOracleAdapter`.
+    another where somebody was quicker, up to three. The start, at most `start_seconds`, is no
+    part of a call's time. Clocks as in `HTTPOracleAdapter`.
 
     Reasons beside those of `HTTPOracleAdapter`: `unreachable` where the program does not come
     up, with the end of what it printed. A call that met the death of the program has its last
@@ -58,23 +59,22 @@ class ServedOracleAdapter:
 
     def __init__(
         self,
-        argv: Sequence[str],
+        bind: Callable[[], BoundProgram],
         *,
-        version: Callable[[], str],
         limits: ProcessLimits,
         start_seconds: float,
         clock: Clock,
         monotonic: Callable[[], float],
     ) -> None:
-        self._argv = tuple(argv)
-        self._version = version
+        self._bind = bind
         self._limits = limits
         self._start_seconds = start_seconds
         self._clock = clock
         self._monotonic = monotonic
         self._changing = asyncio.Lock()
         self._running: _Running | None = None
-        self._version_started: str | None = None
+        self._program: BoundProgram | None = None
+        self._version: str | None = None
         self._port = 0
         self._http: HTTPOracleAdapter | None = None
         self._tries = 0
@@ -88,11 +88,14 @@ class ServedOracleAdapter:
 
     @property
     def computed_version(self) -> str:
-        """Return the version of the process, or before its first start that of the files now.
+        """Return the version of the last start; before the first, of what that will run.
 
         Raises ConstructFilesError where the files cannot be read.
         """
-        return self._version_started or self._version()
+        if self._version is None:
+            self._program = self._bind()
+            self._version = self._program.version
+        return self._version
 
     async def check_reachable(self) -> None:
         """Start the program now, unless it runs.
@@ -127,6 +130,7 @@ class ServedOracleAdapter:
             if self._running is not None:
                 await self._running.process.dismiss()
                 await self._stop(self._running)
+            self._release()
 
     async def _ask(self, running: _Running, request: OracleInvocationRequest) -> Attempt:
         attempt = await running.http.invoke(request)
@@ -153,6 +157,7 @@ class ServedOracleAdapter:
                     self._running = await self._start()
                 except TheatreError as error:
                     self._problem = error
+                    self._release()
                     raise
                 finally:
                     self._tries += 1
@@ -169,11 +174,11 @@ class ServedOracleAdapter:
         return await self._start_at(claimed_port(self._port))
 
     async def _start_at(self, port: int) -> _Running:
-        version = self._version()
+        program = await self._bound()
         process = ServedProcess(
-            self._argv,
+            program.argv,
             port=port,
-            environment=construct_environment(version),
+            environment=construct_environment(program.version),
             limits=self._limits,
         )
         try:
@@ -182,15 +187,27 @@ class ServedOracleAdapter:
             await process.end()
             process.close()
             raise
-        self._version_started, self._port = version, port
+        self._port = port
         self._http = self._http or self._http_to(port)
-        return _Running(process=process, version=version, http=self._http)
+        return _Running(process=process, version=program.version, http=self._http)
 
     async def _stop(self, running: _Running) -> None:
         await running.process.end()
         running.process.close()
+        self._release()
         # Not before: who is cancelled here leaves the rest to the next.
         self._running = None
+
+    async def _bound(self) -> BoundProgram:
+        if self._program is None:
+            self._program = await asyncio.to_thread(self._bind)
+        self._version = self._program.version
+        return self._program
+
+    def _release(self) -> None:
+        if self._program is not None:
+            self._program.release()
+            self._program = None
 
     def _http_to(self, port: int) -> HTTPOracleAdapter:
         return HTTPOracleAdapter(
@@ -204,7 +221,7 @@ class ServedOracleAdapter:
 def served_adapter_for(
     construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
 ) -> ServedOracleAdapter:
-    """Return the adapter that starts and calls `construct`, its version computed at each start.
+    """Return the adapter that starts and calls `construct`, its bound anew at each start.
 
     Raises ConstructTransportError for a program that does not serve HTTP.
     """
@@ -214,8 +231,7 @@ def served_adapter_for(
             "that speaks on stdin: its adapter is local"
         )
     return ServedOracleAdapter(
-        construct.argv,
-        version=lambda: construct_version(construct),
+        source_of(construct).bind,
         limits=construct.limits,
         start_seconds=construct.start_seconds,
         clock=clock,

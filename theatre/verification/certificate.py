@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 from uuid import UUID, uuid5
 
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, sha256_hex
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, canonical_sha256
 from theatre.engine.errors import BundleError
 from theatre.engine.models import EpisodeOutcome
 from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, outputs_of
@@ -173,7 +173,7 @@ def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObje
         "judge": certified_judge(sealed, replays.judge_origins),
         "theatre_certificate": {
             **{name: certificate[name] for name in _NAMED},
-            "sha256": sha256_hex(canonical_line(certificate)),
+            "sha256": canonical_sha256(certificate),
         },
         "individual_scores": replays.lines,
     }

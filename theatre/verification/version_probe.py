@@ -5,6 +5,7 @@ None of them is scored or recorded.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -42,18 +43,31 @@ class Probed:
     form: WireForm
 
 
-async def probe(construct_id: str, adapter_in: AdapterIn, *, clock: Clock) -> Probed:
+async def probe(
+    construct_id: str, adapter_in: AdapterIn, *, seconds: float, clock: Clock
+) -> Probed:
     """Ask a service for its version: by an envelope, and if need be by a bare record.
 
-    Raises ConstructUnreachableError for one that answers neither as an oracle does.
+    Raises ConstructUnreachableError for one that answers neither as an oracle does, or does not in
+    so many seconds altogether.
     """
-    attempt = await _asked(construct_id, adapter_in(ENVELOPES), clock)
+    try:
+        async with asyncio.timeout(seconds):
+            return await _probed(construct_id, adapter_in, seconds, clock)
+    except TimeoutError:
+        raise ConstructUnreachableError(
+            f"expected {construct_id} to report its version within {seconds:g} s, got no answer"
+        ) from None
+
+
+async def _probed(construct_id: str, adapter_in: AdapterIn, seconds: float, clock: Clock) -> Probed:
+    attempt = await _asked(construct_id, adapter_in(ENVELOPES), seconds, clock)
     reported = attempt.response.construct_version
     if reported is not None:
         return Probed(version=reported, form=ENVELOPES)
     if is_raw_oracle_output(attempt.raw):
         return Probed(version=None, form=PLAIN_ORACLE)
-    plain = await _asked(construct_id, adapter_in(PLAIN_ORACLE), clock)
+    plain = await _asked(construct_id, adapter_in(PLAIN_ORACLE), seconds, clock)
     if is_oracle_output(plain.response.output_data):
         return Probed(version=None, form=PLAIN_ORACLE)
     raise ConstructUnreachableError(
@@ -63,12 +77,14 @@ async def probe(construct_id: str, adapter_in: AdapterIn, *, clock: Clock) -> Pr
     )
 
 
-async def _asked(construct_id: str, adapter: ReachableAdapter, clock: Clock) -> Attempt:
+async def _asked(
+    construct_id: str, adapter: ReachableAdapter, seconds: float, clock: Clock
+) -> Attempt:
     async with contextlib.aclosing(adapter):
-        return await adapter.invoke(_request(construct_id, clock))
+        return await adapter.invoke(_request(construct_id, seconds, clock))
 
 
-def _request(construct_id: str, clock: Clock) -> OracleInvocationRequest:
+def _request(construct_id: str, seconds: float, clock: Clock) -> OracleInvocationRequest:
     """Return a call for no version that there is: whoever answers says which one it has."""
     record = record_of(
         id="probe",
@@ -88,5 +104,7 @@ def _request(construct_id: str, clock: Clock) -> OracleInvocationRequest:
         construct_id=construct_id,
         construct_version=NO_VERSION,
         input_data={"record": record.as_document(), QUESTION: "Which version are you?"},
-        metadata=OracleInvocationMetadata(invoked_at=format_rfc3339(clock())),
+        metadata=OracleInvocationMetadata(
+            timeout_seconds=seconds, invoked_at=format_rfc3339(clock())
+        ),
     )

@@ -24,6 +24,7 @@ RUN_KEYS = {
     "episodes_recorded",
     "outcome",
     "outcome_reason",
+    "error_detail",
     "certificate_id",
     "verification_tier",
     "scores",
@@ -32,6 +33,7 @@ RUN_KEYS = {
     "episode_counts",
     "caps",
     "bundle_path",
+    "draft_path",
 }
 NO_ID = "00000000-0000-4000-8000-000000000000"
 COMMITMENT = CARTOGRAPH.with_name("product_cartograph_v1.commitment.txt").read_text().strip()

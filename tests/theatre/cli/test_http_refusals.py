@@ -18,6 +18,7 @@ from tests.theatre.echelon_process import (
     started,
     until,
 )
+from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, serving
 from theatre.engine.state_machine import TheatreState
 from theatre.files.run_journal import TRAIL
@@ -127,6 +128,9 @@ REFUSED = {
     ),
 }
 
+UNCOMMITTED = {"unknown", "loopback by address", "loopback by name"}
+"""Refused before anything is committed."""
+
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_construct_that_cannot_be_called_is_refused_with_a_reason_and_nothing_is_recorded(
@@ -146,9 +150,10 @@ def test_a_construct_that_cannot_be_called_is_refused_with_a_reason_and_nothing_
     assert (answer.code, error["code"]) == (refusal.code, refusal.error_code)
     assert refusal.message in error["message"]
     assert "Traceback" not in answer.stderr
-    (theatre,) = (tmp_path / "home" / "theatres").iterdir()
-    view = FileTheatreStore(tmp_path / "home").view(theatre.name)
-    assert (view.state, view.recorded) == (TheatreState.COMMITTED, 0)
+    store = FileTheatreStore(tmp_path / "home")
+    left = [] if case in UNCOMMITTED else [(TheatreState.COMMITTED, 0)]
+    views = [store.view(theatre_id) for theatre_id in store.theatre_ids()]
+    assert [(view.state, view.recorded) for view in views] == left
     assert processes_that_mention(tmp_path) == []
 
 
@@ -243,3 +248,13 @@ start_seconds = 600
     assert processes_that_mention(tmp_path) == []
     (tmp_path / "constructs.toml").write_text(SERVED)
     assert run(template).code == 0
+
+
+def test_a_name_that_does_not_resolve_is_committed_with_a_warning(tmp_path: Path) -> None:
+    template = write_theatre(tmp_path, adapter_type="http", endpoint="http://nothing.invalid/")
+    answer = forked("theatre", "commit", template, home=tmp_path / "home")
+    assert answer.code == 0
+    assert answer.stderr == (
+        "warning: /product_theatre_config/adapter_endpoint: expected a host name that resolves, "
+        "got none that does now\n"
+    )

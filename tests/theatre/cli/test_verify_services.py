@@ -99,6 +99,23 @@ def test_one_that_answers_in_no_known_way_is_refused_before_the_commitment(tmp_p
     assert not (tmp_path / "home" / "theatres").exists()
 
 
+@pytest.mark.parametrize("hangs_at", ["the envelope", "the bare record"])
+def test_one_that_hangs_is_waited_for_no_longer_than_the_time_limit(
+    tmp_path: Path, hangs_at: str
+) -> None:
+    async def hanging(request: Received, writer: asyncio.StreamWriter) -> None:
+        if hangs_at == "the envelope" or "diff_content" in json.loads(request.body):
+            await asyncio.Event().wait()
+        writer.write(response(b"no record", status="422 Unprocessable Content"))
+
+    with serving(hanging) as server:
+        answer = verify(tmp_path, "--quiet", "--timeout", "1", construct=server.url)
+    error = answer.document["error"]
+    assert (answer.code, error["code"]) == (8, "construct-unreachable")
+    assert "to report its version within 1 s, got no answer" in error["message"]
+    assert not (tmp_path / "home" / "theatres").exists()
+
+
 def test_a_service_whose_version_is_given_is_not_probed(tmp_path: Path) -> None:
     async def oracle(request: Received, writer: asyncio.StreamWriter) -> None:
         writer.write(response(envelope(request, construct_version=PIN, output_data=OUTPUT)))

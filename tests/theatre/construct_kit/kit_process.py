@@ -107,11 +107,18 @@ def encoded(document: Document) -> bytes:
     return json.dumps(document).encode()
 
 
-def version_of(folder: Path, *names: str) -> str:
-    """Return the version that files give: `sha256sum NAME… | LC_ALL=C sort | sha256sum`."""
-    hashes = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
-    lines = sorted(f"{sha256}  {name}\n" for name, sha256 in hashes.items())
-    return hashlib.sha256("".join(lines).encode()).hexdigest()
+def version_of(folder: Path, *names: str, target: str = "pilot:answer") -> str:
+    """Return the version of a callable by the rule of docs/constructs.md, in plain Python."""
+    kit = ["{python}", "-P", "-m", "theatre.construct_kit", "--stdio", "--folder", "{folder}"]
+    return plain_version([*kit, target], folder, *names)
+
+
+def plain_version(argv: Sequence[str], folder: Path, *names: str) -> str:
+    """Return the version of a program by the same rule."""
+    files = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+    bound = {"argv": argv, "files": files}
+    text = json.dumps(bound, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def environment(version: str | None = VERSION) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tests.theatre.construct_kit.kit_process import (
     answer,
     encoded,
     http_service,
+    plain_version,
     question,
     talk,
     version_of,
@@ -76,7 +78,7 @@ def test_a_registry_in_the_folder_goes_first(tmp_path: Path) -> None:
         '[constructs.cartograph]\nargv = ["sh"]\nfolder = "."\nfiles = ["main.sh"]\n'
     )
     ended = echelon("construct", "version", "cartograph", "--folder", tmp_path, home=tmp_path)
-    assert ended.stdout == f"{version_of(tmp_path, 'main.sh')}\n"
+    assert ended.stdout == f"{plain_version(['sh'], tmp_path, 'main.sh')}\n"
 
 
 def test_the_version_of_a_callable_comes_with_the_files_behind_it(
@@ -90,9 +92,13 @@ def test_the_version_of_a_callable_comes_with_the_files_behind_it(
     files = ["pilot/__init__.py", "pilot/main.py"]
     assert ended.document == {
         "construct": "pilot.main:answer",
-        "construct_version": version_of(folder, *files),
+        "construct_version": version_of(folder, *files, target="pilot.main:answer"),
         "folder": str(folder),
-        "files": files,
+        "argv": [
+            *("{python}", "-P", "-m", "theatre.construct_kit", "--stdio"),
+            *("--folder", "{folder}", "pilot.main:answer"),
+        ],
+        "files": {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in files},
     }
 
 

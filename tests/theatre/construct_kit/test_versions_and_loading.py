@@ -61,7 +61,7 @@ def test_the_version_of_a_package_is_the_hash_of_all_its_source_on_both_sides(
         write_module(ANSWER, name)
     folder = write_module("data", "pilot/data.txt")
     write_module("unrelated = True", "co_pilot.py")
-    expected = version_of(folder, *names)
+    expected = version_of(folder, *names, target=target)
     assert [computed_version(folder, target), reported_version(folder, target)] == [
         expected,
         expected,
@@ -70,7 +70,7 @@ def test_the_version_of_a_package_is_the_hash_of_all_its_source_on_both_sides(
 
 def test_a_folder_without_init_is_a_package_too(write_module: WriteModule) -> None:
     folder = write_module(ANSWER, "pilot/main.py")
-    expected = version_of(folder, "pilot/main.py")
+    expected = version_of(folder, "pilot/main.py", target="pilot.main:answer")
     assert [
         computed_version(folder, "pilot.main:answer"),
         reported_version(folder, "pilot.main:answer"),
@@ -89,7 +89,7 @@ def test_a_program_of_its_own_has_the_hash_of_its_file(write_module: WriteModule
         check=True,
         timeout=PATIENCE_SECONDS,
     )
-    assert version_of(folder, "main.py").encode() in ended.stdout
+    assert version_of(folder, "main.py", target="main:answer").encode() in ended.stdout
 
 
 def test_one_byte_makes_another_version(write_module: WriteModule) -> None:

@@ -22,6 +22,7 @@ from theatre.engine.models import (
     InvocationStatus,
     Scored,
     Verdict,
+    sequence_ranges,
 )
 from theatre.engine.replay import RunJournal
 
@@ -51,6 +52,15 @@ ACTIVATED = AuditEvent(
 def remark(number: int) -> AuditEvent:
     return AuditEvent(
         event_type="remark", detail={"number": number}, at="2026-11-21T12:00:03.000000Z"
+    )
+
+
+def naming(*sequences: int) -> AuditEvent:
+    """The event without which nobody takes episodes for recorded when a journal is opened anew."""
+    return AuditEvent(
+        event_type="episodes_recorded",
+        detail={"seqs": [[first, last] for first, last in sequence_ranges(sorted(sequences))]},
+        at="2026-11-21T12:00:03.000000Z",
     )
 
 
@@ -107,22 +117,23 @@ class JournalConformance:
         self, play: Callable[..., None]
     ) -> None:
         async def write(journal: RunJournal) -> None:
-            await journal.append([result(9), result(2)], [remark(1), remark(2)])
-            await journal.append([result(4)], [])
-            await journal.append([result(1)], [remark(3)])
+            await journal.append([result(9), result(2)], [naming(2, 9), remark(1)])
+            await journal.append([result(4)], [naming(4)])
+            await journal.append([result(1)], [naming(1), remark(2)])
             await check(journal)
 
         async def check(journal: RunJournal) -> None:
             results, entries = await content(journal)
             assert results == [result(seq) for seq in (1, 2, 4, 9)]
-            assert [entry["detail"] for entry in entries] == [{"number": n} for n in (1, 2, 3)]
+            written = [naming(2, 9), remark(1), naming(4), naming(1), remark(2)]
+            assert [entry["detail"] for entry in entries] == [event.detail for event in written]
             verify_chain(entries, theatre_id=THEATRE_ID)
 
         play(write, check)
 
     def test_says_exactly_which_episodes_are_recorded(self, play: Callable[..., None]) -> None:
         async def write(journal: RunJournal) -> None:
-            await journal.append([result(3), result(7)], [])
+            await journal.append([result(3), result(7)], [naming(3, 7)])
             await check(journal)
 
         async def check(journal: RunJournal) -> None:
@@ -150,7 +161,7 @@ class JournalConformance:
         self, play: Callable[..., None], batch: Sequence[int]
     ) -> None:
         async def write(journal: RunJournal) -> None:
-            await journal.append([result(2)], [remark(1)])
+            await journal.append([result(2)], [naming(2)])
             await refused(journal)
 
         async def refused(journal: RunJournal) -> None:
@@ -260,10 +271,10 @@ class JournalConformance:
 
     def test_theatres_share_nothing(self, play: Callable[..., None]) -> None:
         async def write(journal: RunJournal) -> None:
-            await journal.append([result(1)], [CREATED])
+            await journal.append([result(1)], [CREATED, naming(1)])
             async with self.opened(OTHER_THEATRE_ID) as other:
                 assert await content(other) == ([], [])
-                await other.append([result(1), result(2)], [CREATED])
+                await other.append([result(1), result(2)], [CREATED, naming(1, 2)])
 
         async def check(journal: RunJournal) -> None:
             results, entries = await content(journal)
@@ -278,7 +289,7 @@ class JournalConformance:
         async def write(journal: RunJournal) -> None:
             for begin in range(0, len(numbers), 100):
                 batch = [result(seq) for seq in reversed(numbers[begin : begin + 100])]
-                await journal.append(batch, [remark(begin)])
+                await journal.append(batch, [naming(*(one.seq for one in batch))])
 
         async def check(journal: RunJournal) -> None:
             assert [one.seq async for one in journal.results()] == numbers
@@ -292,7 +303,8 @@ class JournalConformance:
 
         async def cancel() -> object:
             async with self.opened(THEATRE_ID) as journal:
-                writing = asyncio.create_task(journal.append(batch, [remark(1)]))
+                named = naming(*(one.seq for one in batch))
+                writing = asyncio.create_task(journal.append(batch, [named]))
                 await asyncio.sleep(0)
                 writing.cancel()
                 with pytest.raises(asyncio.CancelledError):

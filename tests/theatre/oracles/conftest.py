@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.theatre.oracles.served_scripts import unbound
 from theatre.engine.canonical_json import JsonValue
 from theatre.engine.oracle_contract import (
     Attempt,
@@ -123,8 +124,7 @@ def adapter_of(write_script: Callable[[str], Path]) -> Callable[..., LocalOracle
         body: str = "", *, limits: ProcessLimits | None = None, argv: list[str] | None = None
     ) -> LocalOracleAdapter:
         return LocalOracleAdapter(
-            argv or [sys.executable, str(write_script(body))],
-            version=lambda: VERSION,
+            unbound(argv or [sys.executable, str(write_script(body))], VERSION),
             limits=limits or ProcessLimits(),
             clock=lambda: NOW,
             monotonic=lambda: 0.0,

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import chain, repeat
 from pathlib import Path
 
+from theatre.oracles.bound_program import BoundProgram
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.served import ServedOracleAdapter
 
@@ -45,20 +47,25 @@ def serve(respond):
 """
 
 
+def unbound(argv: Sequence[str], *versions: str) -> Callable[[], BoundProgram]:
+    """Return what starts a script where it lies, each start under the next of `versions`."""
+    coming = chain(versions, repeat(versions[-1]))
+    return lambda: BoundProgram(argv=tuple(argv), version=next(coming))
+
+
 def served_adapter(
     write_script: Callable[[str], Path],
     body: str = "",
     *,
     argv: list[str] | None = None,
-    version: Callable[[], str] = lambda: VERSION,
+    versions: tuple[str, ...] = (VERSION,),
     limits: ProcessLimits | None = None,
     start_seconds: float = 30.0,
 ) -> ServedOracleAdapter:
     """Return an adapter over a script; its clocks stand still, so that attempts compare whole."""
     script = write_script(SERVING + textwrap.dedent(body))
     return ServedOracleAdapter(
-        argv or [sys.executable, str(script), "{port}"],
-        version=version,
+        unbound(argv or [sys.executable, str(script), "{port}"], *versions),
         limits=limits or ProcessLimits(),
         start_seconds=start_seconds,
         clock=lambda: NOW,

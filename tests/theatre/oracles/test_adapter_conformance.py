@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.theatre.oracles.loopback import Received, envelope, response, serving
-from tests.theatre.oracles.served_scripts import served_adapter
+from tests.theatre.oracles.served_scripts import served_adapter, unbound
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
@@ -62,8 +62,7 @@ def local(write_script: WriteScript, _: str) -> OracleAdapter:
     for request in requests(): answer(request, **sent[request["episode_id"]])
     """
     return LocalOracleAdapter(
-        [sys.executable, str(write_script(body))],
-        version=lambda: VERSION,
+        unbound([sys.executable, str(write_script(body))], VERSION),
         limits=ProcessLimits(),
         clock=lambda: NOW,
         monotonic=lambda: 0.0,

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -66,7 +65,7 @@ def load(home: Path, text: str) -> ConstructRegistry:
 def test_a_minimal_entry_gets_the_default_limits(home: Path) -> None:
     assert load(home, MINIMAL).find("pilot") == RegisteredConstruct(
         construct_id="pilot",
-        argv=(sys.executable, str(home / "pilot" / "main.py")),
+        argv=("{python}", "{folder}/main.py"),
         folder=home / "pilot",
         files=("*.py",),
         author=None,
@@ -87,7 +86,7 @@ def test_a_full_entry_is_read_whole(home: Path) -> None:
     """
     assert load(home, text).find("pilot") == RegisteredConstruct(
         construct_id="pilot",
-        argv=("serve", f"--rules={home}/pilot/rules"),
+        argv=("serve", "--rules={folder}/rules"),
         folder=home / "pilot",
         files=("main.py", "rules/*.py"),
         author="The Pilot Works",
@@ -130,7 +129,7 @@ files = ["*.py"]
 def test_a_program_with_a_port_in_its_argv_serves_http(home: Path) -> None:
     assert load(home, SERVED).find("service") == RegisteredConstruct(
         construct_id="service",
-        argv=(sys.executable, str(home / "pilot" / "main.py"), "--port={port}"),
+        argv=("{python}", "{folder}/main.py", "--port={port}"),
         folder=home / "pilot",
         files=("*.py",),
         start_seconds=10.0,
@@ -248,20 +247,31 @@ def test_files_that_are_not_the_constructs_own_are_refused(
         load(home, MINIMAL.replace("*.py", pattern))
 
 
-def test_a_version_is_what_sha256sum_says(home: Path) -> None:
+def plain_version(argv: list[str], files: dict[str, bytes]) -> str:
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in files.items()}
+    text = json.dumps({"argv": argv, "files": hashes}, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+PILOT_ARGV = ["{python}", "{folder}/main.py"]
+
+
+def test_a_version_is_the_hash_of_argv_as_written_and_of_every_listed_file(home: Path) -> None:
     construct = load(home, MINIMAL.replace("*.py", "**/*.py")).find("pilot")
-    lines = sorted(
-        hashlib.sha256((home / "pilot" / name).read_bytes()).hexdigest() + "  " + name + "\n"
-        for name in ("main.py", "rules/first rule.py")
+    files = {"main.py": b"import rules\n", "rules/first rule.py": b"RULE = 2\n"}
+    assert construct_version(construct) == plain_version(PILOT_ARGV, files)
+    with_option = load(home, MINIMAL.replace('main.py"]', 'main.py", "-v"]')).find("pilot")
+    assert construct_version(with_option) == plain_version(
+        [*PILOT_ARGV, "-v"], {"main.py": b"import rules\n"}
     )
-    assert lines[0].endswith("rule.py\n"), "not in the order of names, or this proves nothing"
-    expected = hashlib.sha256("".join(lines).encode()).hexdigest()
-    assert construct_version(construct) == expected
-    command = "sha256sum main.py rules/*.py | LC_ALL=C sort | sha256sum"
-    said = subprocess.run(
-        ["/bin/sh", "-c", command], cwd=home / "pilot", capture_output=True, text=True, check=True
-    )
-    assert said.stdout == f"{expected}  -\n"
+
+
+def test_a_version_does_not_depend_on_where_the_folder_lies(home: Path, tmp_path: Path) -> None:
+    before = construct_version(load(home, MINIMAL).find("pilot"))
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    (home / "pilot").rename(moved / "pilot")
+    assert construct_version(load(moved, MINIMAL).find("pilot")) == before
 
 
 def test_a_version_follows_listed_files_and_nothing_else(home: Path) -> None:
@@ -295,7 +305,7 @@ def test_an_argv_may_stand_in_for_an_entry(home: Path) -> None:
     constructs = [construct_from_argv("pilot", json.dumps(argv), home) for argv in spellings]
     expected = RegisteredConstruct(
         construct_id="pilot",
-        argv=(sys.executable, str(home / "pilot" / "main.py")),
+        argv=("{python}", "{folder}/main.py"),
         folder=home / "pilot",
         files=("main.py",),
     )
@@ -308,7 +318,7 @@ def test_the_version_of_an_argv_covers_each_file_that_it_names(home: Path) -> No
     argv = ["./serve", "pilot/main.py", "--fast", "missing.txt", "pilot", "x" * 5000, "a\0b"]
     assert construct_from_argv("pilot", json.dumps(argv), home) == RegisteredConstruct(
         construct_id="pilot",
-        argv=(str(home / "serve"), str(home / "pilot" / "main.py"), *argv[2:]),
+        argv=("{folder}/serve", "{folder}/pilot/main.py", *argv[2:]),
         folder=home,
         files=("pilot/main.py", "serve"),
     )
@@ -327,8 +337,8 @@ def test_a_file_named_like_a_pattern_is_meant_literally(home: Path) -> None:
     (home / "[ab].py").write_text("one")
     (home / "a.py").write_text("other")
     construct = construct_from_argv("pilot", '["python3", "[ab].py"]', home)
-    line = hashlib.sha256(b"one").hexdigest() + "  [ab].py\n"
-    assert construct_version(construct) == hashlib.sha256(line.encode()).hexdigest()
+    written = ["python3", "{folder}/[ab].py"]
+    assert construct_version(construct) == plain_version(written, {"[ab].py": b"one"})
 
 
 WRONG_ARGV = {
@@ -393,8 +403,7 @@ def test_an_edit_between_two_starts_is_a_version_mismatch_whatever_the_construct
         return attempts
 
     first, second = asyncio.run(session())
-    edited = hashlib.sha256((ANSWERS_ONCE + "# edited\n").encode()).hexdigest()
-    version = hashlib.sha256(f"{edited}  main.py\n".encode()).hexdigest()
+    version = plain_version(PILOT_ARGV, {"main.py": (ANSWERS_ONCE + "# edited\n").encode()})
     assert versions == [pin, pin, version]
     assert (first.response.status, first.reason) == (InvocationStatus.SUCCESS, None)
     assert (second.response.status, second.reason) == (InvocationStatus.ERROR, "version-mismatch")

@@ -20,6 +20,7 @@ import pytest
 
 from fixtures.constructs.hostile import hostile
 from tests.theatre.oracles.hostile_cases import HOSTILE, Case, Transport, read_table
+from tests.theatre.oracles.served_scripts import unbound
 from tests.theatre.runs import EXPECTED, LATE, PILOT, Finished, pilot_stage
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject
@@ -86,8 +87,7 @@ def adapter_over(
         policy = OutboundPolicy(allow=("127.0.0.1",))
         return HTTPOracleAdapter(origin, policy=policy, clock=lambda: NOW, monotonic=monotonic)
     return LocalOracleAdapter(
-        [*PROGRAM, "--stdio"],
-        version=lambda: VERSION,
+        unbound([*PROGRAM, "--stdio"], VERSION),
         limits=TABLE.process_limits,
         clock=lambda: NOW,
         monotonic=monotonic,

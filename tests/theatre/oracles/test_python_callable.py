@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import textwrap
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.theatre.construct_kit.kit_process import version_of
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
     Attempt,
@@ -94,9 +94,11 @@ def ask(adapter: OracleAdapter, *requests: OracleInvocationRequest) -> list[Atte
     return asyncio.run(session())
 
 
-def to_do(request_for: RequestFor, folder: Path, *actions: str) -> list[OracleInvocationRequest]:
+def to_do(
+    request_for: RequestFor, folder: Path, *actions: str, target: str = "pilot:answer"
+) -> list[OracleInvocationRequest]:
     """Return a request under the right pin for each action."""
-    version = str(build(folder).computed_version)
+    version = str(build(folder, target).computed_version)
     return [
         request_for(seq, version=version, input_data={"do": action})
         for seq, action in enumerate(actions, start=1)
@@ -143,12 +145,11 @@ def test_prints_are_complaints(folder: Path, request_for: RequestFor) -> None:
 
 def test_an_adapter_names_itself_and_computes_the_version(folder: Path) -> None:
     adapter = build(folder)
-    file_hash = hashlib.sha256((folder / "pilot.py").read_bytes()).hexdigest()
     assert isinstance(adapter, OracleAdapter)
     assert not isinstance(adapter, RehearsalAdapter)
     assert (adapter.pin, adapter.computed_version) == (
         "python@1",
-        hashlib.sha256(f"{file_hash}  pilot.py\n".encode()).hexdigest(),
+        version_of(folder, "pilot.py"),
     )
 
 
@@ -179,7 +180,8 @@ def test_an_edit_shows_at_the_next_start(folder: Path, request_for: RequestFor) 
 def test_a_callable_that_was_declared_under_another_id_is_not_called(
     folder: Path, request_for: RequestFor
 ) -> None:
-    (attempt,) = ask(build(folder, "pilot:other"), *to_do(request_for, folder, "succeed"))
+    requests = to_do(request_for, folder, "succeed", target="pilot:other")
+    (attempt,) = ask(build(folder, "pilot:other"), *requests)
     assert (attempt.reason, attempt.response.error_detail) == (
         "wrong-construct-id",
         "expected construct_id pilot (pinned), got somebody-else (reported)",
@@ -220,9 +222,8 @@ def test_a_construct_from_a_callable_is_one_that_the_kit_serves(folder: Path) ->
     assert construct == RegisteredConstruct(
         construct_id="pilot",
         argv=(
-            *construct.argv[:1],
-            *("-P", "-m", "theatre.construct_kit", "--stdio"),
-            *("--folder", str(folder), "pilot:answer"),
+            *("{python}", "-P", "-m", "theatre.construct_kit", "--stdio"),
+            *("--folder", "{folder}", "pilot:answer"),
         ),
         folder=folder,
         files=("pilot.py",),

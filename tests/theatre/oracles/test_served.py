@@ -395,8 +395,7 @@ def test_an_edit_between_two_starts_is_a_version_mismatch_whatever_the_construct
         return envelope(request, construct_version=request["construct_version"])
     serve(respond)
     """
-    versions = iter([VERSION, VERSION, "0dd" * 3])
-    adapter = served_adapter(write_script, body, version=lambda: next(versions))
+    adapter = served_adapter(write_script, body, versions=(VERSION, "0dd" * 3))
     assert adapter.computed_version == VERSION
     attempts = ask(adapter, *map(request_for, (1, 2, 3)))
     assert outcomes(attempts) == [

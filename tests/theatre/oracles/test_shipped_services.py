@@ -19,7 +19,7 @@ RequestFor = Callable[..., OracleInvocationRequest]
 
 SHIPPED = Path(__file__).parents[3] / "fixtures" / "constructs" / "constructs.toml"
 SERVICES = ["observer", "observer_keywords", "observer_majority"]
-OBSERVER = "17aad9b2f86a7f59a04e6e0587dfd7c371e9dd1dff44e6193cc5c5d6fbca2832"
+OBSERVER = "d569ea47e347f1b966541fec723c5c639746896187f7979628ead78cffd8d9ed"
 AT_ONCE = 16
 
 

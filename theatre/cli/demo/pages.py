@@ -67,7 +67,7 @@ def print_requests(theatre_id: str, asked: Sequence[tuple[str, str]]) -> None:
 def print_look_up(certificates: Iterable[Mapping[str, Any]]) -> None:
     """Print what the service says of certificates to anybody."""
     print_fact("asked", "GET /certificates/{id}, which has the tier of now")
-    print_fact("and", "GET /certificates/{id}/document, the bytes that were issued")
+    print_fact("and", "GET /certificates/{id}/document, the file that was issued")
     rows = [
         (
             str(one["construct_id"]),

@@ -28,7 +28,7 @@ from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue, canonical_line
 from theatre.engine.models import InvocationStatus
 
-_MEMBERS = frozenset({"seqs", "records_sha256", "statuses"})
+_MEMBERS = frozenset({"seqs", "records_sha256", "journal_sha256", "statuses"})
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
@@ -86,11 +86,17 @@ class Batch:
 def batch_of(detail: JsonValue | Nothing) -> Batch:
     """Read the detail of an `episodes_recorded` entry; DefectError where it is malformed."""
     require_members(detail, _MEMBERS, "the detail of episodes_recorded")
-    sha256, statuses = at(detail, "records_sha256"), at(detail, "statuses")
-    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
-        raise DefectError("records_sha256 as 64 hex digits", shown(sha256))
+    for name in ("records_sha256", "journal_sha256"):
+        digest = at(detail, name)
+        if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+            raise DefectError(f"{name} as 64 hex digits", shown(digest))
+    statuses = at(detail, "statuses")
     require_members(statuses, STATUSES, "statuses")
-    return Batch(_ranges(at(detail, "seqs")), sha256, cast("JsonObject", statuses))
+    return Batch(
+        _ranges(at(detail, "seqs")),
+        cast("str", at(detail, "records_sha256")),
+        cast("JsonObject", statuses),
+    )
 
 
 def _ranges(seqs: JsonValue | Nothing) -> list[tuple[int, int]]:

@@ -55,9 +55,12 @@ from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.records import JudgementCheck, RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, CheckReport, Ledger
 from theatre.engine.bundle_check.resolution import (
+    FollowedProgramme,
     ProgrammeSources,
     check_resolution,
     follow_programme,
+    step_caps,
+    step_findings,
     with_computed,
 )
 from theatre.engine.bundle_check.results import check_aggregate, check_results_hash
@@ -281,11 +284,15 @@ class _BundleCheck:
             ),
             ledger,
         )
-        evidence, results_hash = self._check_results(evidence, ground_truth)
-        self._check_tier(evidence, complete=complete)
+        evidence, results_hash, followed = self._check_results(evidence, ground_truth)
+        self._check_tier(evidence, followed, complete=complete)
         check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
         environment = documents.at(RECEIPT, "environment")
+        is_as_committed = environment == self._trail.detail("activated", "environment")
+        changed = () if is_as_committed else ("environment-changed",)
+        plan = self._plan
+        failed = () if plan is None or followed is None else step_findings(plan, followed)
         sources = CertificateSources(
             plan=self._plan,
             theatre_id=self._theatre_id,
@@ -297,7 +304,7 @@ class _BundleCheck:
             trail=self._trail,
             calls=evidence.calls,
             environment=None if isinstance(environment, Nothing) else environment,
-            findings=(),
+            findings=[*changed, *failed],
         )
         check_certificate_fields(documents, sources, ledger)
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
@@ -306,13 +313,16 @@ class _BundleCheck:
 
     def _check_results(
         self, evidence: EpisodeEvidence, ground_truth: GroundTruth | None
-    ) -> tuple[EpisodeEvidence, str | Nothing]:
-        """Return the evidence with what the programme adds to the aggregate, and its hash."""
+    ) -> tuple[EpisodeEvidence, str | Nothing, FollowedProgramme | None]:
+        """Return the evidence with what the programme adds to the aggregate, its hash, the steps.
+
+        No steps where there is no template.
+        """
         documents, ledger = self._documents, self._ledger
         if self._plan is None:
             check_aggregate(documents, evidence.aggregate, ledger)
             ledger.cannot(CheckId.RESOLUTION, NO_TEMPLATE)
-            return evidence, check_results_hash(self._folder, documents, ledger)
+            return evidence, check_results_hash(self._folder, documents, ledger), None
         sources = ProgrammeSources(
             plan=self._plan,
             folder=self._folder,
@@ -327,7 +337,7 @@ class _BundleCheck:
         check_aggregate(documents, evidence.aggregate, ledger)
         recomputed = at(self._results(evidence), "results_hash")
         check_resolution(documents, sources, followed, recomputed, ledger)
-        return evidence, check_results_hash(self._folder, documents, ledger)
+        return evidence, check_results_hash(self._folder, documents, ledger), followed
 
     def _results(self, evidence: EpisodeEvidence) -> JsonObject | Nothing:
         """Return the recomputed aggregate; the stored one where none could be recomputed."""
@@ -336,9 +346,11 @@ class _BundleCheck:
         stored = self._documents.get(AGGREGATE)
         return NOTHING if stored is None else stored
 
-    def _check_tier(self, evidence: EpisodeEvidence, *, complete: bool) -> None:
+    def _check_tier(
+        self, evidence: EpisodeEvidence, followed: FollowedProgramme | None, *, complete: bool
+    ) -> None:
         results, plan = self._results(evidence), self._plan
-        if plan is None or isinstance(results, Nothing):
+        if plan is None or followed is None or isinstance(results, Nothing):
             cause = NO_TEMPLATE if plan is None else Cause(f"{AGGREGATE} cannot be read")
             check_tier(self._documents, cause, self._installed.registry, self._ledger)
             return
@@ -349,5 +361,6 @@ class _BundleCheck:
             bundle_complete=complete,
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
             resolved_at=at(self._trail.entry("sealed"), "at"),
+            step_caps=step_caps(plan, followed),
         )
         check_tier(self._documents, tier_evidence, self._installed.registry, self._ledger)

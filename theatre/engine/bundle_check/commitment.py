@@ -41,6 +41,7 @@ _RECEIPT_MEMBERS = frozenset(
         "dataset_hashes",
         "scorer_pins",
         "escrowed_capital",
+        "environment",
         "canonicalisation",
         "committed_at",
     }

@@ -63,6 +63,24 @@ class FollowedProgramme:
     unknown: Cause | None
 
 
+def step_caps(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str, ...]:
+    """Return a code for each step that guards integrity and was not completed."""
+    return tuple(
+        f"step-{entry['status']}:{step.step_id}"
+        for step, entry in zip(plan.steps, followed.entries, strict=True)
+        if step.guards_integrity and entry["status"] != COMPLETED
+    )
+
+
+def step_findings(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str, ...]:
+    """Return a code for each other step that failed, and led on."""
+    return tuple(
+        f"step-failed:{step.step_id}"
+        for step, entry in zip(plan.steps, followed.entries, strict=True)
+        if not step.guards_integrity and entry["status"] == FAILED
+    )
+
+
 def follow_programme(
     documents: Documents, sources: ProgrammeSources, ledger: Ledger
 ) -> FollowedProgramme:

@@ -264,6 +264,12 @@ class CommittedStep:
     computation: CommittedComputation | None = None
     escalation: str | None = None
 
+    @property
+    def guards_integrity(self) -> bool:
+        """Tell whether the tier is capped where the step was not completed (docs/evidence.md)."""
+        named = self.computation
+        return named is not None and (bool(named.output_spec) or named.name == "provenance_chain")
+
 
 def committed_steps(
     document: JsonObject, dataset_hashes: Mapping[str, str]

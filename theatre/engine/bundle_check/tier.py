@@ -67,6 +67,7 @@ class TierEvidence:
     bundle_complete: bool
     commitment_verifiable: bool
     resolved_at: JsonValue | Nothing
+    step_caps: Sequence[str]
 
 
 def check_tier(
@@ -164,6 +165,7 @@ def _facts(evidence: TierEvidence) -> JsonObject:
             # Whoever is asked in a plain form reports no version (docs/evidence.md).
             *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
             *_missing_human_parts(evidence.aggregate),
+            *sorted(evidence.step_caps),
         ],
     }
 

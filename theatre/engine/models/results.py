@@ -63,11 +63,12 @@ class InvocationRecord:
         return hash(self.line)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class EpisodeResult:
     """One recorded episode: its evidence document, what it counts as, and its scores.
 
-    `facts` is what settling has to know of the record without parsing it.
+    `facts` is what settling has to know of the record without parsing it. What is cached next to
+    the record (facts, outcome, scores) is under the digest of the batch, like the record itself.
     """
 
     seq: int
@@ -86,8 +87,9 @@ class EpisodeResult:
             **self._behind_record(),
         }
 
-    def as_line(self) -> bytes:
-        """Return the canonical line of the journal's form."""
+    @cached_property
+    def line(self) -> bytes:
+        """Return the canonical line of the journal's form; the stored bytes, if it was read."""
         before = canonical_bytes(self._before_record())
         behind = canonical_line(self._behind_record())
         return b"".join(
@@ -112,7 +114,7 @@ class EpisodeResult:
     def from_line(cls, line: bytes) -> EpisodeResult:
         """Read a line of the journal back; its record stays bytes until somebody asks for more.
 
-        Raises ParseError for what `as_line` never wrote, as far as it shows outside the record.
+        Raises ParseError for what `line` never was, as far as it shows outside the record.
         """
         opens, closes = line.find(_OPENS), line.rfind(_CLOSES)
         if not (line.startswith(b'{"episode_id":') and 0 < opens < closes and line[-1:] == b"\n"):
@@ -122,18 +124,24 @@ class EpisodeResult:
         seq, scores = document.get("seq"), document.get("scores")
         if document.keys() != _MEMBERS or type(seq) is not int or not isinstance(scores, dict):
             raise _other_spelling()
-        return cls(
-            seq=seq,
-            episode_id=cast("str", document["episode_id"]),
-            status=InvocationStatus(cast("str", document["status"])),
-            outcome=EpisodeOutcome(cast("str", document["outcome"])),
-            scores={
-                criterion: Scored(value) if isinstance(value, int) else Verdict(cast("str", value))
-                for criterion, value in scores.items()
-            },
-            facts=cast("JsonObject", document["facts"]),
-            record=InvocationRecord.of_line(record),
-        )
+        try:
+            result = cls(
+                seq=seq,
+                episode_id=cast("str", document["episode_id"]),
+                status=InvocationStatus(cast("str", document["status"])),
+                outcome=EpisodeOutcome(cast("str", document["outcome"])),
+                scores={
+                    name: Scored(value) if isinstance(value, int) else Verdict(cast("str", value))
+                    for name, value in scores.items()
+                },
+                facts=cast("JsonObject", document["facts"]),
+                record=InvocationRecord.of_line(record),
+            )
+        except ValueError as error:
+            raise _other_spelling() from error
+        # Not made again: a digest is over the bytes that are stored.
+        result.__dict__["line"] = line
+        return result
 
 
 def sequence_ranges(sequences: Iterable[int]) -> list[tuple[int, int]]:

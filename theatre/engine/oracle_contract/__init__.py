@@ -14,6 +14,7 @@ from theatre.engine.oracle_contract.envelopes import (
     RetryPolicy,
     invocation_id,
 )
+from theatre.engine.oracle_contract.program_version import program_version, served_argv
 from theatre.engine.oracle_contract.sanitising import InputSanitiser, SanitisedInput
 from theatre.engine.oracle_contract.text import (
     MAX_ANSWER_BYTES,
@@ -41,5 +42,7 @@ __all__ = [
     "cut_raw",
     "failed_attempt",
     "invocation_id",
+    "program_version",
     "read_answer",
+    "served_argv",
 ]

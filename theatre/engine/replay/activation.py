@@ -31,6 +31,7 @@ def activation_detail(
             planned.computation.name: planned.computation.version for planned in computations
         },
         "sanitiser": None if sanitiser is None else sanitiser.version,
+        "environment": around.environment,
     }
     if provider.ratings:
         names = (hop.construct_id for hop in template.hops)

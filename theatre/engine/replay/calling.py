@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import SteadyClock
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import RunStoppedError
 from theatre.engine.models import Judge, read_episodes
@@ -37,6 +38,7 @@ class CallingPass:
         provider: TheatreScoringProvider,
         journal: RunJournal,
         surroundings: Surroundings,
+        clock: SteadyClock,
         settings: RunSettings,
         judge: Judge | None,
     ) -> None:
@@ -45,6 +47,7 @@ class CallingPass:
         self._provider = provider
         self._journal = journal
         self._around = surroundings
+        self._clock = clock
         self._settings = settings
         self._judge = judge
         self._limit = settings.concurrency(template.execution_policy.max_concurrency)
@@ -88,9 +91,7 @@ class CallingPass:
 
     def _writer(self, gold: Mapping[str, JsonObject]) -> BatchWriter[CalledEpisode]:
         """Return a writer that, with all callers waiting, never holds more than a batch back."""
-        recorder = Recorder(
-            self._journal, provider=self._provider, gold=gold, clock=self._around.clock
-        )
+        recorder = Recorder(self._journal, provider=self._provider, gold=gold, clock=self._clock)
         return BatchWriter(
             recorder.record,
             size=max(1, self._settings.batch_size - self._limit + 1),
@@ -115,7 +116,7 @@ class CallingPass:
                 self._template.hops, self._around.adapters, self._around.registry
             ),
             invoke=self._around.invoke,
-            clock=self._around.clock,
+            clock=self._clock,
             sanitiser=self._around.sanitiser_for(self._template),
             repeated=self._repeated(datasets),
             runner=self._around.runners.get(self._template.product_theatre_config.episode_runner),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.clock import Clock, format_rfc3339
+from theatre.engine.clock import SteadyClock, format_rfc3339
 from theatre.engine.models import (
     EpisodeRunner,
     GroundTruthEpisode,
@@ -78,7 +78,7 @@ class EpisodeCaller:
         template: ProductTheatreTemplate,
         adapters: Mapping[str, OracleAdapter],
         invoke: Invoker,
-        clock: Clock,
+        clock: SteadyClock,
         sanitiser: InputSanitiser | None,
         repeated: frozenset[str],
         runner: EpisodeRunner | None = None,
@@ -147,7 +147,7 @@ class EpisodeCaller:
         """Make one call of an interactive episode; return its output, None where it failed."""
         hop = self._hops[turn.hop]
         request = self._request(episode, hop, turn.input_data, FIRST, turn=number)
-        attempts = await self._invoke(self._adapters[hop.construct_id], request)
+        attempts = await self._attempts(hop, request)
         made.calls.append(self._call_document(hop, FIRST, request, attempts))
         response = attempts[-1].response
         made.status = response.status
@@ -173,7 +173,7 @@ class EpisodeCaller:
         made = _Round(repeat)
         for hop in self._hops:
             request = self._request(episode, hop, made.input_of(hop, value), repeat)
-            attempts = await self._invoke(self._adapters[hop.construct_id], request)
+            attempts = await self._attempts(hop, request)
             made.calls.append(self._call_document(hop, repeat, request, attempts))
             response = attempts[-1].response
             made.status = response.status
@@ -181,6 +181,19 @@ class EpisodeCaller:
                 break
             made.outputs[hop.construct_id] = response.output_data or {}
         return made
+
+    async def _attempts(self, hop: Hop, request: OracleInvocationRequest) -> tuple[Attempt, ...]:
+        """Call, and return every attempt: none is answered before it was asked for."""
+        attempts = await self._invoke(self._adapters[hop.construct_id], request)
+        latest, stamped = request.metadata.invoked_at, list[Attempt]()
+        for attempt in attempts:
+            latest = max(latest, attempt.response.responded_at)
+            if latest != attempt.response.responded_at:
+                response = replace(attempt.response, responded_at=latest)
+                attempt = replace(attempt, response=response)  # noqa: PLW2901 - with its stamp
+            stamped.append(attempt)
+        self._clock.not_before(latest)
+        return tuple(stamped)
 
     def _unsent(self, episode: GroundTruthEpisode, sanitised: SanitisedInput) -> _Round:
         """Return the round of an input that nobody may be sent: one failure, nothing tried."""

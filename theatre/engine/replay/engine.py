@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import datetime
+from typing import cast
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.clock import format_rfc3339
+from theatre.engine.clock import SteadyClock, format_rfc3339
 from theatre.engine.errors import (
     AlreadySealedError,
     DatasetMismatchError,
     InvalidTransitionError,
+    JournalChangedError,
 )
+from theatre.engine.evidence_bundle import bundle_name, set_aside
 from theatre.engine.replay.activation import activation_detail
+from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.calling import CallingPass
 from theatre.engine.replay.computations import planned_computations
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
@@ -27,6 +32,7 @@ from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, re
 from theatre.engine.replay.programme import ProgrammeEnding
 from theatre.engine.replay.recovery import events_kept_back, sealed_run
 from theatre.engine.replay.sealed_run import SealedRun
+from theatre.engine.replay.self_check import SELF_CHECK_FAILED, RefusedDraft, refusal_of, refuse
 from theatre.engine.replay.settlement import Settlement
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
 from theatre.engine.resolution import ProgrammeStatus
@@ -54,9 +60,11 @@ class ReplayEngine:
         """
         self._theatre = theatre
         self._journal = journal
-        self._around = surroundings
+        self._clock = SteadyClock(surroundings.clock)
+        self._around = surroundings = replace(surroundings, clock=self._clock)
         self._settings = settings
         self._receipt = theatre.commitment
+        self._bundle = settings.output_dir / bundle_name(theatre.theatre_id)
         if theatre.state in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
             raise InvalidTransitionError(
                 f"expected a theatre that is still to run, got one in {theatre.state}"
@@ -85,6 +93,7 @@ class ReplayEngine:
             provider=self._provider,
             journal=journal,
             surroundings=surroundings,
+            clock=self._clock,
             settings=settings,
             judge=needed_judge(self._provider, surroundings.judge) if is_calling else None,
         )
@@ -93,29 +102,23 @@ class ReplayEngine:
         """Run to the end and return the RESOLVED theatre; the outcome is in its last event.
 
         Where the programme waits for people, the theatre is returned in SETTLING: to be run again.
-        A bundle that an earlier process sealed is taken as it is, whatever became of the data.
-        A dataset that is missing or changed before the first call raises DatasetError and
-        leaves the state COMMITTED; one that changed in the middle resolves the theatre as
-        failed. RunStoppedError where the surroundings said that the run is to stop before it was
-        settled; what was called is recorded.
+        A bundle that an earlier process sealed is taken as it is, whatever became of the data, once
+        it has passed the independent check again. A dataset that is missing or changed before the
+        first call raises DatasetError and leaves the state COMMITTED. The theatre is resolved as
+        failed where a dataset changed in the middle, where what is recorded is not what the audit
+        trail names, and where the check refuses the bundle. RunStoppedError where the surroundings
+        said that the run is to stop before it was settled; what was called is recorded.
+        InvalidTransitionError for a theatre that is overdue.
         """
-        earlier = await self._sealed()
-        if earlier is not None:
-            await self._resolve(earlier)
-            return self._theatre
         try:
-            with self._open_datasets() as datasets:
-                if self._theatre.state is TheatreState.COMMITTED:
-                    await self._activate(datasets)
-                if self._theatre.state is TheatreState.ACTIVE:
-                    await self._invoke_all(datasets)
-                    await self._move(self._theatre.settle(at=self._now(), detail={}))
-                settled = await self._seal(datasets)
+            settled = await self._earlier() or await self._settled()
             if isinstance(settled, SealedRun):
                 await self._resolve(settled)
+            elif isinstance(settled, RefusedDraft):
+                await self._end(settled.outcome())
             elif settled.status is ProgrammeStatus.FAILED:
                 await self._end(settled.failure_outcome())
-        except DatasetMismatchError as error:
+        except (DatasetMismatchError, JournalChangedError) as error:
             if self._theatre.state is TheatreState.COMMITTED:
                 raise
             await self._fail(error)
@@ -126,6 +129,7 @@ class ReplayEngine:
 
         For a run whose parts are called one by one (`call`). Errors as `run`.
         """
+        await self._read_trail()
         with self._open_datasets() as datasets:
             await self._activate(datasets)
         return self._theatre
@@ -142,8 +146,37 @@ class ReplayEngine:
             raise InvalidTransitionError(
                 f"expected a theatre that is ACTIVE, got one in {self._theatre.state}"
             )
+        await self._read_trail()
         with self._open_datasets() as datasets:
             await self._calls.run(datasets, span, is_needed=is_needed)
+
+    async def _read_trail(self) -> RefusedDraft | None:
+        """Go on behind the last stamp; return the refusal that an earlier process has noted."""
+        refused, last = None, self._receipt.committed_at
+        async for entry in self._journal.trail():
+            last = max(last, cast("str", entry["at"]))
+            if entry["event_type"] == SELF_CHECK_FAILED:
+                refused = RefusedDraft.of(entry)
+        self._clock.not_before(last)
+        return refused
+
+    async def _earlier(self) -> SealedRun | RefusedDraft | None:
+        """Return what an earlier process has sealed, or what was refused, if there is either."""
+        refused = await self._read_trail()
+        if refused is not None:
+            await beside_the_loop(self._set_aside)
+            return refused
+        return await self._sealed()
+
+    async def _settled(self) -> SealedRun | ProgrammeEnding | RefusedDraft:
+        """Do what is left to do of the run, up to its bundle."""
+        with self._open_datasets() as datasets:
+            if self._theatre.state is TheatreState.COMMITTED:
+                await self._activate(datasets)
+            if self._theatre.state is TheatreState.ACTIVE:
+                await self._invoke_all(datasets)
+                await self._move(self._theatre.settle(at=self._now(), detail={}))
+            return await self._seal(datasets)
 
     @contextlib.contextmanager
     def _open_datasets(self) -> Iterator[OpenDatasets]:
@@ -157,6 +190,7 @@ class ReplayEngine:
             yield OpenDatasets(replay=replay, others=readers)
 
     async def _activate(self, datasets: OpenDatasets) -> None:
+        self._theatre.require_in_time(self._now())
         detail = activation_detail(
             self._template,
             self._provider,
@@ -169,22 +203,20 @@ class ReplayEngine:
 
     async def _invoke_all(self, datasets: OpenDatasets) -> None:
         """Call the constructs for every episode that is not recorded, in dataset order."""
-        events = await events_kept_back(self._journal, at=self._timestamp())
+        at = format_rfc3339(self._now())
+        events = await events_kept_back(self._journal, self._receipt.theatre_id, at=at)
         if events:
             await self._journal.append([], events)
         await self._calls.run(datasets)
 
-    async def _seal(self, datasets: OpenDatasets) -> SealedRun | ProgrammeEnding:
+    async def _seal(self, datasets: OpenDatasets) -> SealedRun | ProgrammeEnding | RefusedDraft:
         settlement = Settlement(
             template=self._template,
             receipt=self._receipt,
             provider=self._provider,
             computations=self._computations,
-            registry=self._around.registry,
-            history=self._around.history,
-            issuer=self._settings.issuer,
-            output_dir=self._settings.output_dir,
-            attempt=self._settings.attempt,
+            around=self._around,
+            settings=self._settings,
         )
         if self._settings.certificate_run:
             for adapter in self._around.adapters.values():
@@ -202,20 +234,32 @@ class ReplayEngine:
                 raise
             return earlier
 
-    async def _sealed(self) -> SealedRun | None:
-        return await sealed_run(self._settings.output_dir, self._receipt, self._journal)
+    async def _sealed(self) -> SealedRun | RefusedDraft | None:
+        """Return the bundle that is sealed here, if one is: what lies there is checked again."""
+        if not self._bundle.is_dir():
+            return None
+        refused = await refusal_of(self._bundle, self._around)
+        if refused is None:
+            return await sealed_run(self._bundle, self._journal)
+        theatre_id = self._theatre.theatre_id
+        await refuse(refused, self._journal, theatre_id, self._around, self._settings)
+        return refused
 
     async def _resolve(self, run: SealedRun) -> None:
         if run.sealed_event is not None and not run.already_noted:
             await self._journal.note(run.sealed_event)
         await self._end(run.outcome())
 
-    async def _fail(self, error: DatasetMismatchError) -> None:
+    async def _fail(self, error: DatasetMismatchError | JournalChangedError) -> None:
+        await beside_the_loop(self._set_aside)
         if self._theatre.state is TheatreState.ACTIVE:
             await self._move(self._theatre.settle(at=self._now(), detail={"reason": error.code}))
         await self._end(
             {"outcome": "failed", "outcome_reason": error.code, "error_detail": str(error)}
         )
+
+    def _set_aside(self) -> None:
+        set_aside(self._theatre.theatre_id, self._settings.output_dir, self._settings.drafts_dir)
 
     async def _end(self, outcome: JsonObject) -> None:
         await self._move(self._theatre.resolve(at=self._now(), detail=outcome))
@@ -227,7 +271,4 @@ class ReplayEngine:
         self._theatre = theatre
 
     def _now(self) -> datetime:
-        return self._around.clock()
-
-    def _timestamp(self) -> str:
-        return format_rfc3339(self._around.clock())
+        return self._clock()

@@ -1,7 +1,8 @@
 """The audit events of recorded episodes: one a batch, one a failure, one a refusal.
 
-Source: contract/evidence.md §3. The batch event carries the digest of its records, so the audit
-head on the certificate binds every invocation record.
+Source: contract/evidence.md §3. The batch event carries two digests. That of its records is for
+whoever has the bundle: the audit head on the certificate binds every invocation record. That of
+the journal's lines is for the run itself, which verifies what it reads back (`recovery`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import cast
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import JournalError
 from theatre.engine.models import EpisodeResult, InvocationStatus, sequence_ranges
 from theatre.engine.replay.records import answering_attempt, answering_call
 
@@ -37,28 +39,32 @@ def trouble_events(ordered: Iterable[EpisodeResult], *, at: str) -> Iterator[Aud
         yield AuditEvent(event_type=event_type, at=at, detail=_trouble_detail(result))
 
 
-def covered_sequences(entry: JsonObject) -> Iterator[int]:
-    """Yield the sequence numbers that a batch entry of the chain covers."""
-    if entry["event_type"] == RECORDED:
-        for first, last in cast("dict[str, list[list[int]]]", entry["detail"])["seqs"]:
-            yield from range(first, last + 1)
+def named_sequences(entry: JsonObject) -> list[range]:
+    """Return which episodes a batch entry of the chain names, in ranges; none of another entry.
 
-
-def troubled_sequence(entry: JsonObject) -> int | None:
-    """Return which episode an entry of the chain reports a failure or a refusal of, if any."""
-    if entry["event_type"] in {FAILED, REFUSED}:
-        return cast("dict[str, int]", entry["detail"])["seq"]
-    return None
+    Raises JournalError for a batch entry that no run has written.
+    """
+    if entry["event_type"] != RECORDED:
+        return []
+    try:
+        pairs = cast("dict[str, list[tuple[int, int]]]", entry["detail"])["seqs"]
+        return [range(first, last + 1) for first, last in pairs]
+    except (KeyError, TypeError, ValueError) as error:
+        raise JournalError(
+            f"expected the episodes of a batch in audit entry {entry['seq']}, got none"
+        ) from error
 
 
 def _batch_detail(ordered: Sequence[EpisodeResult]) -> JsonObject:
-    hasher = hashlib.sha256()
+    records, journal = hashlib.sha256(), hashlib.sha256()
     for result in ordered:
-        hasher.update(result.record.line)
+        records.update(result.record.line)
+        journal.update(result.line)
     statuses = Counter(result.status.value for result in ordered)
     return {
         "seqs": [[first, last] for first, last in sequence_ranges(r.seq for r in ordered)],
-        "records_sha256": hasher.hexdigest(),
+        "records_sha256": records.hexdigest(),
+        "journal_sha256": journal.hexdigest(),
         "statuses": {status.value: statuses[status.value] for status in InvocationStatus},
     }
 

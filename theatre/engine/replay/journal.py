@@ -12,8 +12,12 @@ from typing import Protocol
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import JournalError, ParseError
 from theatre.engine.models import EpisodeResult, read_gold_labels
 from theatre.engine.templates import GOLD_LABELS
+
+MAX_EPISODES = 10_000_000
+"""The highest sequence number: a corrupt one must not ask for terabytes."""
 
 
 class RecordedSequences(Container[int], Sized, Protocol):
@@ -35,7 +39,8 @@ class RunJournal(Protocol):
     def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
         """Yield in dataset order, streaming, what was recorded when the iteration began.
 
-        Only sequence numbers `within`, where that is given.
+        Only sequence numbers `within`, where that is given. JournalError with its `seq` for an
+        episode that cannot be read.
         """
 
     async def note(self, event: AuditEvent) -> JsonObject:
@@ -46,7 +51,20 @@ class RunJournal(Protocol):
         """
 
     def trail(self) -> AsyncIterator[JsonObject]:
-        """Yield the audit entries in order, streaming."""
+        """Yield the audit entries in order, streaming; JournalError for what is none."""
+
+
+def read_result(seq: int, line: bytes) -> EpisodeResult:
+    """Read the line that is stored as that of episode `seq`; JournalError for any other."""
+    try:
+        result = EpisodeResult.from_line(line)
+    except ParseError as error:
+        raise JournalError(
+            f"a line of episode {seq} that cannot be read: {error}", seq=seq
+        ) from error
+    if result.seq != seq:
+        raise JournalError(f"the line of episode {result.seq} in place of {seq}", seq=seq)
+    return result
 
 
 class DatasetReader(Protocol):

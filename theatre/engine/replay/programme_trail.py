@@ -59,11 +59,12 @@ class ProgrammeTrail:
     """The entries of one theatre that are about its programme, by step.
 
     `authors` (construct → author, None for one who is not named) is what was known when the run
-    began; empty for a template without ratings.
+    began; empty for a template without ratings. `activated` is all that was noted then.
     """
 
     journal: RunJournal
     authors: dict[str, str | None] = field(default_factory=dict)
+    activated: JsonObject = field(default_factory=dict)
     rubrics: dict[str, OpenedRubric] = field(default_factory=dict)
     told: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
 
@@ -112,6 +113,7 @@ class ProgrammeTrail:
         if event_type in _ONCE:
             self.told[event_type, cast("str", detail["step_id"])] = detail
         if event_type == "activated":
+            self.activated.update(detail)
             self.authors.update(cast("Mapping[str, str | None]", detail.get("authors", {})))
         if event_type == HITL_OPENED:
             rubric = _opened(detail, cast("str", entry["at"]))

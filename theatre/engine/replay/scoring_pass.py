@@ -20,6 +20,7 @@ from theatre.engine.models import (
 from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.journal import DatasetReader, RunJournal
 from theatre.engine.replay.tier_evidence import CallFacts
+from theatre.engine.replay.trail_batches import TrailBatches
 from theatre.engine.scoring import (
     Aggregator,
     FailureStop,
@@ -59,8 +60,10 @@ class ScoringPass:
     ) -> tuple[Aggregator, CallFacts]:
         """Return the sums of the scores, and what the records say about the calls.
 
-        Raises JournalError where an episode that counts is not recorded.
+        Raises JournalError where an episode that counts is not recorded, and JournalChangedError
+        where what is recorded is not what the audit trail names.
         """
+        batches = await TrailBatches.read(journal, builder.theatre_id)
         aggregator = Aggregator(self._provider, self._commitment_hash)
         facts = CallFacts(self._template.product_theatre_config.construct_under_test)
         total = dataset.lines_total
@@ -83,7 +86,7 @@ class ScoringPass:
                         listen(episode, counted)
                     stop.count(counted.outcome)
 
-            paired = pair_in_order(read_episodes(dataset.lines()), journal.results())
+            paired = pair_in_order(read_episodes(dataset.lines()), batches.results(journal))
             async for pairs in _in_groups(paired):
                 await beside_the_loop(write, pairs)
             # Both become durable: that waits for the disk, too.

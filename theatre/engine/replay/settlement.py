@@ -8,11 +8,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from datetime import datetime
-from pathlib import Path
 
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.certificate import (
+    ENVIRONMENT_CHANGED,
     CertifiedEvidence,
     certificate_id,
     issue_certificate,
@@ -21,7 +21,7 @@ from theatre.engine.certificate import (
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import BundleError, CertificateError
-from theatre.engine.evidence_bundle import EvidenceBundleBuilder, ManifestFacts
+from theatre.engine.evidence_bundle import EvidenceBundleBuilder, ManifestFacts, file_stamps
 from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.computations import (
     EPISODES,
@@ -38,12 +38,13 @@ from theatre.engine.replay.programme import (
 from theatre.engine.replay.programme_trail import ProgrammeTrail
 from theatre.engine.replay.scoring_pass import ScoringPass
 from theatre.engine.replay.sealed_run import SealedRun
+from theatre.engine.replay.self_check import RefusedDraft, refusal_of, refuse
+from theatre.engine.replay.surroundings import RunSettings, Surroundings
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
 from theatre.engine.resolution import ProgrammeStatus
-from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import Aggregator, TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate
-from theatre.engine.tier_assigner import TierAssessment, TierAssigner, TierHistory
+from theatre.engine.tier_assigner import TierAssessment, TierAssigner
 
 SEALED = "sealed"
 WRITTEN_AFTER_TIER = frozenset({"tier.json", "audit_trail.jsonl"})
@@ -59,11 +60,8 @@ class Settlement:
         receipt: CommitmentReceipt,
         provider: TheatreScoringProvider,
         computations: Sequence[PlannedComputation],
-        registry: SchemaRegistry,
-        history: TierHistory,
-        issuer: str,
-        output_dir: Path,
-        attempt: int = 0,
+        around: Surroundings,
+        settings: RunSettings,
     ) -> None:
         self._template = template
         self._receipt = receipt
@@ -72,14 +70,11 @@ class Settlement:
             template=template,
             computations=computations,
             ratings=provider.ratings,
-            registry=registry,
+            registry=around.registry,
         )
         self._reads_episodes = any(planned.over == EPISODES for planned in computations)
-        self._registry = registry
-        self._history = history
-        self._issuer = issuer
-        self._output_dir = output_dir
-        self._attempt = attempt
+        self._around = around
+        self._settings = settings
 
     async def seal(
         self,
@@ -88,18 +83,22 @@ class Settlement:
         *,
         resolved_at: datetime,
         certificate_run: bool,
-    ) -> SealedRun | ProgrammeEnding:
+    ) -> SealedRun | ProgrammeEnding | RefusedDraft:
         """Write the bundle of a theatre whose calls are done and return what it proves.
 
         A rehearsal, and a run in which nothing was scored, leave no bundle; so does a programme
-        that fails, or waits for people: then its ending is returned. Raises BundleError
+        that fails, or waits for people: then its ending is returned. A bundle that the independent
+        check refuses is set aside: then its refusal is returned. Raises BundleError
         where the disk fails (nothing half-written stays visible), AlreadySealedError where another
-        attempt was quicker, and CertificateError where the evidence may back no certificate.
+        attempt was quicker, JournalChangedError where the journal is not what its trail names, and
+        CertificateError where the evidence may back no certificate.
         """
         gold = datasets.gold_labels(self._template.product_theatre_config.gold_label_dataset_id)
         with (
             EvidenceBundleBuilder(
-                self._receipt.theatre_id, self._output_dir, attempt=self._attempt
+                self._receipt.theatre_id,
+                self._settings.output_dir,
+                attempt=self._settings.attempt,
             ) as builder,
             EpisodeLines(gold) as episodes,
         ):
@@ -124,7 +123,13 @@ class Settlement:
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await beside_the_loop(ending.write, builder)
-            return await self._finish(builder, journal, ending.aggregate, facts, resolved_at)
+            findings = (*self._environment_findings(trail.activated), *ending.machine.findings)
+            return await self._finish(builder, journal, ending, facts, resolved_at, findings)
+
+    def _environment_findings(self, activated: JsonObject) -> tuple[str, ...]:
+        """Return what there is to say of the environment at the start, against the commitment's."""
+        is_as_committed = activated.get("environment") == self._receipt.environment
+        return () if is_as_committed else (ENVIRONMENT_CHANGED,)
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
         builder.write_document("template.json", self._receipt.template_snapshot)
@@ -137,27 +142,40 @@ class Settlement:
         self,
         builder: EvidenceBundleBuilder,
         journal: RunJournal,
-        aggregate: JsonObject,
+        ending: ProgrammeEnding,
         facts: CallFacts,
         resolved_at: datetime,
-    ) -> SealedRun:
+        findings: tuple[str, ...],
+    ) -> SealedRun | RefusedDraft:
         write_tier = self._write_tier
-        assessment = await beside_the_loop(write_tier, builder, aggregate, facts, resolved_at)
+        assessment = await beside_the_loop(write_tier, builder, ending, facts, resolved_at)
         event = self._sealed_event(resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
-        return await beside_the_loop(
-            self._certified, builder, aggregate, facts, assessment, event, audit_head
+        certificate = await beside_the_loop(
+            self._certified, builder, ending, facts, assessment, event, audit_head, findings
+        )
+        as_checked = await beside_the_loop(file_stamps, builder.draft)
+        refused = await refusal_of(builder.draft, self._around)
+        if refused is not None:
+            await refuse(refused, journal, self._receipt.theatre_id, self._around, self._settings)
+            return refused
+        return SealedRun(
+            aggregate=ending.aggregate,
+            certificate=certificate,
+            sealed_event=event,
+            bundle_path=await beside_the_loop(builder.seal, as_checked),
         )
 
     def _certified(
         self,
         builder: EvidenceBundleBuilder,
-        aggregate: JsonObject,
+        ending: ProgrammeEnding,
         facts: CallFacts,
         assessment: TierAssessment,
         event: AuditEvent,
         audit_head: str,
-    ) -> SealedRun:
+        findings: tuple[str, ...],
+    ) -> JsonObject:
         missing = builder.validate_minimum_files()
         if missing:
             raise BundleError(f"expected a complete bundle, got one without {', '.join(missing)}")
@@ -166,38 +184,41 @@ class Settlement:
             self._template,
             self._receipt,
             CertifiedEvidence(
-                aggregate=aggregate,
+                aggregate=ending.aggregate,
                 tier=assessment.tier,
                 caps=assessment.caps,
                 expires_at=None if expiry is None else format_rfc3339(expiry),
                 bundle_hash=bundle_hash,
                 audit_head=audit_head,
                 version_source=facts.version_source,
-                issuer=self._issuer,
+                findings=findings,
+                issuer=self._settings.issuer,
                 moment=event.at,
             ),
         )
-        validate_certificate(certificate, self._registry)
+        validate_certificate(certificate, self._around.registry)
         builder.write_document("certificate.json", certificate)
         builder.write_manifest(self._manifest_facts(bundle_hash, event.at))
-        return SealedRun(
-            aggregate=aggregate,
-            certificate=certificate,
-            sealed_event=event,
-            bundle_path=builder.seal(),
-        )
+        return certificate
 
     def _write_tier(
         self,
         builder: EvidenceBundleBuilder,
-        aggregate: JsonObject,
+        ending: ProgrammeEnding,
         facts: CallFacts,
         resolved_at: datetime,
     ) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
-        tier_facts = tier_facts_of(self._receipt, aggregate, facts, bundle_complete=not missing)
-        assessment = TierAssigner.assign(tier_facts, self._history, resolved_at=resolved_at)
-        builder.write_document("tier.json", tier_document(tier_facts, self._history, assessment))
+        tier_facts = tier_facts_of(
+            self._receipt,
+            ending.aggregate,
+            facts,
+            bundle_complete=not missing,
+            step_caps=ending.machine.caps,
+        )
+        history = self._around.history
+        assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
+        builder.write_document("tier.json", tier_document(tier_facts, history, assessment))
         return assessment
 
     def _sealed_event(self, resolved_at: datetime) -> AuditEvent:
@@ -208,7 +229,7 @@ class Settlement:
             at=moment,
             detail={
                 "certificate_id": certificate_id(receipt.theatre_id, receipt.commitment_hash),
-                "issuer": self._issuer,
+                "issuer": self._settings.issuer,
                 "issued_at": moment,
                 "theatre_resolved_at": moment,
             },

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, Sleep
 from theatre.engine.models import Computation, EpisodeRunner, Judge, Scorer
 from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
@@ -20,11 +21,13 @@ from theatre.engine.tier_assigner import TierHistory
 class RunSettings:
     """How a run is carried out; none of it shows in a result.
 
+    A bundle that the own check refuses is moved from `output_dir` to `drafts_dir`.
     `concurrency_limit` is the most calls at a time, where that is less than was committed. Where
     several processes may run one theatre after another, each has its own number `attempt`.
     """
 
     output_dir: Path
+    drafts_dir: Path
     issuer: str = "local"
     certificate_run: bool = True
     batch_size: int = 100
@@ -44,13 +47,15 @@ class Surroundings:
     """What a run reaches through its caller: constructs, data, scorers, time.
 
     `adapters` holds one for every construct of an episode, by id, and `authors` who wrote it, where
-    that is known; `judge` is for templates with judged criteria, and `sanitiser` may be None for
-    those that commit `sanitise_input` as false.
+    that is known; `environment` is what they can import here, as in a receipt; `judge` is for
+    templates with judged criteria, and `sanitiser` may be None for those that commit
+    `sanitise_input` as false.
     Once `is_stopping` returns true, no further episode is called.
     """
 
     adapters: Mapping[str, OracleAdapter]
     authors: Mapping[str, str | None] = field(default_factory=dict)
+    environment: JsonObject | None = None
     invoke: Invoker
     datasets: DatasetSource
     scorers: Mapping[str, Scorer]

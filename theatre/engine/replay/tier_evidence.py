@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -64,9 +65,17 @@ class CallFacts:
 
 
 def tier_facts_of(
-    receipt: CommitmentReceipt, aggregate: JsonObject, calls: CallFacts, *, bundle_complete: bool
+    receipt: CommitmentReceipt,
+    aggregate: JsonObject,
+    calls: CallFacts,
+    *,
+    bundle_complete: bool,
+    step_caps: Sequence[str] = (),
 ) -> TierFacts:
-    """Return every fact about this run that a tier requirement reads."""
+    """Return every fact about this run that a tier requirement reads.
+
+    `step_caps` are the codes of steps of the programme that were not completed.
+    """
     template = product_template(receipt.template_snapshot)
     counts = cast("dict[str, int]", aggregate["episode_counts"])
     construct_id = template.product_theatre_config.construct_under_test
@@ -96,7 +105,10 @@ def tier_facts_of(
         scorers_committed=_names_its_scorers(receipt.template_snapshot),
         bundle_complete=bundle_complete,
         commitment_verifiable=_recomputes(receipt),
-        extra_caps=_extra_caps(receipt.template_snapshot, aggregate, calls.adapter_pin),
+        extra_caps=(
+            *_extra_caps(receipt.template_snapshot, aggregate, calls.adapter_pin),
+            *sorted(step_caps),
+        ),
     )
 
 

@@ -4,6 +4,7 @@
 beside the code.
 """
 
+from theatre.engine.schema_registry.pattern_words import model_message, pattern_words
 from theatre.engine.schema_registry.registry import SchemaRegistry
 from theatre.engine.schema_registry.resources import resource_root
 from theatre.engine.schema_registry.violations import (
@@ -22,6 +23,8 @@ __all__ = [
     "Seen",
     "Wording",
     "json_pointer",
+    "model_message",
+    "pattern_words",
     "resource_root",
     "shown",
     "without_values",

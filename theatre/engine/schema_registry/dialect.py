@@ -21,6 +21,7 @@ from jsonschema.validators import extend
 
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ClockError
+from theatre.engine.schema_registry.pattern_words import pattern_words
 from theatre.engine.schema_registry.violations import Seen, worded
 
 _ESCAPE_CLASS_OR_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", re.DOTALL)
@@ -67,7 +68,7 @@ def _pattern(
     _validator: _Validator, pattern: str, instance: object, _schema: object
 ) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not ecma_pattern(pattern).search(instance):
-        yield ValidationError(worded(f"expected text like {pattern}, got ", Seen(instance)))
+        yield ValidationError(worded(f"expected {pattern_words(pattern)}, got ", Seen(instance)))
 
 
 def _pattern_properties(

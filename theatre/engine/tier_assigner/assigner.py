@@ -59,14 +59,13 @@ class TierAssessment:
 
 
 class CertificateStatus(StrEnum):
-    """Why a certificate reads as it does; the gravest reason wins."""
+    """Whether a certificate still counts. How much it counts for, tier and reasons say."""
 
-    VALID = "valid"
+    CURRENT = "current"
     EXPIRED = "expired"
     """Fell to UNVERIFIED by time."""
-    LAPSED = "lapsed"
-    """Fell from PROVEN to BACKTESTED by time."""
-    DISPUTED = "disputed"
+    REVOKED = "revoked"
+    """Taken back; nothing in this release does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +121,7 @@ class TierAssigner:
         known = history.known_of(issued.construct_id, issued.construct_version, until=moment)
         tier, status, reasons = _decayed(issued, known, moment)
         if history.disputes_that_are(DisputeStatus.ADMITTED):
-            tier, status = VerificationTier.UNVERIFIED, CertificateStatus.DISPUTED
+            tier = VerificationTier.UNVERIFIED
             reasons = ("dispute-open", *reasons)
         if history.disputes_that_are(DisputeStatus.FILED):
             reasons = (*reasons, "dispute-filed")
@@ -148,7 +147,7 @@ def _decayed(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) 
     """Return what time alone has left of the issued tier."""
     limit = TierAssigner.compute_expiry(issued.tier, resolved_at=issued.resolved_at)
     if limit is None:
-        return issued.tier, CertificateStatus.VALID, ()
+        return issued.tier, CertificateStatus.CURRENT, ()
     if issued.tier is VerificationTier.PROVEN:
         confirmed = [
             window.end + PROVEN_LIFETIME
@@ -157,7 +156,7 @@ def _decayed(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) 
         ]
         limit = max([limit, *confirmed])
     if now < limit:
-        return issued.tier, CertificateStatus.VALID, ()
+        return issued.tier, CertificateStatus.CURRENT, ()
     if issued.tier is VerificationTier.PROVEN:
         return _lapsed(issued, known, now)
     return VerificationTier.UNVERIFIED, CertificateStatus.EXPIRED, (_RUN_TOO_OLD,)
@@ -175,7 +174,7 @@ def _lapsed(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) -
     elif (newest, VerificationTier.UNVERIFIED) in runs:
         reason = "newest-run-unverified"
     else:
-        return VerificationTier.BACKTESTED, CertificateStatus.LAPSED, (_TELEMETRY_TOO_OLD,)
+        return VerificationTier.BACKTESTED, CertificateStatus.CURRENT, (_TELEMETRY_TOO_OLD,)
     return (
         VerificationTier.UNVERIFIED,
         CertificateStatus.EXPIRED,

@@ -23,6 +23,7 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import ClockError, TierRecordError
+from theatre.engine.schema_registry import model_message
 
 _EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9999, 1, 1, tzinfo=UTC)
@@ -87,7 +88,7 @@ class Record(BaseModel):
 def _violations(error: ValidationError) -> str:
     """List place, rule and JSON type of each violation; never the value itself."""
     listed = "; ".join(
-        f"/{'/'.join(str(part) for part in violation['loc'])}: {violation['msg']} "
+        f"/{'/'.join(str(part) for part in violation['loc'])}: {model_message(violation)} "
         f"(got {json_type(violation['input'])})"
         for violation in error.errors(include_url=False, include_context=False)
     )

@@ -1,0 +1,111 @@
+"""What could never be called is refused when a theatre is made, before anything is public."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.main import create_app
+from tests.backend.databases import Database
+from tests.backend.serving import Client, served, settings_for
+from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.backend.test_theatre_runs import committed, run
+from tests.backend.theatre_templates import cartograph, with_config
+
+NOWHERE = "http://nothing.invalid/"
+UNRESOLVED = {
+    "pointer": "/product_theatre_config/adapter_endpoint",
+    "rule": "endpoint-host",
+    "detail": "expected a host name that resolves, got none that does now",
+}
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> SumsStage:
+    return sums_stage(tmp_path / "stage", sums(2))
+
+
+@pytest.fixture
+def ada(database: Database, tmp_path: Path) -> Iterator[Client]:
+    with served(create_app(settings_for(database, tmp_path / "home"))) as client:
+        yield client.registered("ada")
+
+
+def at(place: str, template: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return a template whose construct is reached there."""
+    document = with_config(template or cartograph(), adapter_type="http", adapter_endpoint=place)
+    document["version_pins"] = {**document["version_pins"], "adapter_version": "http@1"}
+    return document
+
+
+@pytest.mark.parametrize(
+    ("place", "slug"),
+    [
+        ("construct:nobody", "construct-unknown"),
+        ("http://127.0.0.1:9/", "address-not-allowed"),
+        ("http://[::1]:9/", "address-not-allowed"),
+        ("http://10.1.2.3/", "address-not-allowed"),
+        ("http://169.254.169.254/latest", "address-not-allowed"),
+        ("http://[::ffff:10.0.0.1]/", "address-not-allowed"),
+        ("http://localhost:9/", "address-not-allowed"),
+    ],
+)
+@pytest.mark.parametrize("query", ["", "?dry_run=true"])
+def test_an_endpoint_that_no_call_may_go_to_makes_no_theatre(
+    ada: Client, database: Database, place: str, slug: str, query: str
+) -> None:
+    refused = ada.post(f"/theatres{query}", {"template_json": at(place)})
+    assert (refused.status, refused.slug) == (422, slug)
+    assert place not in refused.body.decode()
+    assert database.rows("SELECT id FROM theatres") == []
+
+
+def test_so_is_one_of_the_constructs_of_a_chain(ada: Client) -> None:
+    chained = at(
+        "construct:cartograph",
+        with_config(
+            cartograph(),
+            construct_endpoints={
+                "cartograph": {"adapter_type": "http", "endpoint": "http://192.168.0.1/"}
+            },
+        ),
+    )
+    assert ada.post("/theatres", {"template_json": chained}).slug == "address-not-allowed"
+
+
+def test_a_name_that_does_not_resolve_is_a_warning(ada: Client) -> None:
+    made = ada.post("/theatres", {"template_json": at(NOWHERE)})
+    assert (made.status, made.document["warnings"]) == (201, [UNRESOLVED])
+    dry = ada.post("/theatres?dry_run=true", {"template_json": at(NOWHERE)})
+    assert (dry.status, dry.document["warnings"]) == (200, [UNRESOLVED])
+
+
+def test_what_the_operator_allows_is_named_without_a_warning_and_judged_anew_at_the_call(
+    database: Database, tmp_path: Path, stage: SumsStage
+) -> None:
+    inside = at("http://localhost:9/", stage.template)
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    allowing = settings.model_copy(update={"outbound_allow": ("localhost:9",)})
+    with served(create_app(allowing)) as client:
+        ada = client.registered("ada")
+        made = ada.post("/theatres", {"template_json": inside})
+        assert (made.status, made.document["warnings"]) == (201, [])
+        path = committed(ada, inside)
+    with served(create_app(settings)) as client:
+        again = Client(client.port, ada.headers)
+        for _ in range(2):
+            theatre = run(again, path).document
+            assert (theatre["state"], theatre["run"]["status"]) == ("COMMITTED", "failed")
+            assert theatre["error"].startswith("endpoint-not-allowed")
+        assert again.post(f"{path}/cancel", b"").document["outcome"] == "void"
+
+
+def test_a_verification_names_no_refused_host_either(ada: Client) -> None:
+    wish = {
+        "source": {"kind": "github", "repository": "pallets/click", "limit": 50},
+        "construct": {"construct_id": "oracle", "endpoint": "http://localhost:9/"},
+    }
+    assert ada.post("/verification/run", wish).slug == "address-not-allowed"

@@ -1,0 +1,248 @@
+"""COMMITTED can end without a call: cancelled by its owner, or past the date to begin by."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TypeVar, cast
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.main import create_app
+from backend.repositories.run_journal import PostgresRunJournal
+from backend.repositories.theatre_runs import claim_run
+from backend.services.resources import TheatreResources
+from backend.services.uncalled import end_overdue
+from backend.settings import Settings
+from tests.backend.databases import Database
+from tests.backend.serving import PASSWORD, Client, at_once, served, settings_for
+from tests.backend.sums_stage import SumsStage, sums, sums_stage
+from tests.backend.test_theatre_runs import MARKETS, WAIT, committed, run
+from tests.theatre.echelon_process import until
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import StateConflictError
+
+T = TypeVar("T")
+NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
+LAST_DAY, OVERDUE = NOW + timedelta(days=30), NOW + timedelta(days=30, seconds=1)
+VOID = ("RESOLVED", "void")
+STEPS = ["created", "committed", "activated", "settling", "resolved"]
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> SumsStage:
+    return sums_stage(tmp_path / "stage", sums(4))
+
+
+@pytest.fixture
+def settings(database: Database, tmp_path: Path, stage: SumsStage) -> Settings:
+    return settings_for(database, tmp_path / "home", **stage.settings, worker_in_api=False)
+
+
+def ending(client: Client, path: str) -> tuple[str, str, str]:
+    theatre = client.get(path).document
+    return theatre["state"], theatre["outcome"], theatre["outcome_reason"]
+
+
+def logged_in(client: Client, name: str) -> Client:
+    token = client.form("/auth/token", username=name, password=PASSWORD).document
+    return client.bearing(token["access_token"])
+
+
+def steps(database: Database) -> list[str]:
+    rows = database.rows("SELECT event_type FROM theatre_audit_events ORDER BY theatre_id, seq")
+    return [str(row["event_type"]) for row in rows]
+
+
+def with_engine(database: Database, work: Callable[[AsyncEngine], Awaitable[T]]) -> T:
+    async def scene() -> T:
+        engine = database.engine()
+        try:
+            return await work(engine)
+        finally:
+            await engine.dispose()
+
+    return asyncio.run(scene())
+
+
+def swept(database: Database, settings: Settings, at: datetime) -> int:
+    resources = TheatreResources.of(settings, clock=lambda: at)
+    return with_engine(database, lambda engine: end_overdue(engine, resources, at=at))
+
+
+def claimed(database: Database, path: str) -> str:
+    """Take up the queued run of a theatre, as a worker does; return the theatre's id."""
+    theatre_id = path.rpartition("/")[2]
+    (row,) = database.rows("SELECT run_job_id FROM theatres")
+
+    async def work(engine: AsyncEngine) -> None:
+        async with engine.begin() as connection:
+            stored = await claim_run(connection, theatre_id, job_id=row["run_job_id"], at=NOW)
+            assert stored is not None
+
+    with_engine(database, work)
+    return theatre_id
+
+
+def activated(database: Database, theatre_id: str) -> None:
+    """Begin a run as the worker does that claimed it first."""
+    event = AuditEvent(
+        event_type="activated",
+        from_state="COMMITTED",
+        to_state="ACTIVE",
+        detail={"episodes": 4},
+        at="2026-11-21T12:00:00.000000Z",
+    )
+    with_engine(
+        database, lambda engine: PostgresRunJournal(engine, theatre_id, epoch=1).note(event)
+    )
+
+
+def test_what_was_committed_is_cancelled_at_once_and_without_a_call(
+    settings: Settings, stage: SumsStage, database: Database
+) -> None:
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        reply = ada.post(f"{path}/cancel", b"")
+        whole = {**reply.document, "parameters": stage.template}
+        assert (reply.status, whole) == (200, ada.get(path).document)
+        assert ending(ada, path) == (*VOID, "cancelled")
+        assert reply.document["run"]["status"] == "cancelled"
+        assert steps(database) == STEPS
+        for command in ("run", "cancel", "commit"):
+            assert ada.post(f"{path}/{command}", b"").slug == "invalid-transition"
+        public = client.get(f"{path}/audit-events").document["audit_events"]
+        assert [one["event_type"] for one in public] == STEPS
+    assert stage.calls == []
+    assert database.rows("SELECT id FROM theatre_certificates") == []
+
+
+def test_a_queued_run_that_is_cancelled_is_taken_up_by_no_worker(
+    settings: Settings, stage: SumsStage, database: Database, tmp_path: Path
+) -> None:
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        other = committed(ada, stage.template)
+        for one in (path, other):
+            assert ada.post(f"{one}/run", b"").document["run"]["status"] == "queued"
+        assert ada.post(f"{path}/cancel", b"").status == 200
+    working = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(working)) as client:
+        again = Client(client.port, ada.headers)
+        until(lambda: again.get(other).document["outcome"] == "certified", "the other run")
+        assert ending(again, path) == (*VOID, "cancelled")
+    assert {theatre for theatre, _, _ in stage.calls} == {other.rpartition("/")[2]}
+
+
+def test_of_a_cancellation_and_a_worker_that_begins_the_first_wins(
+    settings: Settings, stage: SumsStage, database: Database
+) -> None:
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        assert ada.post(f"{path}/run", b"").status == 202
+        theatre_id = claimed(database, path)
+        assert ada.post(f"{path}/cancel", b"").status == 200
+        with pytest.raises(StateConflictError, match="epoch 1, got epoch 2"):
+            activated(database, theatre_id)
+        assert ending(ada, path) == (*VOID, "cancelled")
+        assert steps(database) == STEPS
+
+
+def test_of_a_worker_that_begins_and_the_sweep_the_first_wins(
+    settings: Settings, stage: SumsStage, database: Database
+) -> None:
+    clock = Clock()
+    with served(create_app(settings, clock=clock)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        assert ada.post(f"{path}/run", b"").status == 202
+        activated(database, claimed(database, path))
+        assert swept(database, settings, OVERDUE) == 0
+        assert ada.get(path).document["state"] == "ACTIVE"
+
+
+def test_twenty_runs_and_a_cancellation_at_once_have_one_end(
+    database: Database, tmp_path: Path, stage: SumsStage
+) -> None:
+    with served(create_app(settings_for(database, tmp_path / "home", **stage.settings))) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        commands = itertools.chain(["run", "run", "cancel"], itertools.repeat("run"))
+        replies = at_once(21, lambda: ada.post(f"{path}/{next(commands)}", b"", headers=WAIT))
+        assert {reply.status for reply in replies} <= {200, 202, 409}
+        until(lambda: ada.get(path).document["outcome"] is not None, "an end")
+        theatre = ada.get(path).document
+        calls = len(stage.calls)
+    assert steps(database).count("resolved") == 1
+    assert theatre["outcome"] in {"certified", "void"}
+    assert calls == theatre["progress"]
+
+
+def test_what_does_not_begin_in_time_is_refused_and_then_void(
+    settings: Settings, stage: SumsStage, database: Database
+) -> None:
+    clock = Clock()
+    with served(create_app(settings, clock=clock)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+        queued = committed(ada, stage.template)
+        of_a_market = committed(ada, json.loads(min(MARKETS.glob("*.json")).read_bytes()))
+        assert ada.post(f"{queued}/run", b"").status == 202
+        assert swept(database, settings, LAST_DAY) == 0
+        clock.now = OVERDUE
+        ada = logged_in(client, "ada")
+        refused = run(ada, path)
+        assert (refused.status, refused.slug) == (409, "invalid-transition")
+        assert "begin by 2026-12-21T12:00:00Z" in refused.document["detail"]
+        assert "commit its template again" in refused.document["detail"]
+        assert swept(database, settings, OVERDUE) == 2
+        assert swept(database, settings, OVERDUE) == 0
+        for one in (path, queued):
+            assert ending(ada, one) == (*VOID, "not-closed-in-time")
+        assert ada.get(of_a_market).document["state"] == "COMMITTED"
+        assert ada.post(f"{of_a_market}/cancel", b"").document["outcome"] == "void"
+    assert stage.calls == []
+
+
+def test_a_template_says_itself_how_long_it_waits(
+    settings: Settings, stage: SumsStage, database: Database
+) -> None:
+    policy = cast("JsonObject", stage.template.get("execution_policy", {}))
+    changes = {"schema_version": "2.2.0", "execution_policy": policy | {"close_within_days": 2}}
+    with served(create_app(settings, clock=Clock())) as client:
+        ada = client.registered("ada")
+        short, usual = committed(ada, stage.template | changes), committed(ada, stage.template)
+        assert swept(database, settings, NOW + timedelta(days=2)) == 0
+        assert swept(database, settings, NOW + timedelta(days=2, seconds=1)) == 1
+        assert ending(ada, short) == (*VOID, "not-closed-in-time")
+        assert ada.get(usual).document["state"] == "COMMITTED"
+
+
+def test_the_service_looks_for_what_is_overdue_by_itself(
+    settings: Settings, stage: SumsStage
+) -> None:
+    clock = Clock()
+    with served(create_app(settings, clock=clock)) as client:
+        path = committed(client.registered("ada"), stage.template)
+    clock.now = OVERDUE
+    working = settings.model_copy(update={"worker_in_api": True})
+    with served(create_app(working, clock=clock)) as client:
+        ada = logged_in(client, "ada")
+        until(lambda: ada.get(path).document["outcome"] == "void", "the sweep")

@@ -1,0 +1,100 @@
+"""What a run recorded was changed: it ends as failed, naming the batch, and nobody is certified."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tests.theatre.forked_echelon import forked
+from tests.theatre.journal_edits import EDITS, batch_of, entries_of
+from tests.theatre.runs import ScriptedAdapter, episodes, pilot_stage, right
+from tests.theatre.test_resume import BATCH, kill_after
+from tests.theatre.witnessed_theatre import WitnessedTheatre, witnessed_theatre
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.oracle_contract import OracleInvocationRequest
+from theatre.files.run_journal import EPISODES as JOURNAL
+from theatre.files.run_journal import TRAIL
+
+CHANGED = 25
+"""The number of the episode whose line is changed."""
+
+
+def is_refused(resolution: JsonObject, where: str) -> None:
+    assert (resolution["outcome"], resolution["outcome_reason"]) == ("failed", "journal-corrupt")
+    detail = str(resolution["error_detail"])
+    assert detail.startswith(f"expected {where} as it was recorded, got ")
+    assert detail.endswith("nothing can be certified from it; run it anew")
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> WitnessedTheatre:
+    theatre = witnessed_theatre(tmp_path_factory.mktemp("killed") / "theatre")
+    kill_after(theatre, 60, theatre.template)
+    return theatre
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_killed_run_whose_journal_was_changed_is_never_certified(
+    killed: WitnessedTheatre, tmp_path: Path, edit: str
+) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(killed.home, home)
+    folder = home / "theatres" / killed.theatre_id
+    lines = (folder / JOURNAL).read_bytes().splitlines(keepends=True)
+    (folder / JOURNAL).write_bytes(b"".join(EDITS[edit](lines, CHANGED - 1)))
+    where = batch_of(killed.trail(), CHANGED)
+    calls = killed.calls()
+
+    answer = forked("theatre", "run", killed.theatre_id, *BATCH, "--json", home=home)
+
+    assert answer.code == 1
+    assert (answer.document["state"], answer.document["bundle_path"]) == ("RESOLVED", None)
+    is_refused(answer.document, where)
+    trail = entries_of((folder / TRAIL).read_bytes())
+    is_refused(cast("JsonObject", trail[-1]["detail"]), where)
+    assert not list(home.rglob("certificate.json"))
+    assert killed.calls() == calls
+
+
+@pytest.mark.parametrize("edit", EDITS)
+def test_a_journal_that_is_changed_during_the_run_is_not_settled(tmp_path: Path, edit: str) -> None:
+    stage = pilot_stage(tmp_path, episodes(6))
+
+    def change(request: OracleInvocationRequest) -> JsonObject:
+        if request.episode_id == "pilot-6":
+            journal = stage.folder / JOURNAL
+            lines = journal.read_bytes().splitlines(keepends=True)
+            journal.write_bytes(b"".join(EDITS[edit](lines, 1)))
+        return right(request)
+
+    finished = stage.run(ScriptedAdapter(change), batch_size=2)
+
+    # Where lines have moved, the batches before the changed line cannot be read, either.
+    where = batch_of(finished.trail, 1)
+    is_refused(finished.resolution, where)
+    assert not list(tmp_path.rglob("certificate.json"))
+
+
+def test_a_trail_that_names_less_than_the_journal_has_is_gone_on_from(tmp_path: Path) -> None:
+    """Lines that no batch names are nobody's evidence: they are cut, and asked for again."""
+    stage = pilot_stage(tmp_path, episodes(4))
+    asked: list[str] = []
+
+    def stop(request: OracleInvocationRequest) -> JsonObject:
+        asked.append(request.episode_id)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return right(request)
+
+    with pytest.raises(KeyboardInterrupt):
+        stage.run(ScriptedAdapter(stop), batch_size=1)
+    journal = stage.folder / JOURNAL
+    invented = journal.read_bytes().splitlines(keepends=True)[-1].replace(b"pilot-2", b"pilot-3")
+    with journal.open("ab") as handle:
+        handle.write(invented.replace(b'"seq":2', b'"seq":3'))
+    finished = stage.run(ScriptedAdapter(stop), batch_size=1)
+    assert finished.resolution["outcome"] == "certified"
+    assert asked == ["pilot-1", "pilot-2", "pilot-3", "pilot-3", "pilot-4"]

@@ -1,0 +1,245 @@
+"""The gate before publishing: what the own check refuses is never sealed, and kept for a look."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from tests.theatre.echelon_process import REPOSITORY, ended, started
+from tests.theatre.runs import (
+    WRONG,
+    Finished,
+    ScriptedAdapter,
+    Stage,
+    answer_as_asked,
+    checked,
+    episodes,
+    pilot_stage,
+    right,
+)
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.certificate import issue_certificate
+from theatre.engine.errors import BundleError, InvalidTransitionError
+from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.oracle_contract import OracleInvocationRequest
+from theatre.engine.replay import settlement
+from theatre.scorers import load_scorers
+
+EPISODES = 3
+
+
+def wrong(_: OracleInvocationRequest) -> JsonObject:
+    return {**WRONG}
+
+
+def scorers_that(score: Callable[[ScoringCase], float]) -> Mapping[str, Scorer]:
+    """The installed scorers, with another function under the same name and version."""
+    scorers = load_scorers()
+    return {**scorers, "exact_match": replace(scorers["exact_match"], score=score)}
+
+
+def changing_after(calls: int) -> Mapping[str, Scorer]:
+    """A scorer that is generous when the run scores, and honest when the check does."""
+    given: list[float] = []
+
+    def score(_: ScoringCase) -> float:
+        given.append(1.0 if len(given) < calls else 0.0)
+        return given[-1]
+
+    return scorers_that(score)
+
+
+def is_refused(stage: Stage, finished: Finished, *, with_all_installed: bool = True) -> None:
+    """The theatre has failed, the trail says by which checks, the draft is kept, nothing sealed."""
+    events = [str(entry["event_type"]) for entry in finished.trail]
+    assert events[-2:] == ["self-check-failed", "resolved"]
+    assert "sealed" not in events
+    draft = stage.drafts / stage.theatre_id
+    assert list(stage.folder.rglob("certificate.json")) == []
+    assert list(stage.folder.glob(".*partial*")) == []
+    failed = cast("dict[str, list[str]]", finished.trail[-2]["detail"])["checks"]
+    if with_all_installed:
+        report = checked(draft)
+        refused = {*report.failed, *report.unavailable}
+        assert failed == [line.id for line in report.checks if line in refused]
+    assert failed
+    assert finished.resolution == {
+        "outcome": "failed",
+        "outcome_reason": "self-check",
+        "error_detail": "expected a draft bundle that the independent check passes, got it refused "
+        f"({', '.join(failed)}): nothing is issued, and the draft is kept in drafts/ for the "
+        "operator",
+    }
+
+
+def test_a_scorer_that_changes_between_scoring_and_check_certifies_nobody(tmp_path: Path) -> None:
+    stage = pilot_stage(tmp_path, episodes(EPISODES))
+    finished = stage.run(ScriptedAdapter(wrong), scorers=changing_after(EPISODES))
+    is_refused(stage, finished)
+    with pytest.raises(InvalidTransitionError):
+        stage.run(ScriptedAdapter())
+
+
+def test_an_engine_that_certifies_more_than_it_has_certifies_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def generous(*arguments: Any) -> JsonObject:  # noqa: ANN401 - whatever it takes
+        return {**issue_certificate(*arguments), "composite_score": 1.0}
+
+    monkeypatch.setattr(settlement, "issue_certificate", generous)
+    stage = pilot_stage(tmp_path, episodes(EPISODES, {2: {"output_data": {"colour": "blue"}}}))
+    finished = stage.run(ScriptedAdapter(answer_as_asked))
+    is_refused(stage, finished)
+
+
+def test_what_cannot_be_checked_is_not_sealed(tmp_path: Path) -> None:
+    """The pinned scorer goes while the run scores: its check is unavailable."""
+    stage = pilot_stage(tmp_path, episodes(EPISODES))
+    scorers = dict(load_scorers())
+
+    def score(_: ScoringCase) -> float:
+        scorers["exact_match"] = replace(load_scorers()["exact_match"], version="2")
+        return 1.0
+
+    scorers |= scorers_that(score)
+    is_refused(stage, stage.run(ScriptedAdapter(), scorers=scorers), with_all_installed=False)
+
+
+def test_a_draft_that_is_touched_while_it_is_checked_is_not_sealed(tmp_path: Path) -> None:
+    stage = pilot_stage(tmp_path, episodes(EPISODES))
+    seen: list[ScoringCase] = []
+
+    def score(case: ScoringCase) -> float:
+        seen.append(case)
+        if len(seen) == EPISODES + 1:
+            (certificate,) = stage.folder.rglob("certificate.json")
+            # The check has read it already.
+            certificate.write_bytes(certificate.read_bytes().replace(b"BACKTESTED", b"PROVEN"))
+        return 1.0
+
+    with pytest.raises(BundleError, match=r"^expected the draft of the bundle as it was checked, "):
+        stage.run(ScriptedAdapter(), scorers=scorers_that(score))
+    assert list(tmp_path.rglob("certificate.json")) == []
+    assert stage.run(ScriptedAdapter()).resolution["outcome"] == "certified"
+
+
+# A process that kills itself before or after it makes one event durable. Its scorer is generous
+# when the run scores; the engine that goes on has an honest one.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+
+from tests.theatre.runs import ScriptedAdapter, episodes, pilot_stage
+from tests.theatre.test_self_check import EPISODES, changing_after, wrong
+from theatre.files.run_journal import FileRunJournal
+
+folder, is_generous, when, event_type = sys.argv[1:]
+
+
+class Journal:
+    def __init__(self, journal):
+        self._journal = journal
+
+    def __getattr__(self, name):
+        return getattr(self._journal, name)
+
+    async def note(self, event):
+        if (when, event.event_type) == ("before", event_type):
+            os.kill(os.getpid(), signal.SIGKILL)
+        entry = await self._journal.note(event)
+        if (when, event.event_type) == ("after", event_type):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return entry
+
+
+scorers = {"scorers": changing_after(EPISODES)} if is_generous == "True" else {}
+stage = pilot_stage(Path(folder), episodes(EPISODES))
+stage.run(ScriptedAdapter(wrong), journal=Journal, **scorers)
+"""
+
+
+PATHS = {"PYTHONPATH": str(REPOSITORY), "OPENBLAS_NUM_THREADS": "1"}
+
+
+def killed(folder: Path, when: str, event_type: str, *, is_generous: bool = True) -> None:
+    arguments = ("-c", KILLED, folder, str(is_generous), when, event_type)
+    with started(*arguments, home=folder, command=[sys.executable], more=PATHS) as process:
+        answer = ended(process)
+    assert answer.code == -signal.SIGKILL, answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("when", "event_type", "left"),
+    [
+        ("before", "settling", "nothing"),
+        ("before", "self-check-failed", "a draft"),
+        ("after", "self-check-failed", "a draft"),
+        ("before", "resolved", "a refused draft"),
+    ],
+)
+def test_a_process_that_dies_round_a_refusal_is_repaired_and_certifies_nobody(
+    tmp_path: Path, when: str, event_type: str, left: str
+) -> None:
+    stage = pilot_stage(tmp_path, episodes(EPISODES))
+    killed(tmp_path, when, event_type)
+    found = {
+        "a draft": bool(list(stage.folder.glob(".*partial"))),
+        "a refused draft": (stage.drafts / stage.theatre_id).is_dir(),
+    }
+    assert found == {name: name == left for name in found}
+    is_refused(stage, stage.run(ScriptedAdapter(wrong)))
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_sealed_bundle_is_checked_again_before_it_is_believed(tmp_path: Path, when: str) -> None:
+    stage = pilot_stage(tmp_path, episodes(EPISODES))
+    killed(tmp_path, when, "sealed", is_generous=False)
+    (certificate,) = stage.folder.rglob("certificate.json")
+    whole = certificate.read_bytes()
+    certificate.write_bytes(whole.replace(b'"issuer":"a test"', b'"issuer":"a king"'))
+    assert certificate.read_bytes() != whole
+    finished = stage.run(ScriptedAdapter())
+    assert finished.resolution["outcome_reason"] == "self-check"
+    assert finished.trail[-2]["detail"] == {"checks": ["inventory", "certificate-fields"]}
+    assert list(stage.folder.rglob("certificate.json")) == []
+    kept = stage.drafts / stage.theatre_id / "certificate.json"
+    assert b"a king" in kept.read_bytes()
+
+
+def test_stamps_never_go_back_although_the_clock_does(tmp_path: Path) -> None:
+    """One clock is set back in the middle of a run and again before it is gone on with."""
+    stage = pilot_stage(tmp_path, episodes(6))
+    ticking = stage.clock
+    behind = timedelta()
+    stage.clock = lambda: ticking() - behind
+
+    def answer(request: OracleInvocationRequest) -> JsonObject:
+        nonlocal behind
+        behind += timedelta(hours=1)
+        if behind == timedelta(hours=4):
+            raise KeyboardInterrupt
+        return right(request)
+
+    with pytest.raises(KeyboardInterrupt):
+        stage.run(ScriptedAdapter(answer), batch_size=1)
+    behind = timedelta(days=400)
+    finished = stage.run(ScriptedAdapter(), batch_size=1)
+
+    assert finished.resolution["outcome"] == "certified"
+    stamps = [str(entry["at"]) for entry in finished.trail]
+    assert stamps == sorted(stamps)
+    times = [stage.receipt.committed_at]
+    for seq in range(1, 7):
+        (call,) = cast("list[Any]", finished.calls(seq))
+        times.append(call["request"]["metadata"]["invoked_at"])
+        times.append(call["attempts"][0]["response"]["responded_at"])
+    times.append(str(finished.document("certificate.json")["issued_at"]))
+    assert times == sorted(times)
+    assert checked(finished.bundle).valid

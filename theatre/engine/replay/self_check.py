@@ -1,0 +1,95 @@
+"""The gate before publishing: no bundle is sealed, or believed, that the own check refuses.
+
+Source: contract/earned.md §1; docs/adr/0171. A refusal is in the audit trail before the draft is
+set aside, and that is done before the theatre ends: no crash lets what was refused be certified.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self, cast
+
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import format_rfc3339
+from theatre.engine.errors import RunStoppedError
+from theatre.engine.evidence_bundle import set_aside
+from theatre.engine.replay.beside import beside_the_loop
+from theatre.engine.replay.journal import RunJournal
+from theatre.engine.replay.surroundings import RunSettings, Surroundings
+
+SELF_CHECK_FAILED = "self-check-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedDraft:
+    """A bundle that the check refused, by the ids of the lines that failed or were unavailable."""
+
+    checks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, entry: JsonObject) -> Self:
+        """Return the refusal that an audit entry tells of."""
+        return cls(tuple(cast("dict[str, list[str]]", entry["detail"])["checks"]))
+
+    def event(self, at: str) -> AuditEvent:
+        """Return the audit event of the refusal."""
+        return AuditEvent(event_type=SELF_CHECK_FAILED, at=at, detail={"checks": [*self.checks]})
+
+    def outcome(self) -> JsonObject:
+        """Return the detail of the `resolved` event."""
+        return {
+            "outcome": "failed",
+            "outcome_reason": "self-check",
+            "error_detail": "expected a draft bundle that the independent check passes, got it "
+            f"refused ({', '.join(self.checks)}): nothing is issued, and the draft is kept in "
+            "drafts/ for the operator",
+        }
+
+
+async def refusal_of(bundle: Path, around: Surroundings) -> RefusedDraft | None:
+    """Check `bundle` with all that is installed; return None where it passes.
+
+    In a thread that stops within 100 episodes once the caller is cancelled.
+    """
+    caller = asyncio.current_task()
+
+    def go_on(_: int) -> None:
+        if caller is not None and caller.cancelling():
+            raise RunStoppedError(
+                "expected to check the draft to its end, got asked to stop before"
+            )
+
+    report = await beside_the_loop(_checked, bundle, around, go_on)
+    refused = {*report.failed, *report.unavailable}
+    checks = tuple(line.id for line in report.checks if line in refused)
+    return RefusedDraft(checks) if checks else None
+
+
+async def refuse(
+    refused: RefusedDraft,
+    journal: RunJournal,
+    theatre_id: str,
+    around: Surroundings,
+    settings: RunSettings,
+) -> None:
+    """Note a refusal, then set the refused bundle aside."""
+    await journal.note(refused.event(format_rfc3339(around.clock())))
+    await beside_the_loop(set_aside, theatre_id, settings.output_dir, settings.drafts_dir)
+
+
+def _checked(bundle: Path, around: Surroundings, go_on: Callable[[int], None]) -> CheckReport:
+    return check_bundle(
+        bundle,
+        around.scorers,
+        registry=around.registry,
+        computations=around.computations,
+        sanitiser=around.sanitiser,
+        runners=around.runners,
+        now=around.clock(),
+        progress=go_on,
+    )

@@ -1,0 +1,177 @@
+"""A program bound to its version: a private copy is made, then hashed, then started.
+
+What is replaced in the construct's own folder after that changes nothing that runs
+(docs/adr/0172).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import sys
+import tempfile
+import weakref
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from stat import S_ISREG, S_IXUSR
+
+from theatre.engine.oracle_contract import program_version
+from theatre.oracles.construct_files import (
+    FOLDER,
+    PYTHON,
+    file_hash,
+    listed_files,
+    named_paths,
+    refuse_unlisted,
+)
+from theatre.oracles.errors import ConstructFilesError
+
+LARGE_BYTES = 64 * 1024 * 1024
+"""Above this a file is linked where that can be done, and hashed once a run."""
+_PREFIX = "echelon-files-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BoundProgram:
+    """What is executed, and the version that was computed of it.
+
+    `copy` is what it runs from; None for a program that nothing was copied for.
+    """
+
+    argv: tuple[str, ...]
+    version: str
+    copy: PrivateFolder | None = None
+
+    def release(self) -> None:
+        """Remove the copy, once the process has ended."""
+        if self.copy is not None:
+            self.copy.remove()
+
+
+class PrivateFolder:
+    """A folder below the system's temporary one that only this user can read.
+
+    It goes by `remove`, with the object, or at the exit of the process. After a crash the next
+    one that is made removes it: a lock on the folder says that somebody still uses it.
+    """
+
+    def __init__(self) -> None:
+        _remove_abandoned()
+        made = Path(tempfile.mkdtemp(prefix="echelon-new-"))
+        lock = os.open(made, os.O_RDONLY)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        # Under this name it is taken for abandoned as soon as nobody holds the lock.
+        self.path = made.rename(made.with_name(made.name.replace("echelon-new-", _PREFIX)))
+        self.remove = weakref.finalize(self, _remove, self.path, lock)
+
+    def close_to_writing(self) -> None:
+        """Let nothing be added to its folders, until it is removed."""
+        for folder, _, _ in os.walk(self.path, topdown=False):
+            Path(folder).chmod(0o500)
+
+
+class ProgramSource:
+    """The argv, folder and files of a construct; each start of it takes a new copy."""
+
+    def __init__(self, argv: Sequence[str], folder: Path, patterns: Sequence[str]) -> None:
+        """Take an argv as written, with `{python}` and `{folder}` in it."""
+        self._argv = tuple(argv)
+        self._folder = folder
+        self._patterns = tuple(patterns)
+        self._large: dict[tuple[int, ...], str] = {}
+
+    def bind(self) -> BoundProgram:
+        """Copy the listed files, hash the copies, and return the program that runs from them.
+
+        Raises ConstructFilesError where the files or the argv are not as `listed_files` and
+        `refuse_unlisted` demand.
+        """
+        names = listed_files(self._folder, self._patterns)
+        refuse_unlisted(self._argv, self._folder, names)
+        copy = PrivateFolder()
+        try:
+            for name in names:
+                _copy(self._folder / name, copy.path / name)
+            hashes = {name: self._hash(copy.path / name) for name in names}
+            copy.close_to_writing()
+        except BaseException:
+            copy.remove()
+            raise
+        argv = tuple(_filled(argument, self._folder, copy.path) for argument in self._argv)
+        return BoundProgram(argv=argv, version=program_version(self._argv, hashes), copy=copy)
+
+    def version(self) -> str:
+        """Return the version of the files as they are now, without a copy; errors as `bind`."""
+        names = listed_files(self._folder, self._patterns)
+        refuse_unlisted(self._argv, self._folder, names)
+        return program_version(self._argv, {name: file_hash(self._folder / name) for name in names})
+
+    def _hash(self, path: Path) -> str:
+        facts = path.stat()
+        if facts.st_size <= LARGE_BYTES:
+            return file_hash(path)
+        identity = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+        if identity not in self._large:
+            self._large[identity] = file_hash(path)
+        return self._large[identity]
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        # Not through a link that took the file's place since it was listed.
+        with open(os.open(source, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:  # noqa: PTH123
+            facts = os.fstat(file.fileno())
+            if not S_ISREG(facts.st_mode):
+                raise ConstructFilesError(f"expected a plain file, got {source}")
+            if facts.st_size > LARGE_BYTES and _linked(source, target, facts):
+                return
+            with target.open("xb") as copy:
+                shutil.copyfileobj(file, copy)
+        target.chmod(0o500 if facts.st_mode & S_IXUSR else 0o400)
+    except OSError as error:
+        raise ConstructFilesError(f"expected to copy {source}, got: {error.strerror}") from error
+
+
+def _linked(source: Path, target: Path, facts: os.stat_result) -> bool:
+    """Link a large file, if it is still the one that was opened; its mode is its owner's."""
+    with suppress(OSError):
+        os.link(source, target, follow_symlinks=False)
+        if os.path.samestat(target.lstat(), facts):
+            return True
+        target.unlink()
+    return False
+
+
+def _filled(argument: str, folder: Path, copy: Path) -> str:
+    """Return an argument with its placeholders filled, and paths into `folder` led to the copy."""
+    for before, path in named_paths(argument, folder):
+        text = argument.removeprefix(before)
+        if path.is_relative_to(folder) and (FOLDER in text or Path(text).is_absolute()):
+            return before + str(copy / path.relative_to(folder))
+    return argument.replace(PYTHON, sys.executable).replace(FOLDER, str(copy))
+
+
+def _remove(folder: Path, lock: int) -> None:
+    for inner, _, _ in os.walk(folder):
+        with suppress(OSError):
+            Path(inner).chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+    os.close(lock)
+
+
+def _remove_abandoned() -> None:
+    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
+            try:
+                if os.fstat(lock).st_uid != os.getuid():
+                    raise PermissionError(folder)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                os.close(lock)
+                raise
+            _remove(folder, lock)
