@@ -251,10 +251,18 @@ def other_error(_: Iterable[bytes], __: JsonObject) -> JsonObject:
     raise KeyError
 
 
-@pytest.mark.parametrize("compute", [other_error, giving({}), giving({"lines": 4}), giving(None)])
-def test_a_computation_that_comes_to_something_else_in_the_check_is_named(
+@pytest.mark.parametrize("compute", [other_error, giving({"lines": 4}), giving(None)])
+def test_a_computation_that_fails_otherwise_in_the_check_is_named(
     tmp_path: Path, compute: Compute
 ) -> None:
     files = computed(tmp_path, raising)
     report = checked_with(files, tmp_path / "bundle", compute)
     assert failed_ids(report) == {"resolution"}
+
+
+def test_a_computation_that_fails_only_in_the_run_is_named_with_the_cap_for_it(
+    tmp_path: Path,
+) -> None:
+    files = computed(tmp_path, raising)
+    report = checked_with(files, tmp_path / "bundle", giving({}))
+    assert failed_ids(report) == {"resolution", "tier", "certificate-fields"}

@@ -608,6 +608,9 @@ def tier(facts: Document, history: Document, *, resolved_at: str) -> Document:
     """Return the `assessment` of `tier.json` (docs/certificate.md, "How the tier follows")."""
     moment = parsed_time(resolved_at)
     unmet = list(unmet_for_backtested(facts, history))
+    found = {code for code, _ in unmet}
+    brought = sorted(set(facts["extra_caps"]) - found)
+    unmet += [(code, "found with the evidence") for code in brought]
     above = list(unmet_for_proven(facts, history, moment, backtested=not unmet))
     word = "UNVERIFIED" if unmet else "BACKTESTED" if above else "PROVEN"
     days = {"UNVERIFIED": None, "BACKTESTED": 90, "PROVEN": 180}[word]
@@ -623,7 +626,7 @@ def tier(facts: Document, history: Document, *, resolved_at: str) -> Document:
     }
 
 
-def unmet_for_backtested(  # noqa: C901, PLR0912 - a list of rules
+def unmet_for_backtested(  # noqa: C901 - a list of rules
     facts: Document, history: Document
 ) -> Iterator[tuple[str, str]]:
     """Yield code and what was seen of each requirement of BACKTESTED that is not met, in order."""
@@ -657,8 +660,6 @@ def unmet_for_backtested(  # noqa: C901, PLR0912 - a list of rules
     admitted = sorted(d["dispute_id"] for d in history["disputes"] if d["status"] == "admitted")
     if admitted:
         yield "dispute-open", ", ".join(admitted)
-    for code in sorted(set(facts["extra_caps"])):
-        yield code, "found with the evidence"
 
 
 def unmet_on_criterion(name: str, counts: Document, most: Fraction) -> Iterator[tuple[str, str]]:

@@ -56,6 +56,7 @@ RESERVED: Final = (
 )
 """Members of the certificate that are null in this release."""
 TOLERANCE: Final = 2e-6
+SHA256: Final = re.compile("[0-9a-f]{64}")
 # The checks, each a function of the evidence that yields what is wrong.
 
 
@@ -150,6 +151,15 @@ def check_template(evidence: Evidence) -> Problems:
     yield from differs("template.json", evidence.receipt["template_snapshot"], evidence.template)
 
 
+def is_environment(value: object) -> bool:
+    """Tell whether a value says in which environment constructs run, or that none runs here."""
+    form = {"environment_hash", "interpreter", "platform"}
+    if not isinstance(value, dict) or value.keys() != form:
+        return value is None
+    texts = all(isinstance(text, str) and text for text in value.values())
+    return texts and bool(SHA256.fullmatch(value["environment_hash"]))
+
+
 def check_commitment(evidence: Evidence) -> Problems:
     """Hold that there is one commitment hash, recomputed, wherever it is named."""
     (activated,) = evidence.details("activated")
@@ -165,8 +175,12 @@ def check_commitment(evidence: Evidence) -> Problems:
         "canonicalisation": "RFC8785",
         "committed_at": next(e["at"] for e in evidence.trail if e["event_type"] == "committed"),
     }
-    free = {name: evidence.receipt[name] for name in {"environment"} & evidence.receipt.keys()}
-    yield from differs("commitment_receipt.json", expected | free, evidence.receipt)
+    environment = evidence.receipt["environment"]
+    if not is_environment(environment):
+        yield "commitment_receipt.json/environment: another form"
+    yield from differs(
+        "commitment_receipt.json", expected | {"environment": environment}, evidence.receipt
+    )
     (committed,) = evidence.details("committed")
     yield from differs("committed", {"commitment_hash": evidence.commitment_hash}, committed)
     pins = evidence.template.get("scorer_pins")
@@ -262,8 +276,10 @@ def problems_of_activation(evidence: Evidence) -> Problems:
     }
     sanitises = (evidence.template.get("execution_policy") or {}).get("sanitise_input", True)
     people = any(step["type"] == "hitl_rubric" for step in programme)
-    form = ["adapters", "computations", "episodes", "sanitiser", "scorers"]
+    form = ["adapters", "computations", "environment", "episodes", "sanitiser", "scorers"]
     yield from differs("activated", sorted([*form, *["authors"] * people]), sorted(activated))
+    if not is_environment(activated["environment"]):
+        yield "activated/environment: another form"
     yield from differs("activated/computations", sorted(named), sorted(activated["computations"]))
     yield from differs("activated/adapters", sorted(evidence.chain), sorted(activated["adapters"]))
     if isinstance(activated["sanitiser"], str) is not sanitises:
@@ -288,12 +304,15 @@ def check_audit_episodes(evidence: Evidence) -> Problems:
         ]
         if not seqs or seqs != sorted(set(seqs)) or not batched.isdisjoint(seqs):
             yield f"episodes_recorded: expected new episodes in order, got {detail['seqs']!r:.60}"
+        if not SHA256.fullmatch(detail["journal_sha256"]):
+            yield f"episodes_recorded: expected a SHA-256, got {detail['journal_sha256']!r:.60}"
         batched.update(seqs)
         records = [evidence.records[seq] for seq in seqs]
         statuses = Counter(asked.status for _, asked in records)
         batch = {
             "seqs": detail["seqs"],
             "records_sha256": sha256(b"".join(raw for raw, _ in records)),
+            "journal_sha256": detail["journal_sha256"],
             "statuses": {
                 word: statuses[word] for word in ("success", "timeout", "error", "refused")
             },
@@ -610,7 +629,7 @@ def problems_of_history(history: Document) -> Problems:
             for name, value in item.items():
                 if value not in WORDS.get(name, {value}):
                     yield f"tier.json/history/{sort}: expected another {name}, got {value!r:.60}"
-                if name == "results_hash" and not re.fullmatch("[0-9a-f]{64}", value):
+                if name == "results_hash" and not SHA256.fullmatch(value):
                     yield f"tier.json/history/{sort}: expected a SHA-256, got {value!r:.60}"
                 if name in MOMENTS:
                     parsed_time(value)
@@ -662,7 +681,35 @@ def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
         for one in (evidence.human_scores or {}).values()
         if one["share"] is not None and one["human"] is None
     }
-    return [code for code, there in found.items() if there] + sorted(people)
+    caps = [code for code, there in found.items() if there] + sorted(people)
+    return caps + sorted(f"step-{end}:{name}" for name, end, guards in missed(evidence) if guards)
+
+
+def missed(evidence: Evidence) -> Iterator[tuple[str, str, bool]]:
+    """Yield each step that failed or was skipped: its id, which, and if it guards integrity."""
+    steps = evidence.document("resolution.json")["steps"]
+    for step, done in zip(evidence.template["resolution_programme"], steps, strict=True):
+        if done["status"] in {"failed", "skipped"}:
+            spec = step.get("input_spec") or {}
+            guards = step["type"] == "deterministic_computation" and bool(
+                step.get("output_spec") or spec.get("computation") == "provenance_chain"
+            )
+            yield step["step_id"], done["status"], guards
+
+
+def findings(evidence: Evidence) -> list[str]:
+    """Return what a reader has to know and no tier rule looks at."""
+    (activated,) = evidence.details("activated")
+    source = evidence.version_source
+    found = [] if source == "computed" else [f"version-{source}"]
+    if canonical(activated["environment"]) != canonical(evidence.receipt["environment"]):
+        found.append("environment-changed")
+    found += [
+        f"step-failed:{name}"
+        for name, end, guards in missed(evidence)
+        if end == "failed" and not guards
+    ]
+    return sorted(found)
 
 
 def check_certificate_fields(evidence: Evidence) -> Problems:
@@ -673,7 +720,6 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
     assessment = evidence.document("tier.json")["assessment"]
     calibration = aggregate["calibration"] or {}
     chain = evidence.config.get("construct_chain")
-    source = evidence.version_source
     same = (
         "scores",
         "composite_score",
@@ -709,16 +755,16 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "dataset_hash": hashes.get(evidence.config["replay_dataset_id"]),
         "ground_truth_hash": sha256(canonical(hashes)),
         "construct_version": pins["constructs"][evidence.config["construct_under_test"]],
-        "version_source": source,
+        "version_source": evidence.version_source,
         "construct_chain_versions": {one: pins["constructs"][one] for one in chain}
         if chain
         else None,
-        "environment": receipt.get("environment"),
+        "environment": receipt["environment"],
         "scorer_version": pins["scorer_version"],
         "methodology_version": pins.get("methodology_version", "1.0.0"),
         "verification_tier": assessment["tier"],
         "caps": assessment["caps"],
-        "findings": [] if source == "computed" else [f"version-{source}"],
+        "findings": findings(evidence),
         "expires_at": assessment["expires_at"],
         "issued_at": evidence.trail[-1]["at"],
         "theatre_committed_at": receipt["committed_at"],

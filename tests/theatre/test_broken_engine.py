@@ -1,0 +1,142 @@
+"""A defect of the engine's arithmetic is found: by the very build that has it, and without it.
+
+Each is built into the engine's source. What the build then publishes, or would have published, is
+refused by its own check and by `verify_bundle.py`.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.untraced
+
+SCORING, TIER = "theatre.engine.scoring", "theatre.engine.tier_assigner"
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """What stands in the engine instead of what, and which check has to name it."""
+
+    module: str
+    old: str
+    new: str
+    named: str
+
+
+DEFECTS = {
+    "failures vanish from the mean": Defect(
+        f"{SCORING}.tallies",
+        'self.mean_over("scored", "missing")',
+        'self.mean_over("scored")',
+        "aggregate",
+    ),
+    "every weight counts alike": Defect(
+        f"{SCORING}.arithmetic",
+        "tuple(weight / total for weight in exact_weights)",
+        "tuple(Fraction(1, len(exact_weights)) for _ in exact_weights)",
+        "aggregate",
+    ),
+    "a mean over one episode too few": Defect(
+        f"{SCORING}.tallies",
+        "Fraction(self.nano_sum, units * NANO) if units",
+        "Fraction(self.nano_sum, (units - 1) * NANO) if units",
+        "aggregate",
+    ),
+    "cut instead of rounded": Defect(
+        f"{SCORING}.arithmetic",
+        "round(value * NANO)",
+        "int(value * NANO)",
+        "aggregate",
+    ),
+    "another level of Wilson's interval": Defect(
+        f"{SCORING}.intervals", "_Z = 1.959963984540054", "_Z = 1.6448536269514722", "aggregate"
+    ),
+    "refusals are no zeros": Defect(
+        f"{SCORING}.aggregate",
+        'means("scored", "missing", "excluded", human',
+        'means("scored", "missing", human',
+        "aggregate",
+    ),
+    "coverage of what was answered": Defect(
+        f"{SCORING}.aggregate",
+        "ratio(scored, run - refused)",
+        'ratio(scored, scored + counts["unscored"])',
+        "aggregate",
+    ),
+    "the worst case has no failures": Defect(
+        f"{SCORING}.worst_case",
+        "low + Fraction(gaps, applicable)",
+        "low",
+        "aggregate",
+    ),
+    "another holdout": Defect(
+        f"{SCORING}.holdout",
+        "int(digest[:16], 16)",
+        "int(digest[16:32], 16)",
+        "scores",
+    ),
+    "Brier's score of the probability alone": Defect(
+        f"{SCORING}.calibration",
+        "b.squares - 2 * NANO * b.total_right + NANO * NANO * b.right",
+        "b.squares",
+        "aggregate",
+    ),
+    "a composite of a line without its zeros": Defect(
+        f"{SCORING}.aggregate",
+        "if (nano := shown[criterion]) is not None\n",
+        "if (nano := shown[criterion])\n",
+        "scores",
+    ),
+    "a run that ends at half of its failures": Defect(
+        f"{SCORING}.threshold",
+        "threshold * total\n",
+        "threshold * total / 4\n",
+        "invocations",
+    ),
+    "BACKTESTED from 90 a criterion": Defect(
+        f"{TIER}.policy", "MIN_CRITERION_N = 30", "MIN_CRITERION_N = 90", "tier"
+    ),
+    "no failure too many": Defect(
+        f"{TIER}.policy",
+        "MAX_FAILURE_RATE = Fraction(1, 5)",
+        "MAX_FAILURE_RATE = Fraction(0)",
+        "tier",
+    ),
+    "BACKTESTED for ten years": Defect(
+        f"{TIER}.policy",
+        "BACKTESTED_LIFETIME = timedelta(days=90)",
+        "BACKTESTED_LIFETIME = timedelta(days=3650)",
+        "tier",
+    ),
+    "PROVEN without telemetry": Defect(
+        f"{TIER}.requirements", 'yield "telemetry-missing", "0"\n', "pass\n", "tier"
+    ),
+}
+
+
+def refused(folder: Path, defect: Defect | None) -> dict[str, list[str]]:
+    """Run a build with a defect in a process of its own; return what is refused of its bundle."""
+    given = ["", "", ""] if defect is None else [defect.module, defect.old, defect.new]
+    command = [sys.executable, "-m", "tests.theatre.broken_engine", str(folder), *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    said: dict[str, list[str]] = json.loads(done.stdout)
+    return said
+
+
+def test_the_build_without_a_defect_passes(tmp_path: Path) -> None:
+    assert refused(tmp_path / "run", None) == {"check": [], "verify_bundle": []}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_build_with_a_defect_is_refused_by_both(name: str, tmp_path: Path) -> None:
+    defect = DEFECTS[name]
+    said = refused(tmp_path / "run", defect)
+    assert defect.named in said["check"]
+    assert defect.named in said["verify_bundle"]
