@@ -50,6 +50,7 @@ from backend.schemas.theatres import (
     TheatreDocument,
     TheatrePage,
     WarningDocument,
+    WholeTheatre,
 )
 from backend.services import theatres
 from theatre.engine.canonical_json import JsonObject
@@ -145,20 +146,23 @@ async def list_theatres(
 @router.get(
     "/theatres/{theatre_id}",
     operation_id="get_theatre",
-    response_model=TheatreDocument,
+    response_model=WholeTheatre,
     responses=tagged(),
     openapi_extra=asks_with(IF_NONE_MATCH),
 )
 async def get_theatre(
     request: Request, user: CurrentUser, theatre_id: UUID, reading: Reading
 ) -> Response:
-    """Return a theatre of yours and how far its run is."""
+    """Return a theatre of yours, how far its run is, and why it has no certificate."""
     view = await theatres.own_theatre(reading, str(theatre_id), user_id=user.user_id)
     etag = etag_of(view)
-    shown = theatre_document(view, now=service_of(request).clock())
-    return unchanged(request, etag) or JSONResponse(
-        shown.model_dump(mode="json"), headers={"ETag": etag}
-    )
+    same = unchanged(request, etag)
+    if same is not None:
+        return same
+    made = theatre_document(view, now=service_of(request).clock()).model_dump()
+    ending = await theatres.ending_of_theatre(reading, view)
+    shown = WholeTheatre.model_validate({**made, "ending": ending})
+    return JSONResponse(shown.model_dump(mode="json"), headers={"ETag": etag})
 
 
 @router.post(

@@ -119,6 +119,35 @@ class TheatreDocument(ResponseDocument):
     updated_at: datetime
 
 
+class FailureExample(ResponseDocument):
+    """One episode that failed, and what was said of it."""
+
+    episode_id: str
+    error_detail: str
+    stderr: str | None = Field(description="the last line that the program wrote there")
+
+
+class FailureReason(ResponseDocument):
+    """Why episodes failed or were refused."""
+
+    code: str
+    count: int
+    example: FailureExample | None = Field(description="null where nothing was recorded of it")
+
+
+class Ending(ResponseDocument):
+    """Why a theatre has no certificate. What it recorded is kept: `/episodes`, `/audit-events`."""
+
+    statuses: dict[str, int] = Field(description="how many recorded episodes ended with each")
+    reasons: list[FailureReason] = Field(description="the most frequent first, at most three")
+
+
+class WholeTheatre(TheatreDocument):
+    """One theatre, with how it ended."""
+
+    ending: Ending | None = Field(description="null before RESOLVED, and with a certificate")
+
+
 class TheatrePage(ResponseDocument):
     """Some of a user's theatres, the newest first."""
 

@@ -35,6 +35,7 @@ from theatre.engine.replay import (
     ReplayEngine,
     RunSettings,
     Surroundings,
+    with_reasons,
 )
 from theatre.engine.rlmf_export import RlmfExport
 from theatre.engine.state_machine import TheatreState
@@ -107,7 +108,8 @@ async def end_as(
         reason = {"reason": outcome["outcome_reason"]}
         theatre, settling = theatre.settle(at=resources.clock(), detail=reason)
         await journal.note(settling)
-    _, resolved = theatre.resolve(at=resources.clock(), detail=outcome)
+    detail = await with_reasons(journal, outcome)
+    _, resolved = theatre.resolve(at=resources.clock(), detail=detail)
     await journal.note(resolved)
 
 

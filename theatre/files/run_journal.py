@@ -6,7 +6,7 @@ again under the same invocation id (contract/evidence.md §4).
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -149,6 +149,17 @@ def count_episodes(folder: Path) -> int:
         return 0
     with path.open("rb") as handle:
         return sum(line.endswith(b"\n") for line in handle)
+
+
+def recorded_results(folder: Path, seqs: Collection[int]) -> Iterator[EpisodeResult]:
+    """Yield what is recorded of some episodes, for a reader."""
+    missing = set(seqs)
+    for line, document in _documents(folder / EPISODES) if missing else ():
+        if document["seq"] in missing:
+            missing.discard(cast("int", document["seq"]))
+            yield EpisodeResult.from_line(line)
+        if not missing:
+            return
 
 
 def _recorded_episodes(path: Path) -> Iterator[tuple[int, JsonValue]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import cast
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
@@ -21,6 +22,7 @@ from theatre.engine.errors import (
 from theatre.engine.replay.activation import activation_detail
 from theatre.engine.replay.calling import CallingPass
 from theatre.engine.replay.computations import planned_computations
+from theatre.engine.replay.failure_reasons import with_reasons
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.judging import needed_judge
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
@@ -114,7 +116,7 @@ class ReplayEngine:
             if isinstance(settled, SealedRun):
                 await self._resolve(settled)
             elif settled.status is ProgrammeStatus.FAILED:
-                await self._end(settled.failure_outcome())
+                await self._end_without_certificate(settled.failure_outcome())
         except DatasetMismatchError as error:
             if self._theatre.state is TheatreState.COMMITTED:
                 raise
@@ -208,12 +210,19 @@ class ReplayEngine:
     async def _resolve(self, run: SealedRun) -> None:
         if run.sealed_event is not None and not run.already_noted:
             await self._journal.note(run.sealed_event)
-        await self._end(run.outcome())
+        if run.certificate is not None:
+            await self._end(run.outcome())
+            return
+        counts = cast("dict[str, int]", run.aggregate["episode_counts"])
+        await self._end_without_certificate(run.outcome(), unscored=counts["unscored"])
+
+    async def _end_without_certificate(self, outcome: JsonObject, *, unscored: int = 0) -> None:
+        await self._end(await with_reasons(self._journal, outcome, unscored=unscored))
 
     async def _fail(self, error: DatasetMismatchError) -> None:
         if self._theatre.state is TheatreState.ACTIVE:
             await self._move(self._theatre.settle(at=self._now(), detail={"reason": error.code}))
-        await self._end(
+        await self._end_without_certificate(
             {"outcome": "failed", "outcome_reason": error.code, "error_detail": str(error)}
         )
 
