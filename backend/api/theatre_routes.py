@@ -164,7 +164,7 @@ async def list_theatres(
 async def get_theatre(
     request: Request, user: CurrentUser, theatre_id: UUID, reading: Reading
 ) -> Response:
-    """Return a theatre of yours, its template, and how far its run is."""
+    """Return a theatre of yours: its template, how far it is, and why it has no certificate."""
     view = await theatres.own_theatre(reading, str(theatre_id), user_id=user.user_id)
     etag = etag_of(view)
     same = unchanged(request, etag)
@@ -172,7 +172,8 @@ async def get_theatre(
         return same
     made = theatre_document(view, now=service_of(request).clock()).model_dump()
     parameters = await theatres.template_of_theatre(reading, view)
-    shown = WholeTheatre(**made, parameters=parameters)
+    ending = await theatres.ending_of_theatre(reading, view)
+    shown = WholeTheatre.model_validate({**made, "parameters": parameters, "ending": ending})
     return JSONResponse(shown.model_dump(mode="json"), headers={"ETag": etag})
 
 

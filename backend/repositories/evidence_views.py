@@ -15,6 +15,7 @@ from backend.database.models import (
     TheatreEpisodeScore,
     TheatreTemplate,
 )
+from theatre.engine.canonical_json import JsonObject
 
 _ENDED = ("RESOLVED", "ARCHIVED")
 _EPISODE = (
@@ -88,6 +89,37 @@ async def audit_entries(
         query = query.where(table.seq > after)
     found = await connection.execute(query.order_by(table.seq).limit(limit).offset(offset))
     return list(found.scalars())
+
+
+async def resolution_of(connection: AsyncConnection, theatre_id: str) -> JsonObject | None:
+    """Return the detail of the entry with which a theatre was resolved; None before it."""
+    table = TheatreAuditEvent
+    query = select(table.detail_json).where(
+        table.theatre_id == theatre_id, table.event_type == "resolved"
+    )
+    newest_first = query.order_by(table.seq.desc()).limit(1)
+    found: JsonObject | None = (await connection.execute(newest_first)).scalar_one_or_none()
+    return found
+
+
+async def details_of(
+    connection: AsyncConnection, theatre_id: str, seqs: Sequence[int]
+) -> dict[int, JsonObject]:
+    """Return the details of some audit entries of a theatre."""
+    table = TheatreAuditEvent
+    query = select(table.seq, table.detail_json).where(
+        table.theatre_id == theatre_id, table.seq.in_(seqs)
+    )
+    return {row.seq: row.detail_json for row in await connection.execute(query)}
+
+
+async def journal_lines(
+    connection: AsyncConnection, theatre_id: str, seqs: Sequence[int]
+) -> dict[int, bytes]:
+    """Return the journal's lines of some episodes of a theatre."""
+    table = TheatreEpisodeScore
+    query = select(table.seq, table.line).where(table.theatre_id == theatre_id, table.seq.in_(seqs))
+    return {row.seq: row.line for row in await connection.execute(query)}
 
 
 async def count_entries(connection: AsyncConnection, theatre_id: str) -> int:

@@ -122,10 +122,34 @@ class TheatreDocument(ResponseDocument):
     updated_at: datetime
 
 
+class FailureExample(ResponseDocument):
+    """One episode that failed, and what was said of it."""
+
+    episode_id: str
+    error_detail: str
+    stderr: str | None = Field(description="the last line that the program wrote there")
+
+
+class FailureReason(ResponseDocument):
+    """Why episodes failed or were refused."""
+
+    code: str
+    count: int
+    example: FailureExample | None = Field(description="null where nothing was recorded of it")
+
+
+class Ending(ResponseDocument):
+    """Why a theatre has no certificate. What it recorded is kept: `/episodes`, `/audit-events`."""
+
+    statuses: dict[str, int] = Field(description="how many recorded episodes ended with each")
+    reasons: list[FailureReason] = Field(description="the most frequent first, at most three")
+
+
 class WholeTheatre(TheatreDocument):
-    """One theatre, with what it is made of."""
+    """One theatre, with what it is made of and how it ended."""
 
     parameters: dict[str, Any] = Field(description="its template")
+    ending: Ending | None = Field(description="null before RESOLVED, and with a certificate")
 
 
 class TheatrePage(ResponseDocument):

@@ -35,6 +35,7 @@ from theatre.engine.replay import (
     ReplayEngine,
     RunSettings,
     Surroundings,
+    with_reasons,
 )
 from theatre.engine.rlmf_export import RlmfExport
 from theatre.engine.state_machine import TheatreState
@@ -101,8 +102,9 @@ async def end_as(
     outcome: JsonObject,
 ) -> None:
     """Resolve a theatre that is ACTIVE or SETTLING with `outcome`, without a certificate."""
+    reasoned = await with_reasons(journal_of(engine, stored, resources), outcome)
     async with engine.begin() as connection:
-        await end_within(connection, engine, stored, resources, outcome=outcome)
+        await end_within(connection, engine, stored, resources, outcome=reasoned)
 
 
 async def end_within(

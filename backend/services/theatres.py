@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import cast
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -14,6 +15,11 @@ from backend.errors import PreconditionFailedError
 from backend.identifiers import new_id
 from backend.repositories.counted_runs import template_documents
 from backend.repositories.datasets import uploads_of
+from backend.repositories.evidence_views import (
+    details_of,
+    journal_lines,
+    resolution_of,
+)
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import StoredTheatre, hold_theatre
 from backend.repositories.theatre_views import (
@@ -30,6 +36,8 @@ from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError, InvalidTransitionError, NotFoundError
+from theatre.engine.models import EpisodeResult
+from theatre.engine.replay import reasons_with_examples
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
 from theatre.engine.template_validator import ValidationReport
 from theatre.engine.templates import ProductTheatreTemplate, view_template
@@ -129,6 +137,23 @@ async def template_of_theatre(connection: AsyncConnection, view: TheatreView) ->
     """Return the template that a theatre was made of."""
     documents = await template_documents(connection, [view.template_sha256])
     return parse_object(documents[view.template_sha256])
+
+
+async def ending_of_theatre(connection: AsyncConnection, view: TheatreView) -> JsonObject | None:
+    """Return why a theatre of its reader has no certificate, with examples; None where it has."""
+    resolution = await resolution_of(connection, view.id)
+    if resolution is None or "reasons" not in resolution:
+        return None
+    reasons = cast("list[JsonObject]", resolution["reasons"])
+    entries = [cast("int", reason["entry"]) for reason in reasons if reason["entry"] is not None]
+    details = await details_of(connection, view.id, entries)
+    seqs = [cast("int", detail["seq"]) for detail in details.values()]
+    lines = await journal_lines(connection, view.id, seqs)
+    records = {seq: EpisodeResult.from_line(line).record.document for seq, line in lines.items()}
+    return {
+        "statuses": resolution["statuses"],
+        "reasons": reasons_with_examples([*reasons], details, records),
+    }
 
 
 async def list_theatres(

@@ -19,6 +19,7 @@ from tests.backend.serving import Client, Reply, at_once, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_serve import serving
 from tests.backend.theatre_templates import cartograph
+from tests.theatre.conftest import episode
 from tests.theatre.echelon_process import CARTOGRAPH, ECHELON, environment, until
 from tests.theatre.runs import checked
 from theatre.engine.canonical_json import JsonObject, sha256_hex
@@ -140,6 +141,57 @@ def test_a_rehearsal_takes_the_same_steps_and_leaves_no_certificate(
         None,
     )
     assert database.rows("SELECT id FROM theatre_certificates") == []
+
+
+def test_a_run_without_a_certificate_says_why_to_its_owner_and_codes_to_everybody(
+    database: Database, tmp_path: Path
+) -> None:
+    asked = ["err", "refuse", "err", "err", "refuse"]
+    records = [episode(number, [number, 1], do) for number, do in enumerate(asked, start=1)]
+    stage = sums_stage(tmp_path / "stage", records)
+    policy: JsonObject = {"retry_policy": {"max_retries": 0}, "on_threshold": "continue"}
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template | {"execution_policy": policy})
+        assert ada.get(path).document["ending"] is None
+        assert run(ada, path).document["outcome"] == "no_certificate"
+        owner = ada.get(path).document
+        assert client.get(path).status == 401
+        events = client.get(f"{path}/audit-events?limit=100").document["audit_events"]
+        kept = ada.get(f"{path}/episodes/{records[0]['episode_id']}").document["record"]
+    assert (owner["outcome"], owner["outcome_reason"]) == ("no_certificate", "nothing-scored")
+    assert owner["ending"] == {
+        "statuses": {"success": 0, "refused": 2, "timeout": 0, "error": 3},
+        "reasons": [
+            {
+                "code": "error",
+                "count": 3,
+                "example": {
+                    "episode_id": records[0]["episode_id"],
+                    "error_detail": "cannot add",
+                    "stderr": None,
+                },
+            },
+            {
+                "code": "refused",
+                "count": 2,
+                "example": {
+                    "episode_id": records[1]["episode_id"],
+                    "error_detail": "will not add",
+                    "stderr": None,
+                },
+            },
+        ],
+    }
+    (resolved,) = [event["detail"] for event in events if event["event_type"] == "resolved"]
+    assert resolved["statuses"] == owner["ending"]["statuses"]
+    assert [(one["code"], one["count"]) for one in resolved["reasons"]] == [
+        ("error", 3),
+        ("refused", 2),
+    ]
+    assert "add" not in json.dumps(resolved)
+    assert kept["calls"][0]["attempts"][0]["response"]["error_detail"] == "cannot add"
 
 
 def test_a_draft_is_not_run(ada: Client, stage: SumsStage) -> None:

@@ -140,6 +140,8 @@ def test_a_computation_that_fails_ends_the_theatre_without_a_certificate(
         "outcome": "failed",
         "outcome_reason": "step-failed:compute",
         "error_detail": f"step compute: {reason}: {result['error_detail']}",
+        "statuses": {"success": 4, "timeout": 0, "error": 0, "refused": 0},
+        "reasons": [],
     }
     assert events(finished.trail) == ["settling", "step_failed", "resolved"]
     assert bundles(stage) == []
@@ -417,6 +419,8 @@ def test_a_rubric_that_expires_ends_the_theatre(tmp_path: Path) -> None:
         "outcome": "failed",
         "outcome_reason": "hitl-timeout",
         "error_detail": f"step taste: hitl-timeout: {TOO_LATE}",
+        "statuses": {"success": 6, "timeout": 0, "error": 0, "refused": 0},
+        "reasons": [],
     }
     assert events(finished.trail) == [
         *("settling", "hitl_opened", "human_score", "human_score", "human_score"),

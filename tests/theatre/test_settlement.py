@@ -161,10 +161,13 @@ def test_where_nothing_was_scored_there_is_no_certificate(
     stage = pilot_stage(tmp_path, episodes(4, dict.fromkeys(range(1, 5), answer)), changes=CONTINUE)
     finished = stage.run(ScriptedAdapter(answer_as_asked))
     assert (finished.theatre.state, stage.state) == ("RESOLVED", "RESOLVED")
+    status = "refused" if answer is REFUSED else "error"
     assert finished.resolution == {
         "outcome": "no_certificate",
         "outcome_reason": "nothing-scored",
         "results_hash": finished.resolution["results_hash"],
+        "statuses": {"success": 0, "refused": 0, "timeout": 0, "error": 0} | {status: 4},
+        "reasons": [{"code": status, "count": 4, "entry": 4}],
     }
     assert bundle_folders(stage) == []
     assert [entry["event_type"] for entry in finished.trail][-2:] == ["settling", "resolved"]
@@ -178,6 +181,7 @@ def test_where_every_scorer_is_at_fault_there_is_no_certificate(tmp_path: Path) 
     stage = pilot_stage(tmp_path, episodes(4))
     finished = stage.run(ScriptedAdapter(), scorers=broken)
     assert finished.resolution["outcome_reason"] == "nothing-scored"
+    assert finished.resolution["reasons"] == [{"code": "unscored", "count": 4, "entry": None}]
     assert bundle_folders(stage) == []
 
 

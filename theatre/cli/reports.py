@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from theatre.cli.output import echo
 from theatre.cli.propagation import print_propagation
@@ -12,10 +12,12 @@ from theatre.cli.second_opinions import print_second_opinions
 from theatre.cli.separation import print_separation
 from theatre.cli.tables import interval_text, number_text, print_table
 from theatre.cli.twins import print_twins
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.evidence_bundle import bundle_name
+from theatre.engine.replay import reasons_with_examples
 from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.scoring import COMPOSITE
+from theatre.files.run_journal import recorded_results
 from theatre.files.theatre_store import TheatreView
 
 PENDING = "pending"
@@ -39,6 +41,11 @@ def run_report(view: TheatreView) -> JsonObject:
     bundle = view.folder / bundle_name(view.theatre_id) if certified else None
     draft = view.drafts / view.theatre_id
     certificate = {} if bundle is None else _document(bundle / "certificate.json")
+    found = view.failures.most_frequent()
+    reasons = cast("list[JsonValue]", resolution.get("reasons", found))
+    details = view.failures.details(reasons)
+    seqs = [cast("int", detail["seq"]) for detail in details.values()]
+    records = {one.seq: one.record.document for one in recorded_results(view.folder, seqs)}
     return {
         "theatre_id": view.theatre_id,
         "state": view.state.value,
@@ -48,6 +55,9 @@ def run_report(view: TheatreView) -> JsonObject:
         **{name: certificate.get(name) for name in _FROM_CERTIFICATE},
         "bundle_path": None if bundle is None else str(bundle.resolve()),
         "draft_path": str(draft.resolve()) if draft.is_dir() else None,
+        "statuses": view.failures.statuses,
+        "reasons": reasons_with_examples(reasons, details, records),
+        "evidence_path": str(view.folder.resolve()),
     }
 
 
@@ -68,6 +78,7 @@ def print_run(report: JsonObject) -> None:
     bundle = report["bundle_path"]
     if isinstance(bundle, str):
         print_certificate(Path(bundle))
+        _print_reasons(report)
         return
     echo(f"theatre   {report['theatre_id']}")
     echo(f"state     {report['state']}")
@@ -78,9 +89,24 @@ def print_run(report: JsonObject) -> None:
         echo(f"because   {report['error_detail']}")
     if report["draft_path"] is not None:
         echo(f"draft     echelon check {shortest(Path(str(report['draft_path'])))}")
+        counts = cast("dict[str, int]", report["statuses"])
+        echo(f"answers   {', '.join(f'{count} {status}' for status, count in counts.items())}")
+        _print_reasons(report)
+        echo(f"evidence  {shortest(Path(cast('str', report['evidence_path'])))}")
     if report["outcome"] == PENDING:
         echo(f"next      echelon theatre hitl {report['theatre_id']}: people score, by its rubric")
         echo(f"then      echelon theatre run {report['theatre_id']}")
+
+
+def _print_reasons(report: JsonObject) -> None:
+    """Print what went wrong most often, with an example of each."""
+    for reason in cast("list[JsonObject]", report["reasons"]):
+        example = cast("dict[str, str | None] | None", reason["example"])
+        echo(f"failed    {reason['count']}x {reason['code']}")
+        if example is not None:
+            echo(f"          as {example['episode_id']}: {example['error_detail']}")
+        if example is not None and example["stderr"]:
+            echo(f"          stderr: {example['stderr']}")
 
 
 def print_certificate(bundle: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -194,6 +194,18 @@ def read_trail(folder: Path, theatre_id: str) -> Iterator[JsonObject]:
 def count_episodes(folder: Path) -> int:
     """Return how many episodes are recorded durably, for a reader."""
     return sum(1 for _ in _whole_lines(folder / EPISODES))
+
+
+def recorded_results(folder: Path, seqs: Collection[int]) -> Iterator[EpisodeResult]:
+    """Yield what is recorded of some episodes, for a reader."""
+    missing = set(seqs)
+    for line in _whole_lines(folder / EPISODES) if missing else ():
+        result = EpisodeResult.from_line(line)
+        if result.seq in missing:
+            missing.discard(result.seq)
+            yield result
+        if not missing:
+            return
 
 
 def _documents(path: Path) -> Iterator[JsonObject]:

@@ -18,6 +18,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_line, parse_obje
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import CommitmentError, NotFoundError, StateConflictError
 from theatre.engine.models import freeze_object
+from theatre.engine.replay import FailureReasons
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.theatre import Theatre
 from theatre.files.durable import replace_durably, sync_folder
@@ -34,8 +35,9 @@ class TheatreView:
     """What a reader sees of a theatre without holding it: it may be running meanwhile.
 
     `resolution` is the detail of the `resolved` event, `archived_at` (RFC 3339) the time of the
-    `archived` one; None before them. `open_rubric` is the step that waits for people, if one does.
-    `drafts` has the bundles that the independent check refused, by theatre.
+    `archived` one; None before them. `open_rubric` is the step that waits for people, if one does,
+    `failures` what went wrong so far. `drafts` has the bundles that the independent check refused,
+    by theatre.
     """
 
     theatre_id: str
@@ -46,6 +48,7 @@ class TheatreView:
     resolution: JsonObject | None
     archived_at: str | None
     open_rubric: str | None
+    failures: FailureReasons
     folder: Path
     drafts: Path
     template_folder: Path
@@ -122,8 +125,9 @@ class FileTheatreStore:
         """Return what is durable of a theatre now; takes no lock and changes nothing."""
         folder = self.folder(theatre_id)
         state, commitment_hash, resolution, archived_at = TheatreState.DRAFT, None, None, None
-        open_rubric = None
+        open_rubric, failures = None, FailureReasons()
         for entry in read_trail(folder, folder.name):
+            failures.take(entry)
             detail = cast("JsonObject", entry["detail"])
             if entry["to_state"] is not None:
                 state = TheatreState(cast("str", entry["to_state"]))
@@ -146,6 +150,7 @@ class FileTheatreStore:
             resolution=resolution,
             archived_at=archived_at,
             open_rubric=open_rubric,
+            failures=failures,
             folder=folder,
             drafts=self.drafts,
             template_folder=_template_folder(folder),

@@ -34,6 +34,9 @@ RUN_KEYS = {
     "caps",
     "bundle_path",
     "draft_path",
+    "statuses",
+    "reasons",
+    "evidence_path",
 }
 NO_ID = "00000000-0000-4000-8000-000000000000"
 COMMITMENT = CARTOGRAPH.with_name("product_cartograph_v1.commitment.txt").read_text().strip()
@@ -139,7 +142,12 @@ def test_commit_creates_a_committed_theatre(tmp_path: Path) -> None:
         "commitment_hash": COMMITMENT,
     }
     shown = forked("theatre", "show", theatre_id, "--json", home=tmp_path)
-    assert shown.document == dict.fromkeys(RUN_KEYS) | answer.document | {"episodes_recorded": 0}
+    assert shown.document == dict.fromkeys(RUN_KEYS) | answer.document | {
+        "episodes_recorded": 0,
+        "statuses": {"success": 0, "timeout": 0, "error": 0, "refused": 0},
+        "reasons": [],
+        "evidence_path": shown.document["evidence_path"],
+    }
 
 
 def test_run_reports_the_certificate(place: Place) -> None:
@@ -213,7 +221,7 @@ def test_two_runs_of_a_template_give_two_certificates_with_the_same_results(plac
     again = echelon("theatre", "run", CARTOGRAPH, "--json", home=place.home).document
     first = place.run.document
     differ = {name for name in RUN_KEYS if again[name] != first[name]}
-    assert differ == {"theatre_id", "certificate_id", "bundle_path"}
+    assert differ == {"theatre_id", "certificate_id", "bundle_path", "evidence_path"}
 
 
 def test_a_template_may_be_given_by_a_link(place: Place) -> None:
@@ -464,6 +472,49 @@ def test_a_run_in_which_nothing_was_scored_ends_without_a_certificate(tmp_path: 
         "nothing-scored",
     )
     assert (document["certificate_id"], document["bundle_path"]) == (None, None)
+
+
+def test_a_run_of_a_construct_that_raises_says_why_and_where_its_evidence_is(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "raises.py"
+    program.write_text('import json\njson.load(open("tea.json"))\n')
+    construct = construct_from_argv("cartograph", json.dumps(["{python}", str(program)]), tmp_path)
+
+    def raising(template: dict[str, Any]) -> None:
+        template["product_theatre_config"]["adapter_endpoint"] = json.dumps(
+            ["{python}", str(program)]
+        )
+        template["version_pins"]["constructs"]["cartograph"] = construct_version(construct)
+        template["execution_policy"] = {"retry_policy": {"max_retries": 0}}
+
+    changed_template(tmp_path, "raising.json", raising)
+    home = tmp_path / "home"
+    run = echelon("theatre", "run", tmp_path / "raising.json", "--json", home=home)
+    told = run.document
+    assert (run.code, told["outcome"], told["outcome_reason"]) == (
+        *(1, "no_certificate"),
+        "nothing-scored",
+    )
+    assert told["statuses"] == {"success": 0, "refused": 0, "timeout": 0, "error": 49}
+    (reason,) = told["reasons"]
+    assert (reason["code"], reason["count"]) == ("crashed", 49)
+    assert reason["example"] == {
+        "episode_id": "cartograph-0001",
+        "error_detail": reason["example"]["error_detail"],
+        "stderr": "FileNotFoundError: [Errno 2] No such file or directory: 'tea.json'",
+    }
+    folder = Path(told["evidence_path"])
+    assert folder == home / "theatres" / told["theatre_id"]
+    assert len((folder / "journal.jsonl").read_bytes().splitlines()) == 49
+    shown = echelon("theatre", "show", told["theatre_id"], home=home).stdout.splitlines()
+    assert shown[-5:] == [
+        "answers   0 success, 0 timeout, 49 error, 0 refused",
+        "failed    49x crashed",
+        f"          as cartograph-0001: {reason['example']['error_detail']}",
+        f"          stderr: {reason['example']['stderr']}",
+        f"evidence  {folder}",
+    ]
 
 
 # --- surroundings ----------------------------------------------------------------------------

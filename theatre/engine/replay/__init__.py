@@ -1,6 +1,11 @@
 """Replay: call the real construct for every episode, record, settle, seal, resolve."""
 
 from theatre.engine.replay.engine import ReplayEngine
+from theatre.engine.replay.failure_reasons import (
+    FailureReasons,
+    reasons_with_examples,
+    with_reasons,
+)
 from theatre.engine.replay.human_scores import SubmittedScore
 from theatre.engine.replay.journal import (
     DatasetReader,
@@ -15,6 +20,7 @@ from theatre.engine.replay.surroundings import RunSettings, Surroundings
 __all__ = [
     "DatasetReader",
     "DatasetSource",
+    "FailureReasons",
     "Progress",
     "RatingDesk",
     "RatingItem",
@@ -25,4 +31,6 @@ __all__ = [
     "SubmittedScore",
     "Surroundings",
     "rating_items",
+    "reasons_with_examples",
+    "with_reasons",
 ]

@@ -26,6 +26,7 @@ from theatre.engine.replay.activation import activation_detail
 from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.calling import CallingPass
 from theatre.engine.replay.computations import planned_computations
+from theatre.engine.replay.failure_reasons import with_reasons
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.judging import needed_judge
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
@@ -117,7 +118,7 @@ class ReplayEngine:
             elif isinstance(settled, RefusedDraft):
                 await self._end(settled.outcome())
             elif settled.status is ProgrammeStatus.FAILED:
-                await self._end(settled.failure_outcome())
+                await self._end_without_certificate(settled.failure_outcome())
         except (DatasetMismatchError, JournalChangedError) as error:
             if self._theatre.state is TheatreState.COMMITTED:
                 raise
@@ -248,15 +249,25 @@ class ReplayEngine:
     async def _resolve(self, run: SealedRun) -> None:
         if run.sealed_event is not None and not run.already_noted:
             await self._journal.note(run.sealed_event)
-        await self._end(run.outcome())
+        if run.certificate is not None:
+            await self._end(run.outcome())
+            return
+        counts = cast("dict[str, int]", run.aggregate["episode_counts"])
+        await self._end_without_certificate(run.outcome(), unscored=counts["unscored"])
+
+    async def _end_without_certificate(self, outcome: JsonObject, *, unscored: int = 0) -> None:
+        await self._end(await with_reasons(self._journal, outcome, unscored=unscored))
 
     async def _fail(self, error: DatasetMismatchError | JournalChangedError) -> None:
         await beside_the_loop(self._set_aside)
         if self._theatre.state is TheatreState.ACTIVE:
             await self._move(self._theatre.settle(at=self._now(), detail={"reason": error.code}))
-        await self._end(
-            {"outcome": "failed", "outcome_reason": error.code, "error_detail": str(error)}
-        )
+        outcome = {"outcome": "failed", "outcome_reason": error.code, "error_detail": str(error)}
+        if isinstance(error, JournalChangedError):
+            # What its trail says of failures is no longer to be relied on.
+            await self._end({**outcome})
+        else:
+            await self._end_without_certificate({**outcome})
 
     def _set_aside(self) -> None:
         set_aside(self._theatre.theatre_id, self._settings.output_dir, self._settings.drafts_dir)
