@@ -29,7 +29,7 @@ from tests.theatre.echelon_process import until
 from tests.theatre.verification.git_history import Commit, repository
 
 REPOSITORIES = (
-    "https://github.com/o/n",
+    "https://gitlab.com/o/n",
     "github.com/o/n",
     "o",
     "o/n/pulls",

@@ -21,7 +21,12 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.schema_registry.dialect import ecma_pattern
 from theatre.engine.schema_registry.pattern_words import WORDS, model_message, pattern_words
 
-SCHEMAS = sorted((REPOSITORY / "docs" / "schemas").glob("*.json"))
+SCHEMAS = sorted(
+    [
+        *(REPOSITORY / "docs" / "schemas").glob("*.json"),
+        *(REPOSITORY / "theatre" / "axion" / "schemas").glob("*.json"),
+    ]
+)
 BAD = ("no!such@pattern fits ", "\x00", "a\x01b", '"', "..", "")
 """Each pattern has one among these that does not fit it."""
 NAMED = re.compile(r"\{\w+\}")

@@ -86,7 +86,7 @@ def test_bytes_that_are_not_strict_json_are_denied(old: bytes, new: bytes, reaso
         (lambda p: p["trace"].update(trace_version="0.2"), "/trace/trace_version: expected one of"),
         (
             lambda p: p["trace"]["causal_claims"][0].update(var="8:F"),
-            "/trace/causal_claims/0/var: expected text like",
+            "/trace/causal_claims/0/var: expected F: and a number, or a name of",
         ),
         (
             lambda p: p["payload"]["plan"].update(steps=[]),

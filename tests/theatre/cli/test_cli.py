@@ -544,6 +544,9 @@ def test_data_constructs_and_issuer_come_from_the_environment(tmp_path: Path) ->
     }
     template, home = tmp_path / "mine.json", tmp_path / "home"
     without = forked("theatre", "run", template, "--json", home=home)
+    assert (without.code, without.document["error"]["code"]) == (3, "construct-unknown")
+    registered = {"ECHELON_CONSTRUCTS": str(registry)}
+    without = forked("theatre", "run", template, "--json", home=home, more=registered)
     assert (without.code, without.document["error"]["code"]) == (5, "dataset-invalid")
     answer = forked("theatre", "run", template, "--json", home=home, more=places)
     assert answer.code == 0, answer.stdout

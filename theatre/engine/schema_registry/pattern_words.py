@@ -35,6 +35,12 @@ WORDS: Mapping[str, str] = MappingProxyType(
         ),
         "^[a-z0-9_]{1,40}$": "a name of at most 40 lower-case letters, digits and underscores",
         "^[a-z][a-z0-9_]*@[0-9A-Za-z._-]+$": "a name, @ and a version, for example http@1",
+        "^[0-9a-f]{8}-[0-9a-f]{4}-[1-5][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$": (
+            "a UUID in lower case"
+        ),
+        r"^(?:F:[0-9]{1,4}|[A-Za-z_][A-Za-z0-9_.:\-]{0,79})$": (
+            "F: and a number, or a name of at most 80 letters, digits and the signs _ . : -"
+        ),
         "^[a-z-]+/[0-9]+$": "a name, a slash and a number",
         "^f_[0-9]{2}$": "f_ and two digits, for example f_01",
         "^ground_truth/dataset[.]jsonl#[1-9][0-9]*$": (

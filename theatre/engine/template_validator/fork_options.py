@@ -60,7 +60,7 @@ def judged_fork(document: JsonObject) -> JsonObject | None:
 
 def export_mapping(document: JsonObject) -> JsonObject:
     """Return what `rlmf_export_config` says of fork and paths; empty before 2.1.0."""
-    if document.get("schema_version") not in {CURRENT, NEWEST}:
+    if document.get("schema_version") not in (CURRENT, NEWEST):
         return {}
     config = as_object(document.get(EXPORT_CONFIG))
     return {member: config[member] for member in _MAPPING if member in config}
