@@ -29,13 +29,13 @@ from tests.theatre.observer_runs import run_observer
 from tests.theatre.runs import Finished
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.oracle_contract import program_version, served_argv
+from theatre.engine.oracle_contract import program_version
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
 ROOT = Path(__file__).parents[1]
 TEMPLATES = ROOT / "fixtures" / "templates"
 SHIPPED = ROOT / "fixtures" / "constructs" / "constructs.toml"
-EXAMPLE = ROOT / "docs" / "constructs.md"
+EXAMPLE = ROOT / "docs" / "templates.md"
 HASHES = ("per_episode_sha256", "results_hash")
 WORKERS = 2
 QUOTING = ("README.md", "docs/*.md", "docs/*.json", "backend/api/*.json", "tests/**/*.py")
@@ -126,18 +126,20 @@ def published(read: Read) -> Published:
             pins = json.loads(text)["version_pins"]["constructs"]
             found |= {f"{name} {one}": version for one, version in pins.items()}
     page = read(EXAMPLE) or ""
-    quoted = re.search(r'"construct_version": "([0-9a-f]{64})"', page)
+    quoted = re.search(r'"thermometer": "([0-9a-f]{64})"', page)
     return found if quoted is None else found | {EXAMPLE.name: quoted[1]}
 
 
 def example() -> Published:
-    """Return the version of the thermometer of docs/constructs.md as it is written there."""
+    """Return the version of the worked example of docs/templates.md, of its blocks as they are."""
     page = EXAMPLE.read_text(encoding="utf-8")
-    found = re.search(r"\n`thermometer\.py`:\n\n```python\n(.*?)```\n", page, re.DOTALL)
-    if found is None:
-        raise LookupError(f"{EXAMPLE.name} has no thermometer")
-    files = {"thermometer.py": sha256_hex(found[1].encode())}
-    return {EXAMPLE.name: program_version(served_argv("thermometer:convert"), files)}
+    source, registry = (
+        re.findall(rf"^```{language}\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[0]
+        for language in ("python", "toml")
+    )
+    (entry,) = tomllib.loads(registry)["constructs"].values()
+    files = {name: sha256_hex(source.encode()) for name in entry["files"]}
+    return {EXAMPLE.name: program_version(entry["argv"], files)}
 
 
 def changed(before: Published, now: Published) -> dict[str, str]:

@@ -18,7 +18,7 @@ from theatre.oracles.construct_registry import ConstructRegistry, construct_vers
 
 HELD = """
 from pathlib import Path
-from theatre.axion.harness.answering import answer
+from tests.theatre.axion.answering import answer
 
 CALLS, GATE, HOLD_AT = Path({calls!r}), Path({gate!r}), {hold_at}
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -60,13 +61,15 @@ def test_the_example_is_valid_without_a_warning(template: JsonObject) -> None:
     assert report == ValidationReport(errors=(), warnings=())
 
 
-def test_the_two_hashes_of_the_example_are_what_its_shell_commands_print(
+def test_the_two_hashes_of_the_example_are_those_of_its_files(
     template: JsonObject,
 ) -> None:
-    construct_line = f"{sha256(code_block('python'))}  thermometer.py\n"
+    argv = tomllib.loads(code_block("toml"))["constructs"]["thermometer"]["argv"]
+    bound = {"argv": argv, "files": {"thermometer.py": sha256(code_block("python"))}}
+    version = sha256(json.dumps(bound, sort_keys=True, separators=(",", ":")))
     view = product_template(template)
     assert view.dataset_hashes == {"temperatures": sha256(code_block("jsonl"))}
-    assert view.version_pins.constructs == {"thermometer": sha256(construct_line)}
+    assert view.version_pins.constructs == {"thermometer": version}
 
 
 def test_the_example_runs_to_the_certificate_that_the_page_describes(example_folder: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,7 @@ EPISODES = 240
 WITNESS = """
 import json, os, sys
 
-cartograph, log, dataset = sys.argv[1:]
+cartograph, log, dataset = PLACES
 sys.path.insert(0, cartograph)
 from main import respond
 
@@ -38,7 +37,7 @@ AT_END
 
 REGISTRY = """
 [constructs.cartograph]
-argv = ["{{python}}", "{{folder}}/witness.py", "{cartograph}", "{log}", "{dataset}"]
+argv = ["{python}", "{folder}/witness.py"]
 folder = "witness"
 files = ["witness.py"]
 """
@@ -112,15 +111,12 @@ def witnessed_theatre(folder: Path, *, sabotage: str = "", at_end: str = "") -> 
     """
     theatre = WitnessedTheatre(folder)
     (folder / "witness").mkdir(parents=True)
-    source = WITNESS.replace("SABOTAGE", sabotage).replace("AT_END", at_end)
+    places = (REPOSITORY / "fixtures/constructs/cartograph", theatre.log, theatre.dataset)
+    source = WITNESS.replace("PLACES", repr([str(place) for place in places]))
+    source = source.replace("SABOTAGE", sabotage).replace("AT_END", at_end)
     (folder / "witness" / "witness.py").write_text(source, encoding="utf-8")
-    places: Mapping[str, Path] = {
-        "cartograph": REPOSITORY / "fixtures" / "constructs" / "cartograph",
-        "log": theatre.log,
-        "dataset": theatre.dataset,
-    }
     registry = folder / "constructs.toml"
-    registry.write_text(REGISTRY.format(**places), encoding="utf-8")
+    registry.write_text(REGISTRY, encoding="utf-8")
     template = json.loads(CARTOGRAPH.read_bytes())
     config = template["product_theatre_config"]
     theatre.dataset.parent.mkdir()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.theatre.axion.answering import answer
 from tests.theatre.axion.axion_theatres import (
     FIXTURES,
     NAMES,
@@ -22,7 +23,6 @@ from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORE
 from tests.theatre.record_edits import Edit, forged, of_record
 from tests.theatre.runs import LATE, Finished, ScriptedAdapter
 from tests.theatre.thinned import thinned
-from theatre.axion.harness.answering import answer
 from theatre.axion.harness.pair_runner import RUNNER as PAIR_RUNNER
 from theatre.axion.harness.theatre_runner import RUNNER, STEPS, questions
 from theatre.engine.bundle_check import check_bundle

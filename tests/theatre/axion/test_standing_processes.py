@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from tests.theatre.axion.answering import answer
 from tests.theatre.axion.proposed import prepared
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.errors import GateGoneError
 from theatre.axion.common.hashing import Document
-from theatre.axion.harness.answering import answer
 from theatre.axion.harness.theatre_runner import STEPS, questions
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.p5_process import answer as p5_answer

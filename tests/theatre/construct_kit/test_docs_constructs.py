@@ -6,6 +6,8 @@ import asyncio
 import json
 import re
 import shutil
+import subprocess
+import sys
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -154,6 +156,14 @@ def test_the_two_commands_for_versions_print_the_same(example: Path) -> None:
     ]
     version = registered(example, "thermometer").computed_version
     assert (commands, printed) == (["thermometer", "thermometer:convert"], [f"{version}\n"] * 2)
+
+
+def test_the_lines_of_plain_python_print_the_same(example: Path) -> None:
+    (lines,) = blocks("py")
+    printed = subprocess.run(
+        [sys.executable, "-c", lines], cwd=example, capture_output=True, text=True, check=True
+    )
+    assert printed.stdout == f"{registered(example, 'thermometer').computed_version}\n"
 
 
 def test_the_envelopes_shown_are_what_the_engine_sends_and_accepts() -> None:
