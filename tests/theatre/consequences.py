@@ -79,11 +79,11 @@ def with_tier(files: Files) -> Files:
 
 
 def with_receipt(files: Files) -> Files:
-    """Let trail and certificate give the time of the commitment that the receipt has."""
-    at = document(files, "commitment_receipt.json")["committed_at"]
-    told = lines(files, TRAIL)
-    of(told, "committed")[0]["at"] = at
-    forged = changed(files, CERTIFICATE, lambda whole: whole.update(theatre_committed_at=at))
+    """Let trail and certificate give the time and the environment that the receipt has."""
+    receipt, told = document(files, "commitment_receipt.json"), lines(files, TRAIL)
+    of(told, "committed")[0]["at"] = at = receipt["committed_at"]
+    shown: JsonObject = {"theatre_committed_at": at, "environment": receipt["environment"]}
+    forged = changed(files, CERTIFICATE, lambda whole: whole.update(shown))
     return with_lines(forged, TRAIL, told)
 
 

@@ -52,6 +52,7 @@ ISSUERS_WORD: Mapping[str, str] = {
     UNANCHORED: "what happened around the construct",
     "audit_trail.jsonl/*/at": "when it happened",
     "audit_trail.jsonl/activated/detail/authors/*": "who wrote a construct",
+    "audit_trail.jsonl/episodes_recorded/detail/journal_sha256": "what the journal held",
     "audit_trail.jsonl/human_score/detail/comment": "what somebody remarked",
     "audit_trail.jsonl/human_score/detail/score": "a score that counts nowhere",
     "audit_trail.jsonl/human_score/detail/scorer": "who gave a score that counts nowhere",
@@ -59,6 +60,8 @@ ISSUERS_WORD: Mapping[str, str] = {
     "audit_trail.jsonl/step_failed/detail/result/error_detail": "how a step failed",
     "certificate.json/issuer": "who the issuer is",
     "commitment_receipt.json/committed_at": "when it was committed",
+    "commitment_receipt.json/environment": "what it ran on",
+    "commitment_receipt.json/environment/*": "what it ran on",
     "resolution.json/steps/*/result/error_detail": "how a step failed",
     f"{CALL}/attempts/*": "in which order attempts failed",
     f"{CALL}/attempts/*/raw": "what was sent that was not accepted",
@@ -134,7 +137,7 @@ def survivors_of(
                 survivors.setdefault(mutant.place, set()).add(effort)
             elif effort < Effort.CHAIN and not failed & (caught_by | also_caught_by(mutant)):
                 misnamed.append((mutant.name, effort.name, sorted(failed)))
-    assert misnamed == []
+    assert misnamed == [], misnamed
     return {
         place: efforts - excused(place)
         for place, efforts in survivors.items()

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import rfc8785
 from tests.theatre.boundary_vectors import vector_lines
 from tests.theatre.echelon_process import REPOSITORY
 from tests.theatre.ecmascript import ask_node, double, needs_node, number_to_string
+from theatre.engine.bundle_check import plain_json
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.canonical_json.quick_form import IS_TRUSTED, quick_bytes
 from theatre.engine.errors import CanonicalisationError
@@ -71,6 +73,20 @@ def test_each_double_at_a_border_has_the_form_that_ecmascript_prescribes() -> No
     ]
 
 
+def test_verify_bundle_writes_the_same_forms_and_lets_nothing_in_that_has_none() -> None:
+    forms = [plain_json.canonical(value_of(line)).hex() for line in WRITTEN]
+    assert forms == [line["form"] for line in WRITTEN]
+    refused = [
+        partial(plain_json.parsed, line["text"].encode(), "a document")
+        if "text" in line
+        else partial(plain_json.canonical, double(line["double"]))
+        for line in REFUSED
+    ]
+    for refuse in refused:
+        with pytest.raises(plain_json.DefectError):
+            refuse()
+
+
 @needs_node
 def test_each_form_is_that_of_node() -> None:
     script = """
@@ -105,6 +121,7 @@ def dumps(value, default, option):
 """
 PROGRAM = """
 import json, sys
+from theatre.engine.bundle_check import plain_json
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.canonical_json.quick_form import IS_TRUSTED, quick_bytes
 value = json.load(sys.stdin)
