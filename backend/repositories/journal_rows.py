@@ -11,6 +11,7 @@ from theatre.engine.clock import parse_rfc3339
 from theatre.engine.models import EpisodeResult, Scored
 
 _NANO = 1_000_000_000
+_MAX_ERROR = 2000
 
 
 def episode_row(theatre_id: str, result: EpisodeResult) -> dict[str, Any]:
@@ -66,6 +67,9 @@ def theatre_changes(event: AuditEvent) -> dict[str, Any]:
             "certificate_id": event.detail.get("certificate_id"),
             "resolved_at": moment,
         }
+        if "error_detail" in event.detail:
+            told = f"{event.detail['outcome_reason']}: {event.detail['error_detail']}"
+            changes["error"] = queryable_text(told)[:_MAX_ERROR]
     return changes
 
 

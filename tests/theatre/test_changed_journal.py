@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from tests.theatre.files.journal_conformance import THEATRE_ID, result
 from tests.theatre.forked_echelon import forked
 from tests.theatre.journal_edits import EDITS, batch_of, entries_of
 from tests.theatre.runs import ScriptedAdapter, episodes, pilot_stage, right
 from tests.theatre.test_resume import BATCH, kill_after
 from tests.theatre.witnessed_theatre import WitnessedTheatre, witnessed_theatre
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.errors import JournalChangedError
 from theatre.engine.oracle_contract import OracleInvocationRequest
+from theatre.engine.replay.trail_batches import TrailBatches
 from theatre.files.run_journal import EPISODES as JOURNAL
-from theatre.files.run_journal import TRAIL
+from theatre.files.run_journal import TRAIL, FileRunJournal
 
 CHANGED = 25
 """The number of the episode whose line is changed."""
@@ -61,6 +65,10 @@ def test_a_killed_run_whose_journal_was_changed_is_never_certified(
     is_refused(cast("JsonObject", trail[-1]["detail"]), where)
     assert not list(home.rglob("certificate.json"))
     assert killed.calls() == calls
+    if edit == "missing":
+        shown = forked("theatre", "show", killed.theatre_id, home=home).stdout
+        assert "outcome   failed (journal-corrupt)\n" in shown
+        assert f"because   expected {where} as it was recorded, got no episode 25: " in shown
 
 
 @pytest.mark.parametrize("edit", EDITS)
@@ -102,3 +110,16 @@ def test_a_trail_that_names_less_than_the_journal_has_is_gone_on_from(tmp_path: 
     finished = stage.run(ScriptedAdapter(stop), batch_size=1)
     assert finished.resolution["outcome"] == "certified"
     assert asked == ["pilot-1", "pilot-2", "pilot-3", "pilot-3", "pilot-4"]
+
+
+def test_an_episode_that_no_batch_names_is_not_taken(tmp_path: Path) -> None:
+    """As in rows, where nothing is cut: both are written in one transaction."""
+
+    async def read() -> None:
+        journal = FileRunJournal(tmp_path, THEATRE_ID)
+        await journal.append([result(3)], [])
+        batches = await TrailBatches.read(journal, THEATRE_ID)
+        [one async for one in batches.results(journal)]
+
+    with pytest.raises(JournalChangedError, match="expected episode 3 in a batch"):
+        asyncio.run(read())
