@@ -245,7 +245,7 @@ def publish_transcript() -> None:
     """Write what `echelon demo` prints into the README, which shows parts of it.
 
     A shown line stands for the next printed one of its form (only figures differ), else for the
-    next that begins with the same word.
+    next that begins with the same word, else for the very next.
     """
     readme = ROOT / "README.md"
     text = readme.read_text(encoding="utf-8")
@@ -267,8 +267,9 @@ def aligned(shown: list[str], printed: list[str]) -> Iterator[str]:
         coming = range(place, len(printed))
         alike = [n for n in coming if form(printed[n]) == form(line)]
         alike += [n for n in coming if printed[n].split()[:1] == line.split()[:1]]
-        if not alike:
-            raise LookupError(f"the demo prints no line like {line!r}: edit the README by hand")
+        if not coming:
+            raise LookupError(f"the demo ends before {line!r}: edit the README by hand")
+        alike.append(place)
         yield f"{printed[alike[0]]}\n"
         place = alike[0] + 1
 
