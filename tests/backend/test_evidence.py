@@ -18,6 +18,7 @@ from tests.backend.test_theatre_runs import committed, run
 from tests.backend.theatre_templates import with_config
 from tests.theatre.runs import checked
 from theatre.engine.audit_chain import GENESIS
+from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import canonical_sha256
 
 EVIDENCE = ("audit-events", "episodes", "episodes/sum-2", "evidence-bundle")
@@ -63,6 +64,17 @@ def test_a_stranger_downloads_the_bundle_and_checks_it(
     for archive_file in (tmp_path / "home").rglob("evidence_bundle.tar.gz"):
         archive_file.unlink()
     assert client.get(f"{path}/evidence-bundle").body == first.body
+
+
+def test_anybody_downloads_the_check_as_one_file(client: Client) -> None:
+    sent = client.get("/verify_bundle.py")
+    assert (sent.status, sent.body) == (200, verifier_source().encode())
+    assert sent.headers["content-type"] == "text/x-python; charset=utf-8"
+    assert sent.headers["cache-control"] == "public, max-age=30"
+    assert sent.headers["access-control-allow-origin"] == "*"
+    etag = f'"{hashlib.sha256(sent.body).hexdigest()}"'
+    assert sent.headers["etag"] == etag
+    assert client.get("/verify_bundle.py", **{"If-None-Match": etag}).status == 304
 
 
 def test_a_file_that_the_manifest_does_not_name_is_not_there(

@@ -539,9 +539,85 @@ def problems_of_record(evidence: Evidence, record: Document) -> Problems:
             yield from differs(f"{where}, invocation_id", wanted, request["invocation_id"])
             yield from problems_of_input(record, call, episode, upstream)
             upstream[call["repeat"], call["hop"]] = call
-        for attempt in call["attempts"][:-1]:
-            if attempt["response"]["status"] not in {"timeout", "error"}:
-                yield f"{where}: tried again after {attempt['response']['status']!r:.40}"
+        yield from differs(f"{where}, members", CALL_MEMBERS, sorted(call))
+        yield from differs(f"{where}, request", REQUEST_MEMBERS, sorted(request))
+        yield from differs(f"{where}, metadata", metadata_of(evidence, call), request["metadata"])
+        yield from problems_of_attempts(call, where)
+
+
+CALL_MEMBERS: Final = sorted(
+    ("hop", "repeat", "construct_id", "adapter", "version_source", "request", "attempts")
+)
+REQUEST_MEMBERS: Final = sorted(
+    (
+        "invocation_id",
+        "theatre_id",
+        "episode_id",
+        "construct_id",
+        "construct_version",
+        "input_data",
+        "metadata",
+    )
+)
+RESPONSE: Final[dict[str, tuple[type, ...]]] = {
+    "invocation_id": (str,),
+    "construct_id": (str, type(None)),
+    "construct_version": (str, type(None)),
+    "output_data": (dict, type(None)),
+    "latency_ms": (int,),
+    "status": (str,),
+    "error_detail": (str, type(None)),
+    "responded_at": (str,),
+}
+
+
+def metadata_of(evidence: Evidence, call: Document) -> Document:
+    """Return the metadata that a call has to be sent with."""
+    policy = evidence.template.get("execution_policy") or {}
+    steps = [
+        step
+        for step in evidence.template["resolution_programme"]
+        if step["type"] == "construct_invocation"
+    ]
+    own = [step for step in steps if step["construct_id"] == call["construct_id"]]
+    step = steps[0] if len(steps) == 1 else own[0]
+    retry = {"max_retries": 2, "backoff_seconds": 5} | (policy.get("retry_policy") or {})
+    return {
+        "timeout_seconds": step.get("timeout_seconds", policy.get("timeout_seconds", 30)),
+        "retry_policy": retry,
+        "deterministic": policy.get("deterministic_sample", 0) > 0,
+        "sanitised": policy.get("sanitise_input", True),
+        "invoked_at": call["request"]["metadata"]["invoked_at"],
+    }
+
+
+def problems_of_attempts(call: Document, where: str) -> Problems:
+    """Yield where attempts have another form, or were made against what was committed."""
+    attempts = call["attempts"]
+    most = call["request"]["metadata"]["retry_policy"]["max_retries"] + 1
+    if not 1 <= len(attempts) <= most:
+        yield f"{where}: expected 1 to {most} attempts, got {len(attempts)}"
+    for number, attempt in enumerate(attempts, 1):
+        response, reason = attempt["response"], attempt["reason"]
+        again = response["status"] in {"timeout", "error"} and reason != "version-mismatch"
+        if not again and number < len(attempts):
+            yield f"{where}: tried again after {response['status']!r:.40}"
+        if sorted(attempt) != ["raw", "reason", "response", "stderr"] or any(
+            not isinstance(attempt[name], str | None) for name in ("raw", "reason", "stderr")
+        ):
+            yield f"{where}: an attempt of another form"
+        if response.keys() != RESPONSE.keys() or any(
+            type(response[name]) not in types for name, types in RESPONSE.items()
+        ):
+            yield f"{where}: a response of another form"
+        elif response["latency_ms"] < 0:
+            yield f"{where}: a latency below 0"
+        wanted = call["request"]["invocation_id"]
+        yield from differs(f"{where}, response", wanted, response["invocation_id"])
+        if reason is not None and response["status"] in {"success", "refused"}:
+            yield f"{where}: {response['status']!r:.40} with the reason {reason!r:.40}"
+        if response["status"] == "success" and not isinstance(response["output_data"], dict):
+            yield f"{where}: a success without output_data"
 
 
 def problems_of_input(
