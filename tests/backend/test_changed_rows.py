@@ -83,7 +83,7 @@ def assert_refused(company: Company, path: str, edit: str) -> None:
     told = str(cast("JsonObject", trail[-1]["detail"])["error_detail"])
     where = batch_of(trail, CHANGED + 1)
     assert told.startswith(f"expected {where} as it was recorded, got "), edit
-    assert theatre["run"]["error"] == f"journal-corrupt: {told}"
+    assert theatre["error"] == f"journal-corrupt: {told}"
     for name in ("evidence-bundle", "replay", "evidence-bundle/certificate.json"):
         assert company.ada.get(f"{path}/{name}").status == 404
 

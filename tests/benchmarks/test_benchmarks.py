@@ -18,6 +18,8 @@ FIGURE = re.compile(r"\s+m(?:ax|in)\s+|\s{2,}")
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 IN_SOAK = pytest.mark.skipif(not SOAK, reason="starts many processes: with ECHELON_SOAK=1")
 OF_A_RUN = [
+    "the same without the self-check",
+    "the self-check",
     "a call of the run's client alone",
     "the ratio",
     "a bare call, JSON out and in",
@@ -109,7 +111,9 @@ OF_A_DOCUMENT = [
                 *OF_A_RUN,
                 "peak of memory, 2 episodes",
                 "peak of memory, 8 episodes",
-                "the difference",
+                "peak of memory, 8 episodes, unchecked",
+                "of four times the episodes",
+                "the self-check, as a ratio",
             ],
         ),
         pytest.param(
