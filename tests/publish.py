@@ -25,9 +25,15 @@ from tests.theatre.axion.axion_theatres import NAMES, run_axion
 from tests.theatre.cartograph_runs import run_cartograph
 from tests.theatre.debate.debate_theatres import run_debates
 from tests.theatre.easel_requests_runs import run_requests
-from tests.theatre.easel_runs import run_easel
+from tests.theatre.easel_runs import (
+    easel_adapters,
+    easel_stage,
+    items_of,
+    let_demo_reviewers_score,
+)
 from tests.theatre.observer_runs import run_observer
 from tests.theatre.runs import Finished
+from theatre.cli.demo.reviewers import REVIEWERS, demo_scores, score_file
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.oracle_contract import program_version
@@ -36,6 +42,7 @@ from theatre.oracles.construct_registry import ConstructRegistry, construct_vers
 ROOT = Path(__file__).parents[1]
 TEMPLATES = ROOT / "fixtures" / "templates"
 SHIPPED = ROOT / "fixtures" / "constructs" / "constructs.toml"
+RATINGS = ROOT / "fixtures" / "ratings" / "product_easel_v1"
 EXAMPLE = ROOT / "docs" / "templates.md"
 HASHES = ("per_episode_sha256", "results_hash")
 WORKERS = 2
@@ -51,7 +58,7 @@ RUNNERS: Mapping[str, Runner] = {
     "product_cartograph": lambda folder, template: run_cartograph(folder, template=template),
     "product_debate": run_debates,
     "product_easel_requests": lambda folder, template: run_requests(folder, template=template),
-    "product_easel_v1": lambda folder, template: run_easel(folder, template=template),
+    "product_easel_v1": lambda folder, template: run_easel(folder, template),
     "product_observer": lambda folder, template: run_observer(folder, template=template),
 }
 
@@ -174,6 +181,17 @@ def publish_commitment(path: Path) -> None:
     if place.exists():
         now = CommitmentProtocol.hash_template(parse_object(path.read_bytes()))
         write(place, f"{now}\n")
+
+
+def run_easel(folder: Path, template: JsonObject) -> Finished:
+    """Run Easel's theatre; write what its stand-ins give to the items that the commitment draws."""
+    stage = easel_stage(folder, template=template)
+    stage.run(easel_adapters())
+    shown = items_of(stage)
+    for name in REVIEWERS:
+        (RATINGS / f"{name}.jsonl").write_bytes(score_file(demo_scores(name, shown)))
+    let_demo_reviewers_score(stage)
+    return stage.run(easel_adapters())
 
 
 def results_of(path: Path) -> JsonObject:

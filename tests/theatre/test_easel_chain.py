@@ -95,16 +95,21 @@ class Process:
         return False
 
 
-def services_below(folder: Path, name: str) -> Iterator[Process]:
-    """Yield the running services whose files lie in a folder."""
+def services_of(name: str) -> Iterator[Process]:
+    """Yield the running services of this process that serve the construct `name`.
+
+    They run from private copies of their files, in folders that nobody else knows.
+    """
     for entry in Path("/proc").iterdir():
         if not entry.name.isdecimal():
             continue
         try:
             argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            parent = (entry / "stat").read_text().rpartition(") ")[2].split()[1]
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if str(folder / name) in argv and "--port" in argv:
+        serves = any(argument.startswith(f"{name}:") for argument in argv)
+        if serves and "--port" in argv and int(parent) == os.getpid():
             yield Process(int(entry.name), int(argv[argv.index("--port") + 1]))
 
 
@@ -114,11 +119,8 @@ class Doomed:
     The question is the first try of `fatal`, an invocation id.
     """
 
-    def __init__(
-        self, service: ServedOracleAdapter, folder: Path, name: str, *, fatal: str
-    ) -> None:
+    def __init__(self, service: ServedOracleAdapter, name: str, *, fatal: str) -> None:
         self._service = service
-        self._folder = folder
         self._name = name
         self._fatal = fatal
         self.killed: Process | None = None
@@ -137,7 +139,7 @@ class Doomed:
         """Ask the service; one question meets its death."""
         if request.invocation_id != self._fatal or self.killed is not None:
             return await self._service.invoke(request)
-        (process,) = services_below(self._folder, self._name)
+        (process,) = services_of(self._name)
         os.kill(process.pid, signal.SIGSTOP)
         await asyncio.to_thread(until, process.has_stopped, "each thread stopped")
         asked = asyncio.ensure_future(self._service.invoke(request))
@@ -153,12 +155,11 @@ class Doomed:
 
 def run_doomed(folder: Path, name: str, changes: Mapping[str, JsonValue]) -> Finished:
     """Run ten episodes to the end, with one of the three killed at the fourth of them."""
-    registry = copied_constructs(folder / "constructs")
-    services = easel_adapters(registry)
+    services = easel_adapters()
     template = with_changes(thinned(TEMPLATE, folder / "data", step=9), changes)
     stage = easel_stage(folder / "run", template=template, data=folder / "data")
     fatal = invocation_id(stage.theatre_id, seq=4, hop=CHAIN.index(name))
-    doomed = Doomed(services[name], registry.parent, name, fatal=fatal)
+    doomed = Doomed(services[name], name, fatal=fatal)
     stage.run({**services, name: doomed}, concurrency_limit=1)
     assert doomed.killed is not None
     let_demo_reviewers_score(stage)
