@@ -51,6 +51,19 @@ QUOTING = ("README.md", "docs/*.md", "docs/*.json", "backend/api/*.json", "tests
 
 AXION = {name: theatre for theatre, name in NAMES.items()}
 Runner = Callable[[Path, JsonObject], Finished]
+
+
+def run_easel(folder: Path, template: JsonObject) -> Finished:
+    """Run Easel's theatre; write what its stand-ins give to the items that the commitment draws."""
+    stage = easel_stage(folder, template=template)
+    stage.run(easel_adapters())
+    shown = items_of(stage)
+    for name in REVIEWERS:
+        (RATINGS / f"{name}.jsonl").write_bytes(score_file(demo_scores(name, shown)))
+    let_demo_reviewers_score(stage)
+    return stage.run(easel_adapters())
+
+
 RUNNERS: Mapping[str, Runner] = {
     "product_axion": lambda folder, template: run_axion(
         folder, AXION[str(template["theatre_id"])], template=template
@@ -58,7 +71,7 @@ RUNNERS: Mapping[str, Runner] = {
     "product_cartograph": lambda folder, template: run_cartograph(folder, template=template),
     "product_debate": run_debates,
     "product_easel_requests": lambda folder, template: run_requests(folder, template=template),
-    "product_easel_v1": lambda folder, template: run_easel(folder, template),
+    "product_easel_v1": run_easel,
     "product_observer": lambda folder, template: run_observer(folder, template=template),
 }
 
@@ -181,17 +194,6 @@ def publish_commitment(path: Path) -> None:
     if place.exists():
         now = CommitmentProtocol.hash_template(parse_object(path.read_bytes()))
         write(place, f"{now}\n")
-
-
-def run_easel(folder: Path, template: JsonObject) -> Finished:
-    """Run Easel's theatre; write what its stand-ins give to the items that the commitment draws."""
-    stage = easel_stage(folder, template=template)
-    stage.run(easel_adapters())
-    shown = items_of(stage)
-    for name in REVIEWERS:
-        (RATINGS / f"{name}.jsonl").write_bytes(score_file(demo_scores(name, shown)))
-    let_demo_reviewers_score(stage)
-    return stage.run(easel_adapters())
 
 
 def results_of(path: Path) -> JsonObject:
