@@ -101,7 +101,7 @@ def test_a_misfit_is_an_error_with_the_place_and_the_answer_itself(tmp_path: Pat
                 "status": "error",
                 "error_detail": "expected output_data to fit output_spec, got at /shades/1: "
                 "expected string, got integer",
-                "responded_at": "2026-11-21T12:00:05.000000Z",
+                "responded_at": "2026-11-21T12:00:06.000000Z",
             },
         }
     ]

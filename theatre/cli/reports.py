@@ -85,10 +85,10 @@ def print_run(report: JsonObject) -> None:
     echo(f"recorded  {report['episodes_recorded']} episodes")
     if report["outcome"] is not None:
         echo(f"outcome   {report['outcome']} ({report['outcome_reason']})")
-    if report["error_detail"] is not None:
-        echo(f"because   {report['error_detail']}")
-    if report["draft_path"] is not None:
-        echo(f"draft     echelon check {shortest(Path(str(report['draft_path'])))}")
+        if report["error_detail"] is not None:
+            echo(f"because   {report['error_detail']}")
+        if report["draft_path"] is not None:
+            echo(f"draft     echelon check {shortest(Path(str(report['draft_path'])))}")
         counts = cast("dict[str, int]", report["statuses"])
         echo(f"answers   {', '.join(f'{count} {status}' for status, count in counts.items())}")
         _print_reasons(report)

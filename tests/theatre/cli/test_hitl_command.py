@@ -124,7 +124,8 @@ def test_a_run_that_waits_is_incomplete_and_says_what_to_do(waiting: Waiting) ->
         f"then      echelon theatre run {waiting.theatre_id}",
     ]
     show = forked("theatre", "show", waiting.theatre_id, "--json", home=waiting.home)
-    assert (show.code, show.document) == (0, document)
+    moved = {"evidence_path": str(waiting.home / "theatres" / waiting.theatre_id)}
+    assert (show.code, show.document) == (0, document | moved)
 
 
 def test_people_are_shown_the_rubric_and_the_answers_and_nothing_that_leads_them(
@@ -161,7 +162,7 @@ def test_people_are_shown_the_rubric_and_the_answers_and_nothing_that_leads_them
 
 def test_for_a_person_it_is_plain_text(waiting: Waiting) -> None:
     first, second = waiting.items
-    waiting.hitl("--scorer", "Grace", "--item", first, "--score", "7")
+    waiting.hitl("--scorer", "Grace", "--item", first, "--score", "9.5")
     lines = waiting.hitl().stdout.splitlines()
     begin = [line for line in lines if line and not line.startswith(("item", "  "))]
     assert begin == [
@@ -175,7 +176,7 @@ def test_for_a_person_it_is_plain_text(waiting: Waiting) -> None:
     assert "          Grace: 1 of 2" in lines
     assert lines.index("          0  badly") < lines.index("          10  well")
     assert lines[lines.index(f"item      {second}") + 1] == "  input:"
-    assert "7" not in [word.strip(",") for line in lines for word in line.split()]
+    assert "9.5" not in [word.strip(",") for line in lines for word in line.split()]
 
 
 def test_two_people_score_and_the_run_goes_on_to_its_certificate(waiting: Waiting) -> None:
