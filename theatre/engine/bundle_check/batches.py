@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import cast
 
-from theatre.engine.bundle_check.attempts import STATUSES
 from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
@@ -23,7 +22,7 @@ from theatre.engine.bundle_check.json_values import (
     require_members,
     shown,
 )
-from theatre.engine.bundle_check.recorded import Recorded, last_attempt
+from theatre.engine.bundle_check.recorded import STATUSES, Recorded, last_attempt
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue, canonical_line
 from theatre.engine.models import InvocationStatus

@@ -64,6 +64,8 @@ _RESERVED = (
 )
 """Members of the form that nothing in this release can fill."""
 
+_Fields: TypeAlias = "dict[str, JsonValue | Nothing]"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateSources:
@@ -150,9 +152,6 @@ def check_certificate_fields(
         ledger.wrong(CheckId.CERTIFICATE_FIELDS, "only the members of a certificate", name)
     summary = f"{len(expected)} fields, certificate_id {shown(at(certificate, 'certificate_id'))}"
     ledger.completed(CheckId.CERTIFICATE_FIELDS, summary)
-
-
-_Fields: TypeAlias = "dict[str, JsonValue | Nothing]"
 
 
 def certificate_id(theatre_id: str | Nothing, commitment_hash: str | Nothing) -> str | Nothing:

@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from theatre.engine.bundle_check.arithmetic import Tally
+from theatre.engine.bundle_check.audit_trail import Times
 from theatre.engine.bundle_check.batches import BatchIndex
 from theatre.engine.bundle_check.calls import CallFacts
+from theatre.engine.bundle_check.commitment import GroundTruth, episodes
 from theatre.engine.bundle_check.folder import BundleFolder
-from theatre.engine.bundle_check.ground_truth import GroundTruth, episodes
-from theatre.engine.bundle_check.human_parts import HumanParts
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing
-from theatre.engine.bundle_check.panels import Panel, RatedColumns
+from theatre.engine.bundle_check.panels import Panel
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import RecordItem, stored_records
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
-from theatre.engine.bundle_check.resampling import error_by_chance, resampled_bounds
-from theatre.engine.bundle_check.results import ResultsHash, ScoreLines
-from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers
-from theatre.engine.bundle_check.times import Times
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
+from theatre.engine.bundle_check.results import ScoreLines
+from theatre.engine.bundle_check.scorers import (
+    EpisodeAnswer,
+    EpisodeScoring,
+    PinnedScorers,
+)
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import (
     EpisodeOutcome,
     GroundTruthEpisode,
@@ -34,77 +35,6 @@ from theatre.engine.models import (
 
 Gold = Mapping[str, JsonObject]
 """episode_id → its gold label."""
-
-
-class EpisodeScoring:
-    """Scores episode by episode: `tally` adds them up, `lines` hashes their lines.
-
-    `columns` has what a rating needs, where people rate.
-    """
-
-    def __init__(
-        self,
-        scorers: PinnedScorers,
-        gold: Mapping[str, JsonObject],
-        plan: CommittedPlan,
-        total: int,
-    ) -> None:
-        self._scorers, self._gold = scorers, gold
-        self.tally = Tally(plan.document, plan.commitment_hash, total)
-        self.lines = ResultsHash()
-        self.columns = (
-            RatedColumns(self.tally.plan.ids, plan.commitment_hash) if plan.rubrics else None
-        )
-
-    def line(
-        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None
-    ) -> tuple[bytes, EpisodeOutcome]:
-        """Return line and outcome of `episode`; without an answer it was not run."""
-        gold = self._gold.get(episode.episode_id)
-        document = self.tally.add(
-            seq=episode.seq,
-            episode_id=episode.episode_id,
-            status=None if answer is None else answer.status.value,
-            results=self._scorers.results(episode, answer, gold),
-            cluster_key=episode.cluster_key,
-            confidence=None if answer is None else answer.confidence,
-        )
-        outcome, line = EpisodeOutcome(document["outcome"]), canonical_line(document)
-        self.lines.add(line)
-        if self.columns is not None:
-            self.columns.add(episode, outcome, document["scores"])
-        return line, outcome
-
-    def aggregate(self, panels: Sequence[Panel]) -> JsonObject:
-        """Return `scores/aggregate.json` but for what computations add, its own hash included."""
-        return self.lines.within(added_up(self.tally, self.columns, panels))
-
-
-def added_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:
-    """Return the aggregate of a run and its ratings, without a hash."""
-    people = HumanParts(tally.plan, columns, panels)
-
-    def bounds(name: str, method: str) -> tuple[float | None, float | None]:
-        return people.bounds(name) if "mixed" in method else resampled_bounds(tally, name)
-
-    return tally.aggregate(
-        bounds=bounds,
-        calibrated=error_by_chance,
-        people=people.means,
-        human_scores=people.as_document(),
-    )
-
-
-def episode_scoring(
-    scorers: PinnedScorers | Cause, ground_truth: GroundTruth, plan: CommittedPlan
-) -> EpisodeScoring | Cause:
-    """Return what scores the episodes, or why nothing does."""
-    gold = ground_truth.gold
-    if isinstance(gold, Cause):
-        return gold
-    if isinstance(scorers, Cause):
-        return scorers
-    return EpisodeScoring(scorers, gold, plan, ground_truth.total)
 
 
 _OUTCOMES = {
@@ -121,6 +51,18 @@ _OF_RECORDS = (CheckId.INVOCATIONS, CheckId.SANITISED_INPUT, CheckId.VERSION_PIN
 
 
 NOT_AGGREGATED = Cause("the scores were not added up")
+
+
+def episode_scoring(
+    scorers: PinnedScorers | Cause, ground_truth: GroundTruth, plan: CommittedPlan
+) -> EpisodeScoring | Cause:
+    """Return what scores the episodes, or why nothing does."""
+    gold = ground_truth.gold
+    if isinstance(gold, Cause):
+        return gold
+    if isinstance(scorers, Cause):
+        return scorers
+    return EpisodeScoring(scorers, gold, plan, ground_truth.total)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

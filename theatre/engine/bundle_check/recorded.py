@@ -19,7 +19,9 @@ from theatre.engine.bundle_check.json_values import (
 )
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import InvocationStatus
 
+STATUSES = frozenset(status.value for status in InvocationStatus)
 FIRST, REPEATED = 0, 1
 """The `repeat` of the calls of a first round, and of a second one."""
 
@@ -29,6 +31,11 @@ EPISODE_RESULT = "episode_result"
 
 JUDGEMENTS = "judgements"
 """The member with the exchanges about each judged criterion."""
+
+PART_SIZE = 1000
+_EPISODE = re.compile(r"invocations/episode_(\d{6,})\.json", re.ASCII)
+_PART = re.compile(r"invocations/part-(\d{5,})\.jsonl", re.ASCII)
+_MAX_DIGITS = 15
 
 
 class Recorded:
@@ -94,13 +101,6 @@ def _outputs(calls: Sequence[JsonValue]) -> list[JsonObject]:
 
 def _objects(values: Sequence[JsonValue | Nothing]) -> list[JsonObject]:
     return [value for value in values if isinstance(value, dict)]
-
-
-PART_SIZE = 1000
-
-_EPISODE = re.compile(r"invocations/episode_(\d{6,})\.json", re.ASCII)
-_PART = re.compile(r"invocations/part-(\d{5,})\.jsonl", re.ASCII)
-_MAX_DIGITS = 15
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

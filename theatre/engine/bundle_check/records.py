@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from theatre.engine.bundle_check.attempts import OUTPUT_SPEC, STATUSES
-from theatre.engine.bundle_check.calls import CallChecker, CallPlace, upstream_input
+from theatre.engine.bundle_check.calls import (
+    OUTPUT_SPEC,
+    CallChecker,
+    CallPlace,
+    upstream_input,
+)
 from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
@@ -25,6 +29,7 @@ from theatre.engine.bundle_check.recorded import (
     FIRST,
     JUDGEMENTS,
     REPEATED,
+    STATUSES,
     Recorded,
 )
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
@@ -42,6 +47,9 @@ from theatre.engine.models import (
     play_seed,
     turn_of,
 )
+
+_RECORD = frozenset({"seq", "episode_id", "sanitised", "calls"})
+_PLAYED_RECORD = _RECORD | {"runner", EPISODE_RESULT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,10 +86,6 @@ class JudgementCheck:
                 judged_again(judgement, told)
             except UnaskedError as error:
                 raise DefectError(f"what is to be asked about {criterion}", str(error)) from error
-
-
-_RECORD = frozenset({"seq", "episode_id", "sanitised", "calls"})
-_PLAYED_RECORD = _RECORD | {"runner", EPISODE_RESULT}
 
 
 @dataclass(frozen=True, slots=True)
