@@ -323,9 +323,6 @@ def repeated_episodes(
     """
     if size == 0:
         return frozenset()
-    digests = ((_digest(commitment_hash, episode.episode_id), episode.seq) for episode in episodes)
+    texts = ((f"{commitment_hash}:det:{episode.episode_id}", episode.seq) for episode in episodes)
+    digests = ((hashlib.sha256(text.encode()).digest(), seq) for text, seq in texts)
     return frozenset(seq for _, seq in heapq.nsmallest(size, digests))
-
-
-def _digest(commitment_hash: str, episode_id: str) -> bytes:
-    return hashlib.sha256(f"{commitment_hash}:det:{episode_id}".encode()).digest()

@@ -1,6 +1,6 @@
 """One pass over dataset, records and score lines, side by side: memory does not grow.
 
-Recomputes every outcome and score from the recorded answers (contract/evidence.md §6). Of an
+Recomputes every outcome and score from the recorded answers (docs/evidence.md, "The scores"). Of an
 episode only its outcome is kept, for what the programme computes over all of them.
 """
 
@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 
 from theatre.engine.bundle_check.audit_trail import Times
 from theatre.engine.bundle_check.batches import BatchIndex
-from theatre.engine.bundle_check.calls import CallFacts
 from theatre.engine.bundle_check.commitment import GroundTruth, episodes
 from theatre.engine.bundle_check.folder import BundleFolder
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing
 from theatre.engine.bundle_check.panels import Panel
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import RecordItem, stored_records
+from theatre.engine.bundle_check.recorded import CallFacts, RecordItem, stored_records
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.results import ScoreLines
@@ -33,22 +32,17 @@ from theatre.engine.models import (
     InvocationStatus,
 )
 
-Gold = Mapping[str, JsonObject]
-"""episode_id → its gold label."""
-
-
 _OUTCOMES = {
     InvocationStatus.SUCCESS: frozenset({EpisodeOutcome.SCORED, EpisodeOutcome.UNSCORED}),
     InvocationStatus.REFUSED: frozenset({EpisodeOutcome.EXCLUDED}),
     InvocationStatus.TIMEOUT: frozenset({EpisodeOutcome.MISSING}),
     InvocationStatus.ERROR: frozenset({EpisodeOutcome.MISSING}),
 }
-PROGRESS_STEP = 100
-"""A caller hears of the pass, and may end it, every so many episodes."""
-
 _NOT_RUN = frozenset({EpisodeOutcome.NOT_RUN})
 _OF_RECORDS = (CheckId.INVOCATIONS, CheckId.SANITISED_INPUT, CheckId.VERSION_PINS)
 
+PROGRESS_STEP = 100
+"""A caller hears of the pass, and may end it, every so many episodes."""
 
 NOT_AGGREGATED = Cause("the scores were not added up")
 

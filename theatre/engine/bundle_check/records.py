@@ -1,6 +1,6 @@
 """One invocation record: the committed calls in their order, and an answer that may count.
 
-Source: docs/evidence.md, "An invocation record"; contract/construct.md, "Chains".
+Source: docs/evidence.md, "An invocation record".
 """
 
 from __future__ import annotations
@@ -25,10 +25,6 @@ from theatre.engine.bundle_check.json_values import (
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import (
-    EPISODE_RESULT,
-    FIRST,
-    JUDGEMENTS,
-    REPEATED,
     STATUSES,
     Recorded,
 )
@@ -39,17 +35,21 @@ from theatre.engine.bundle_check.steps import CommittedHop
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import (
+    EPISODE_RESULT,
+    FIRST,
+    JUDGEMENTS,
+    SECOND,
+    EpisodeRecord,
     EpisodeRunner,
     GroundTruthEpisode,
     InvocationStatus,
+    PlayedRecord,
     Turn,
     judged_again,
+    members_of,
     play_seed,
     turn_of,
 )
-
-_RECORD = frozenset({"seq", "episode_id", "sanitised", "calls"})
-_PLAYED_RECORD = _RECORD | {"runner", EPISODE_RESULT}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class RecordChecker:
 
     def _check_record(self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput) -> None:
         document = record.document
-        members = _PLAYED_RECORD if self._runner else _RECORD
+        members = members_of(PlayedRecord if self._runner else EpisodeRecord)
         require_members(document, members | self._judging.members(record), "a record")
         require_same("seq", episode.seq, document["seq"])
         require_same("episode_id", episode.episode_id, document["episode_id"])
@@ -176,7 +176,7 @@ class RecordChecker:
         first = self._check_round(calls, episode, sent, FIRST)
         made = first.calls
         if first.succeeded and episode.seq in self._repeated:
-            made += self._check_round(calls[made:], episode, sent, REPEATED).calls
+            made += self._check_round(calls[made:], episode, sent, SECOND).calls
         if len(calls) != made:
             raise DefectError(f"{made} calls, those of the committed rounds", str(len(calls)))
 

@@ -17,7 +17,7 @@ from theatre.engine.bundle_check.folder import RESOLUTION, BundleFolder, Documen
 from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, text_members
 from theatre.engine.bundle_check.panels import Panel
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import JUDGEMENTS, Recorded, stored_records
+from theatre.engine.bundle_check.recorded import Recorded, stored_records
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.steps import (
     AGGREGATION,
@@ -28,13 +28,11 @@ from theatre.engine.bundle_check.steps import (
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import CanonicalisationError
-from theatre.engine.models import Computation, EpisodeOutcome, GroundTruthEpisode
+from theatre.engine.models import JUDGEMENTS, Computation, EpisodeOutcome, GroundTruthEpisode
 from theatre.engine.schema_registry import SchemaRegistry
 
 COMPLETED, FAILED, SKIPPED = "completed", "failed", "skipped"
-
 RAISED, NOT_JSON, MISFIT = "computation-raised", "output-not-json", "output-spec"
-
 FAILURES = frozenset({RAISED, NOT_JSON, MISFIT})
 """Why a computation fails its step."""
 
@@ -193,18 +191,9 @@ class _Results:
 
     def _outcome(self, named: CommittedComputation) -> JsonObject | Failed | None:
         """Run the computation; None, noted, where it cannot be known what it comes to."""
-        sources = self._sources
-        around = ComputationSources(
-            plan=sources.plan,
-            folder=sources.folder,
-            ground_truth=sources.ground_truth,
-            evidence=sources.evidence,
-            installed=sources.installed,
-            versions=self._versions,
-            registry=sources.registry,
-        )
+        version = self._versions.get(named.name)
         try:
-            outcome = computed(around, named)
+            outcome = computed(self._sources, named, version)
         except DefectError as defect:
             self._ledger.wrong(CheckId.RESOLUTION, defect.expected, defect.actual)
             outcome = Cause(f"a file that {named.name} is over cannot be read")
@@ -334,27 +323,14 @@ class Failed:
         return told == self.detail if self.reason == RAISED else self.detail in told
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComputationSources:
-    """What computations are given; `installed` are those at hand by name, `versions` recorded."""
-
-    plan: CommittedPlan
-    folder: BundleFolder
-    ground_truth: GroundTruth | None
-    evidence: EpisodeEvidence
-    installed: Mapping[str, Computation]
-    versions: Mapping[str, str]
-    registry: SchemaRegistry
-
-
 def computed(
-    sources: ComputationSources, named: CommittedComputation
+    sources: ProgrammeSources, named: CommittedComputation, version: str | None
 ) -> JsonObject | Failed | Cause:
     """Run a committed computation; a Cause where it, or what it is over, is not to be had.
 
-    Raises DefectError where a file is not what it was when it was checked.
+    `version` is the recorded one. Raises DefectError where a file is not what it was when it was
+    checked.
     """
-    version = sources.versions.get(named.name)
     computation = sources.installed.get(named.name)
     if computation is None or computation.version != version:
         pin = f"{named.name}@{version or '?'}"
@@ -367,7 +343,7 @@ def computed(
     return lines if isinstance(lines, Cause) else _run(computation, lines, named, sources.registry)
 
 
-def _lines(sources: ComputationSources, named: CommittedComputation) -> Iterator[bytes] | Cause:
+def _lines(sources: ProgrammeSources, named: CommittedComputation) -> Iterator[bytes] | Cause:
     evidence = sources.evidence
     if named.over != EPISODES:
         return bare_lines(sources.folder, sources.plan.dataset_paths[named.over])

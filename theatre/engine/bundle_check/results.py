@@ -33,7 +33,7 @@ from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
 _NOT_HASHED = frozenset({"results_hash", "score_intervals"})
 
 BOUND_TOLERANCE = 2e-6
-"""How far an interval's bound may lie from the recomputed one (contract/scoring.md)."""
+"""How far an interval's bound may lie from the recomputed one (docs/statistics.md)."""
 
 _ROUNDING = 1e-12
 

@@ -79,7 +79,9 @@ def committed_hops(document: JsonObject, *, timeout_seconds: float) -> tuple[Com
             construct_id=construct,
             version=_pin(pins, construct),
             timeout_seconds=cast("float", step.get("timeout_seconds", timeout_seconds)),
-            output_spec=_output_spec(step) if len(steps) > 1 or hop == last else {},
+            output_spec=cast("JsonObject", step.get("output_spec", {}))
+            if len(steps) > 1 or hop == last
+            else {},
         )
         for hop, (construct, step) in enumerate(zip(constructs, of_hops, strict=True))
     )
@@ -132,10 +134,6 @@ def _pin(pins: Mapping[str, str], construct_id: str) -> str:
     if construct_id not in pins:
         raise DefectError(f"a version pin of {shown(construct_id)}", "none")
     return pins[construct_id]
-
-
-def _output_spec(step: JsonObject) -> JsonObject:
-    return cast("JsonObject", step.get("output_spec", {}))
 
 
 def _is_pointer(value: JsonValue) -> bool:
