@@ -285,7 +285,7 @@ def _read(document: JsonValue, invocation_id: str) -> Attempt:
     response = cast("JsonObject", attempt["response"])
     if response["invocation_id"] != invocation_id:
         raise DefectError(f"invocation_id {invocation_id}", shown(response["invocation_id"]))
-    latency, status, output = (response[name] for name in ("latency_ms", "status", "output_data"))
+    latency, status, output = response["latency_ms"], response["status"], response["output_data"]
     if not isinstance(latency, int) or isinstance(latency, bool) or latency < 0:
         raise DefectError("latency_ms as an integer from 0", shown(latency))
     if not isinstance(status, str) or status not in STATUSES:

@@ -167,8 +167,7 @@ class _EpisodePass:
             self._give_up(_unreadable(episode), *_OF_RECORDS[1:])
             return None
         self._calls.note(item.record)
-        self._sources.checker.check(item.record, episode, item.where)
-        answer = self._sources.checker.answer(item.record)
+        answer = self._sources.checker.check(item.record, episode, item.where)
         if answer is None:
             self._give_up(f"the record of episode {episode.seq} holds no answer")
         return answer

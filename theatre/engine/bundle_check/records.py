@@ -122,21 +122,34 @@ class RecordChecker:
         self._judging = judging
         self._runner = runner
 
-    def check(self, record: Recorded, episode: GroundTruthEpisode, where: str) -> None:
-        """Note to `invocations`, `version-pins` and `sanitised-input` what is wrong."""
-        sent = self._sanitising.sent(record, episode, where)
+    def check(
+        self, record: Recorded, episode: GroundTruthEpisode, where: str
+    ) -> EpisodeAnswer | None:
+        """Note to `invocations`, `version-pins` and `sanitised-input` what is wrong.
+
+        Return the answer that counts, or None where the record has no readable one.
+        """
+        sent, answer = self._sanitising.sent(record, episode, where), self._answer(record)
         try:
             self._check_record(record, episode, sent)
-            answer = self.answer(record)
             if answer is not None:
                 self._judging.check(record, episode, answer)
         except DefectError as defect:
             expected = f"{where}: {defect.expected}"
             self._ledger.wrong(CheckId.INVOCATIONS, expected, defect.actual)
         self._check_versions(record, where)
+        return answer
 
-    def answer(self, record: Recorded) -> EpisodeAnswer | None:
-        """Return the answer that counts, or None where the record has no readable one."""
+    @property
+    def sanitiser(self) -> JsonValue | Nothing:
+        """Return the sanitiser that the records name; see `SanitisingCheck.version`."""
+        return self._sanitising.version
+
+    def finish(self) -> None:
+        """Complete what is checked record by record."""
+        self._sanitising.finish()
+
+    def _answer(self, record: Recorded) -> EpisodeAnswer | None:
         status = record.status
         if not isinstance(status, str) or status not in STATUSES:
             return None
@@ -151,15 +164,6 @@ class RecordChecker:
         return EpisodeAnswer(
             status=InvocationStatus.SUCCESS, hops=hops, judgements=record.judgements
         )
-
-    @property
-    def sanitiser(self) -> JsonValue | Nothing:
-        """Return the sanitiser that the records name; see `SanitisingCheck.version`."""
-        return self._sanitising.version
-
-    def finish(self) -> None:
-        """Complete what is checked record by record."""
-        self._sanitising.finish()
 
     def _check_record(self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput) -> None:
         document = record.document
