@@ -22,8 +22,13 @@ from tests.theatre.forged_bundle import (
     store,
     with_document,
 )
-from theatre.engine.bundle_check.attempts import CommittedCall, OutputShape, check_attempts
-from theatre.engine.bundle_check.calls import CallChecker, CallPlace
+from theatre.engine.bundle_check.calls import (
+    CallChecker,
+    CallPlace,
+    CommittedCall,
+    OutputShape,
+    check_attempts,
+)
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.canonical_json import JsonObject, JsonValue

@@ -61,6 +61,7 @@ BATCH: JsonObject = {
         {"journal_sha256": "AB" * 32},
         {"journal_sha256": None},
         {"statuses": {"success": 1}},
+        {"statuses": {"success": "1", "timeout": 0, "error": 0, "refused": 0}},
         {"extra": 1},
     ],
 )

@@ -1,4 +1,4 @@
-"""The independent check of an evidence bundle (contract/evidence.md §6).
+"""The independent check of an evidence bundle (docs/evidence.md).
 
 Imports nothing that writes bundles: what it knows, it has from the published format.
 """

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import cast
 
-from theatre.engine.bundle_check.attempts import STATUSES
 from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
@@ -23,24 +22,20 @@ from theatre.engine.bundle_check.json_values import (
     require_members,
     shown,
 )
-from theatre.engine.bundle_check.recorded import Recorded, last_attempt
+from theatre.engine.bundle_check.recorded import STATUSES, Recorded, last_attempt
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue, canonical_line
-from theatre.engine.models import InvocationStatus
+from theatre.engine.models import InvocationStatus, RecordedBatch, members_of
 
-_MEMBERS = frozenset({"seqs", "records_sha256", "journal_sha256", "statuses"})
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class Batch:
     """One `episodes_recorded` entry with the failures and refusals that follow it."""
 
-    def __init__(
-        self, ranges: Sequence[tuple[int, int]], records_sha256: str, statuses: JsonObject
-    ) -> None:
-        self.ranges = ranges
-        self._sha256 = records_sha256
-        self._statuses = statuses
+    def __init__(self, told: RecordedBatch) -> None:
+        self.ranges = told.seqs
+        self._told = told
         self._audited_troubles = hashlib.sha256()
         self._records = 0
         self._counted: Counter[str] = Counter()
@@ -73,11 +68,11 @@ class Batch:
         covered = sum(last - first + 1 for first, last in self.ranges)
         if self._records != covered:
             ledger.wrong(check, f"{covered} records for {what}", f"{self._records} records")
-        if self._digest.hexdigest() != self._sha256:
-            expected = f"records_sha256 {self._sha256} of {what}"
+        if self._digest.hexdigest() != self._told.records_sha256:
+            expected = f"records_sha256 {self._told.records_sha256} of {what}"
             ledger.wrong(check, expected, self._digest.hexdigest())
         counted: JsonObject = {name: self._counted[name] for name in sorted(STATUSES)}
-        ledger.compare(check, f"statuses of {what}", counted, self._statuses)
+        ledger.compare(check, f"statuses of {what}", counted, {**self._told.statuses})
         if self._troubles.digest() != self._audited_troubles.digest():
             expected = f"an entry for each failure and refusal in {what}"
             ledger.wrong(check, expected, "other entries")
@@ -85,18 +80,27 @@ class Batch:
 
 def batch_of(detail: JsonValue | Nothing) -> Batch:
     """Read the detail of an `episodes_recorded` entry; DefectError where it is malformed."""
-    require_members(detail, _MEMBERS, "the detail of episodes_recorded")
-    for name in ("records_sha256", "journal_sha256"):
-        digest = at(detail, name)
-        if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
-            raise DefectError(f"{name} as 64 hex digits", shown(digest))
+    require_members(detail, members_of(RecordedBatch), "the detail of episodes_recorded")
     statuses = at(detail, "statuses")
     require_members(statuses, STATUSES, "statuses")
+    counts = cast("JsonObject", statuses)
+    if not all(is_whole(count) for count in counts.values()):
+        raise DefectError("statuses as whole numbers", shown(counts))
     return Batch(
-        _ranges(at(detail, "seqs")),
-        cast("str", at(detail, "records_sha256")),
-        cast("JsonObject", statuses),
+        RecordedBatch(
+            seqs=_ranges(at(detail, "seqs")),
+            records_sha256=_digest(detail, "records_sha256"),
+            journal_sha256=_digest(detail, "journal_sha256"),
+            statuses=cast("dict[str, int]", counts),
+        )
     )
+
+
+def _digest(detail: JsonValue | Nothing, name: str) -> str:
+    digest = at(detail, name)
+    if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+        raise DefectError(f"{name} as 64 hex digits", shown(digest))
+    return digest
 
 
 def _ranges(seqs: JsonValue | Nothing) -> list[tuple[int, int]]:

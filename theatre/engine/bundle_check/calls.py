@@ -1,21 +1,15 @@
-"""One call of one episode: to the committed construct, with the committed request.
+"""One call of one episode: the committed request, and attempts as often as committed.
 
-Source: docs/evidence.md, "An invocation record" and "Hops"; contract/construct.md, "Envelope".
+Source: docs/evidence.md, "An invocation record" and "Hops"; docs/constructs.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import cast
 from uuid import UUID, uuid5
 
-from theatre.engine.bundle_check.attempts import (
-    CommittedCall,
-    OutputShape,
-    check_attempts,
-    check_unsent,
-)
 from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
@@ -26,73 +20,38 @@ from theatre.engine.bundle_check.json_values import (
     shown,
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import Recorded, last_attempt
+from theatre.engine.bundle_check.recorded import SOURCES, STATUSES, is_mock
 from theatre.engine.bundle_check.steps import CommittedHop
-from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import GroundTruthEpisode, InvocationStatus
-from theatre.engine.schema_registry import SchemaRegistry
-
-MOCK = "mock"
-SOURCES = ("computed", "claimed")
-
-
-def is_mock(adapter: JsonValue) -> bool:
-    """Tell whether an adapter's pin is no text, or that of canned answers."""
-    return not isinstance(adapter, str) or adapter.partition("@")[0] == MOCK
-
-
-@dataclass(slots=True)
-class CallFacts:
-    """Facts of the episodes that were run; what was discarded counts in nothing else.
-
-    `adapters` maps each construct that was called to its adapter in the newest record,
-    `version_mismatches` counts calls, `determinism_differences` episodes.
-    """
-
-    recorded: int = 0
-    discarded: int = 0
-    version_mismatches: int = 0
-    determinism_differences: int = 0
-    adapters: dict[str, str] = field(default_factory=dict)
-    rehearsal: bool = False
-    claimed: bool = False
-
-    @property
-    def version_source(self) -> str:
-        """Return what the certificate must say: one claimed version makes all of them claimed."""
-        return SOURCES[self.claimed]
-
-    def note(self, record: Recorded) -> None:
-        """Take the facts of one record, as far as it has them."""
-        self.recorded += 1
-        self.determinism_differences += record.differs
-        for call in record.calls:
-            self._note_call(call)
-
-    def _note_call(self, call: JsonValue) -> None:
-        attempts, construct = at(call, "attempts"), at(call, "construct_id")
-        self.version_mismatches += isinstance(attempts, list) and any(
-            at(attempt, "reason") == "version-mismatch" for attempt in attempts
-        )
-        adapter = at(call, "adapter")
-        if isinstance(adapter, str):
-            self.rehearsal |= is_mock(adapter)
-            if isinstance(construct, str):
-                self.adapters[construct] = adapter
-        self.claimed |= at(call, "version_source") == "claimed"
-
-
-_CALL = frozenset(
-    {
-        "hop",
-        "repeat",
-        "construct_id",
-        "adapter",
-        "version_source",
-        "request",
-        "attempts",
-    }
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
+from theatre.engine.errors import ParseError
+from theatre.engine.models import (
+    Attempt,
+    GroundTruthEpisode,
+    InvocationStatus,
+    OracleInvocationResponse,
+    RecordedCall,
+    members_of,
 )
+from theatre.engine.schema_registry import SchemaRegistry, SchemaViolation
+
+OUTPUT_SPEC = "output-spec"
+"""The reason of an answer that was not accepted for its output alone."""
+
+MAX_RAW_BYTES = 1024 * 1024
+"""What an attempt keeps of an answer: at most so many bytes as JSON."""
+
+_LONGEST_CHARACTER = 6
+"""The bytes of one character as JSON, at most: it may be what no longer fitted."""
+
+_OUTPUT_DATA = "output_data as an object on success, else or null"
+
+_MAX_POINTER = 1000
+MAX_ERROR_DETAIL = 2000
+
+UNSENDABLE = "unsendable-input"
+"""The reason of a call that was never made: no name in its input may change silently."""
+
+_FAILURES = (InvocationStatus.TIMEOUT, InvocationStatus.ERROR)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,7 +99,7 @@ class CallChecker:
 
         Return its output; None where it ended in anything but success.
         """
-        require_members(call, _CALL, "a call")
+        require_members(call, members_of(RecordedCall), "a call")
         known = cast("JsonObject", call)
         hop = self._plan.hops[place.hop]
         self._check_frame(known, hop, place)
@@ -152,10 +111,9 @@ class CallChecker:
             shape=self._shapes[place.hop],
         )
         self._check_request(known["request"], committed, hop, place, sent)
-        (check_attempts if place.sendable else check_unsent)(known["attempts"], committed)
-        response = at(last_attempt(call), "response")
-        succeeded = at(response, "status") == InvocationStatus.SUCCESS.value
-        return cast("JsonObject", at(response, "output_data")) if succeeded else None
+        checked = check_attempts if place.sendable else check_unsent
+        response = checked(known["attempts"], committed).response
+        return response.output_data if response.status is InvocationStatus.SUCCESS else None
 
     def _check_frame(self, call: JsonObject, hop: CommittedHop, place: CallPlace) -> None:
         adapter = call["adapter"]
@@ -200,3 +158,208 @@ class CallChecker:
 def upstream_input(episode_input: JsonValue, outputs: Mapping[str, JsonObject]) -> JsonObject:
     """Return what a later hop is sent: the episode's input, and every output before it."""
     return {"episode": episode_input, "upstream": dict(outputs)}
+
+
+@dataclass(frozen=True, slots=True)
+class OutputShape:
+    """One committed `output_spec`; an empty one lets any output pass."""
+
+    spec: JsonObject
+    registry: SchemaRegistry
+
+    def require_fit(self, output: JsonObject) -> None:
+        """Raise DefectError for the output of an accepted answer that does not fit."""
+        for violation in self._violations(output):
+            raise DefectError(
+                "an output that fits the committed output_spec",
+                f"{violation.pointer}: {violation.detail}",
+            )
+
+    def require_misfit(self, raw: str | None, detail: str | None) -> None:
+        """Raise DefectError unless `raw` is a canonical output that does not fit.
+
+        `detail` has to name the place. Of an output that was cut at the limit nothing can be
+        said.
+        """
+        if not self.spec:
+            raise DefectError(f"no reason {OUTPUT_SPEC} without an output_spec", OUTPUT_SPEC)
+        if raw is None:
+            raise DefectError("raw with the output that did not fit", "null")
+        encoded = raw.encode("utf-8")
+        try:
+            output = parse_object(encoded)
+        except ParseError as error:
+            if len(canonical_bytes(raw)) < MAX_RAW_BYTES - _LONGEST_CHARACTER:
+                raise DefectError("raw with an output as canonical JSON", str(error)) from error
+            return
+        if canonical_bytes(output) != encoded:
+            raise DefectError("raw with an output as canonical JSON", "another form")
+        violations = self._violations(output)
+        if not violations:
+            raise DefectError("an output that does not fit, as its reason says", "one that does")
+        pointer = violations[0].pointer
+        if survives(pointer) and not (detail is not None and pointer in detail):
+            raise DefectError(f"error_detail with the pointer {pointer}", shown(detail))
+
+    def _violations(self, output: JsonObject) -> list[SchemaViolation]:
+        return self.registry.validate_inline(self.spec, output) if self.spec else []
+
+
+def survives(pointer: str) -> bool:
+    """Tell whether a message shows a pointer as it is: it is short, and nothing in it is hidden."""
+    return len(pointer) <= _MAX_POINTER and pointer.isascii() and pointer.isprintable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommittedCall:
+    """What the attempts of one call are held against."""
+
+    invocation_id: str
+    construct_id: str
+    version: str
+    max_attempts: int
+    shape: OutputShape
+
+
+def check_attempts(attempts: JsonValue | Nothing, call: CommittedCall) -> Attempt:
+    """Return the attempt that the call ended with.
+
+    Raises DefectError unless all are what the retry policy and the protocol allow: a failure is
+    tried again until `max_attempts`; a success, a refusal and a version mismatch end the call.
+    """
+    known = []
+    for number, document in enumerate(_listed(attempts), start=1):
+        try:
+            attempt = _read(document, call.invocation_id)
+            _check_attempt(attempt, call)
+        except DefectError as defect:
+            raise DefectError(f"attempt {number} with {defect.expected}", defect.actual) from defect
+        known.append(attempt)
+    if len(known) > call.max_attempts:
+        raise DefectError(f"at most {call.max_attempts} attempts", str(len(known)))
+    if not all(_is_retried(attempt) for attempt in known[:-1]):
+        raise DefectError("no attempt behind one that ended the call", "another one")
+    if _is_retried(known[-1]) and len(known) < call.max_attempts:
+        raise DefectError(f"{call.max_attempts} attempts at a failing call", str(len(known)))
+    return known[-1]
+
+
+def check_unsent(attempts: JsonValue | Nothing, call: CommittedCall) -> Attempt:
+    """Return the one attempt that says that nothing was sent, and nothing came back.
+
+    Raises DefectError where the attempts say anything else.
+    """
+    listed = _listed(attempts)
+    if len(listed) != 1:
+        raise DefectError("one attempt where nothing may be sent", shown(len(listed)))
+    attempt = _read(listed[0], call.invocation_id)
+    response = attempt.response
+    _check_status(response, accepted=False)
+    for name, expected, seen in (
+        ("reason", UNSENDABLE, attempt.reason),
+        ("raw", None, attempt.raw),
+        ("stderr", None, attempt.stderr),
+        ("construct_id", None, response.construct_id),
+        ("construct_version", None, response.construct_version),
+        ("status", InvocationStatus.ERROR.value, response.status.value),
+    ):
+        require_same(f"{name} where nothing may be sent", expected, seen)
+    return attempt
+
+
+def _listed(attempts: JsonValue | Nothing) -> Sequence[JsonValue]:
+    if not isinstance(attempts, list) or not attempts:
+        raise DefectError("attempts as an array of one or more", shown(attempts))
+    return attempts
+
+
+def _is_retried(attempt: Attempt) -> bool:
+    return attempt.response.status in _FAILURES and attempt.reason != "version-mismatch"
+
+
+def _read(document: JsonValue, invocation_id: str) -> Attempt:
+    """Return an attempt, every member of the form that is specified for it."""
+    require_members(document, members_of(Attempt), "an attempt")
+    attempt = cast("JsonObject", document)
+    require_members(attempt["response"], members_of(OracleInvocationResponse), "a response")
+    response = cast("JsonObject", attempt["response"])
+    if response["invocation_id"] != invocation_id:
+        raise DefectError(f"invocation_id {invocation_id}", shown(response["invocation_id"]))
+    latency, status, output = response["latency_ms"], response["status"], response["output_data"]
+    if not isinstance(latency, int) or isinstance(latency, bool) or latency < 0:
+        raise DefectError("latency_ms as an integer from 0", shown(latency))
+    if not isinstance(status, str) or status not in STATUSES:
+        raise DefectError(f"status as one of {', '.join(InvocationStatus)}", shown(status))
+    if not isinstance(output, dict | None):
+        raise DefectError(_OUTPUT_DATA, shown(output))
+    return Attempt(
+        response=OracleInvocationResponse(
+            invocation_id=invocation_id,
+            construct_id=_text_or_null(response, "construct_id"),
+            construct_version=_text_or_null(response, "construct_version"),
+            output_data=output,
+            latency_ms=latency,
+            status=InvocationStatus(status),
+            error_detail=_text_or_null(response, "error_detail"),
+            responded_at=require_time(response["responded_at"], "responded_at"),
+        ),
+        reason=_text_or_null(attempt, "reason"),
+        raw=_text_or_null(attempt, "raw"),
+        stderr=_text_or_null(attempt, "stderr"),
+    )
+
+
+def _text_or_null(document: JsonObject, name: str) -> str | None:
+    value = document[name]
+    if value is not None and not isinstance(value, str):
+        raise DefectError(f"{name} as text or null", shown(value))
+    return value
+
+
+def _check_attempt(attempt: Attempt, call: CommittedCall) -> None:
+    response, reason = attempt.response, attempt.reason
+    _check_status(response, accepted=reason is None)
+    if reason in ("", UNSENDABLE):
+        expected = "reason as a code or null" if reason == "" else f"no reason {UNSENDABLE}"
+        raise DefectError(expected, shown(reason))
+    if reason == "timeout" and response.status is not InvocationStatus.TIMEOUT:
+        raise DefectError("the status timeout for that reason", shown(response.status.value))
+    if reason == OUTPUT_SPEC:
+        _check_misfit(response, attempt.raw, call)
+    if reason is not None:
+        return
+    if response.construct_id != call.construct_id:
+        raise DefectError(f"construct_id {shown(call.construct_id)}", shown(response.construct_id))
+    if attempt.raw is not None:
+        raise DefectError("raw null where the answer was accepted", shown(attempt.raw))
+    if response.status is InvocationStatus.SUCCESS and response.output_data is not None:
+        call.shape.require_fit(response.output_data)
+
+
+def _check_misfit(response: OracleInvocationResponse, raw: str | None, call: CommittedCall) -> None:
+    """Require an answer that would have been accepted but for its output."""
+    for name, expected, seen in (
+        ("construct_id", call.construct_id, response.construct_id),
+        ("construct_version", call.version, response.construct_version),
+        ("status", InvocationStatus.ERROR.value, response.status.value),
+    ):
+        require_same(f"{name} where the reason is {OUTPUT_SPEC}", expected, seen)
+    call.shape.require_misfit(raw, response.error_detail)
+
+
+def _check_status(response: OracleInvocationResponse, *, accepted: bool) -> None:
+    """Let only a success count as an answer, with an object; a rejected one holds nothing."""
+    output, detail = response.output_data, response.error_detail
+    succeeded = response.status is InvocationStatus.SUCCESS
+    if not accepted and response.status not in _FAILURES:
+        expected = "status timeout or error where a reason stands"
+        raise DefectError(expected, shown(response.status.value))
+    if succeeded and output is None:
+        raise DefectError(_OUTPUT_DATA, "null")
+    if not accepted and output is not None:
+        raise DefectError("output_data null where a reason stands", shown(output))
+    if detail is None and not succeeded:
+        raise DefectError("error_detail where the call did not succeed", "null")
+    if detail is not None and len(detail) > MAX_ERROR_DETAIL:
+        expected = f"error_detail of at most {MAX_ERROR_DETAIL} characters"
+        raise DefectError(expected, f"{len(detail)} characters")

@@ -1,6 +1,6 @@
 """The certificate: its schema, every field of it, and the copy that somebody kept.
 
-Source: contract/evidence.md §5; docs/evidence.md, "The anchors".
+Source: docs/evidence.md, "The anchors".
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeAlias
 from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check.audit_trail import AuditTrail, check_audit_facts
-from theatre.engine.bundle_check.calls import CallFacts, require_adapter
+from theatre.engine.bundle_check.calls import require_adapter
 from theatre.engine.bundle_check.folder import (
     AGGREGATE,
     CERTIFICATE,
@@ -29,6 +29,7 @@ from theatre.engine.bundle_check.json_values import (
     text_members,
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.recorded import CallFacts
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.bundle_check.resolution import computation_versions
 from theatre.engine.bundle_check.tier import history_summary
@@ -63,6 +64,8 @@ _RESERVED = (
     "owner",
 )
 """Members of the form that nothing in this release can fill."""
+
+_Fields: TypeAlias = "dict[str, JsonValue | Nothing]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,9 +153,6 @@ def check_certificate_fields(
         ledger.wrong(CheckId.CERTIFICATE_FIELDS, "only the members of a certificate", name)
     summary = f"{len(expected)} fields, certificate_id {shown(at(certificate, 'certificate_id'))}"
     ledger.completed(CheckId.CERTIFICATE_FIELDS, summary)
-
-
-_Fields: TypeAlias = "dict[str, JsonValue | Nothing]"
 
 
 def certificate_id(theatre_id: str | Nothing, commitment_hash: str | Nothing) -> str | Nothing:

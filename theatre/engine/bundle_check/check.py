@@ -1,6 +1,6 @@
 """The independent check: everything that a bundle claims, recomputed from the bundle alone.
 
-Source: contract/evidence.md §6. A defect never hides what can still be computed, and what can
+Source: docs/evidence.md. A defect never hides what can still be computed, and what can
 not is a failure by name: the ids in a report are always the same.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
-from theatre.engine.bundle_check.audit_trail import AuditTrail, read_audit_trail
+from theatre.engine.bundle_check.audit_trail import AuditTrail, Times, read_audit_trail
 from theatre.engine.bundle_check.batches import BatchIndex
 from theatre.engine.bundle_check.calls import CallChecker
 from theatre.engine.bundle_check.certificate import (
@@ -24,9 +24,13 @@ from theatre.engine.bundle_check.certificate import (
     name_what_nothing_settles,
 )
 from theatre.engine.bundle_check.commitment import (
+    GroundTruth,
     check_commitment,
+    check_ground_truth,
     check_template,
+    episodes,
     pinned_scorers,
+    repeated_episodes,
     theatre_id_of,
 )
 from theatre.engine.bundle_check.episodes import (
@@ -41,12 +45,6 @@ from theatre.engine.bundle_check.folder import (
     BundleFolder,
     Documents,
     read_documents,
-)
-from theatre.engine.bundle_check.ground_truth import (
-    GroundTruth,
-    check_ground_truth,
-    episodes,
-    repeated_episodes,
 )
 from theatre.engine.bundle_check.human_scores import RatingSources, check_human_scores, rated_files
 from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
@@ -66,7 +64,6 @@ from theatre.engine.bundle_check.resolution import (
 from theatre.engine.bundle_check.results import check_aggregate, check_results_hash
 from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
 from theatre.engine.bundle_check.tier import TierEvidence, check_tier
-from theatre.engine.bundle_check.times import Times
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry

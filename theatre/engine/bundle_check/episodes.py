@@ -1,6 +1,6 @@
 """One pass over dataset, records and score lines, side by side: memory does not grow.
 
-Recomputes every outcome and score from the recorded answers (contract/evidence.md §6). Of an
+Recomputes every outcome and score from the recorded answers (docs/evidence.md, "The scores"). Of an
 episode only its outcome is kept, for what the programme computes over all of them.
 """
 
@@ -9,90 +9,42 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from theatre.engine.bundle_check.arithmetic import Tally
+from theatre.engine.bundle_check.audit_trail import Times
 from theatre.engine.bundle_check.batches import BatchIndex
-from theatre.engine.bundle_check.calls import CallFacts
+from theatre.engine.bundle_check.commitment import GroundTruth, episodes
 from theatre.engine.bundle_check.folder import BundleFolder
-from theatre.engine.bundle_check.ground_truth import GroundTruth, episodes
-from theatre.engine.bundle_check.human_parts import HumanParts
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing
-from theatre.engine.bundle_check.panels import Panel, RatedColumns
+from theatre.engine.bundle_check.panels import Panel
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import RecordItem, stored_records
+from theatre.engine.bundle_check.recorded import CallFacts, RecordItem, stored_records
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
-from theatre.engine.bundle_check.resampling import error_by_chance, resampled_bounds
-from theatre.engine.bundle_check.results import ResultsHash, ScoreLines
-from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers
-from theatre.engine.bundle_check.times import Times
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
+from theatre.engine.bundle_check.results import ScoreLines
+from theatre.engine.bundle_check.scorers import (
+    EpisodeAnswer,
+    EpisodeScoring,
+    PinnedScorers,
+)
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import (
     EpisodeOutcome,
     GroundTruthEpisode,
     InvocationStatus,
 )
 
-Gold = Mapping[str, JsonObject]
-"""episode_id → its gold label."""
+_OUTCOMES = {
+    InvocationStatus.SUCCESS: frozenset({EpisodeOutcome.SCORED, EpisodeOutcome.UNSCORED}),
+    InvocationStatus.REFUSED: frozenset({EpisodeOutcome.EXCLUDED}),
+    InvocationStatus.TIMEOUT: frozenset({EpisodeOutcome.MISSING}),
+    InvocationStatus.ERROR: frozenset({EpisodeOutcome.MISSING}),
+}
+_NOT_RUN = frozenset({EpisodeOutcome.NOT_RUN})
+_OF_RECORDS = (CheckId.INVOCATIONS, CheckId.SANITISED_INPUT, CheckId.VERSION_PINS)
 
+PROGRESS_STEP = 100
+"""A caller hears of the pass, and may end it, every so many episodes."""
 
-class EpisodeScoring:
-    """Scores episode by episode: `tally` adds them up, `lines` hashes their lines.
-
-    `columns` has what a rating needs, where people rate.
-    """
-
-    def __init__(
-        self,
-        scorers: PinnedScorers,
-        gold: Mapping[str, JsonObject],
-        plan: CommittedPlan,
-        total: int,
-    ) -> None:
-        self._scorers, self._gold = scorers, gold
-        self.tally = Tally(plan.document, plan.commitment_hash, total)
-        self.lines = ResultsHash()
-        self.columns = (
-            RatedColumns(self.tally.plan.ids, plan.commitment_hash) if plan.rubrics else None
-        )
-
-    def line(
-        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None
-    ) -> tuple[bytes, EpisodeOutcome]:
-        """Return line and outcome of `episode`; without an answer it was not run."""
-        gold = self._gold.get(episode.episode_id)
-        document = self.tally.add(
-            seq=episode.seq,
-            episode_id=episode.episode_id,
-            status=None if answer is None else answer.status.value,
-            results=self._scorers.results(episode, answer, gold),
-            cluster_key=episode.cluster_key,
-            confidence=None if answer is None else answer.confidence,
-        )
-        outcome, line = EpisodeOutcome(document["outcome"]), canonical_line(document)
-        self.lines.add(line)
-        if self.columns is not None:
-            self.columns.add(episode, outcome, document["scores"])
-        return line, outcome
-
-    def aggregate(self, panels: Sequence[Panel]) -> JsonObject:
-        """Return `scores/aggregate.json` but for what computations add, its own hash included."""
-        return self.lines.within(added_up(self.tally, self.columns, panels))
-
-
-def added_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:
-    """Return the aggregate of a run and its ratings, without a hash."""
-    people = HumanParts(tally.plan, columns, panels)
-
-    def bounds(name: str, method: str) -> tuple[float | None, float | None]:
-        return people.bounds(name) if "mixed" in method else resampled_bounds(tally, name)
-
-    return tally.aggregate(
-        bounds=bounds,
-        calibrated=error_by_chance,
-        people=people.means,
-        human_scores=people.as_document(),
-    )
+NOT_AGGREGATED = Cause("the scores were not added up")
 
 
 def episode_scoring(
@@ -105,22 +57,6 @@ def episode_scoring(
     if isinstance(scorers, Cause):
         return scorers
     return EpisodeScoring(scorers, gold, plan, ground_truth.total)
-
-
-_OUTCOMES = {
-    InvocationStatus.SUCCESS: frozenset({EpisodeOutcome.SCORED, EpisodeOutcome.UNSCORED}),
-    InvocationStatus.REFUSED: frozenset({EpisodeOutcome.EXCLUDED}),
-    InvocationStatus.TIMEOUT: frozenset({EpisodeOutcome.MISSING}),
-    InvocationStatus.ERROR: frozenset({EpisodeOutcome.MISSING}),
-}
-PROGRESS_STEP = 100
-"""A caller hears of the pass, and may end it, every so many episodes."""
-
-_NOT_RUN = frozenset({EpisodeOutcome.NOT_RUN})
-_OF_RECORDS = (CheckId.INVOCATIONS, CheckId.SANITISED_INPUT, CheckId.VERSION_PINS)
-
-
-NOT_AGGREGATED = Cause("the scores were not added up")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,8 +167,7 @@ class _EpisodePass:
             self._give_up(_unreadable(episode), *_OF_RECORDS[1:])
             return None
         self._calls.note(item.record)
-        self._sources.checker.check(item.record, episode, item.where)
-        answer = self._sources.checker.answer(item.record)
+        answer = self._sources.checker.check(item.record, episode, item.where)
         if answer is None:
             self._give_up(f"the record of episode {episode.seq} holds no answer")
         return answer

@@ -37,6 +37,20 @@ MAX_DOCUMENT_BYTES = DEFAULT_MAX_BYTES
 _MARKERS = ("manifest.json", "SHA256SUMS", "certificate.json")
 _CHUNK = 1024 * 1024
 
+MANIFEST = "manifest.json"
+SUMS = "SHA256SUMS"
+CERTIFICATE = "certificate.json"
+TEMPLATE = "template.json"
+RECEIPT = "commitment_receipt.json"
+AGGREGATE = "scores/aggregate.json"
+PER_EPISODE = "scores/per_episode.jsonl"
+RESOLUTION = "resolution.json"
+TIER = "tier.json"
+AUDIT_TRAIL = "audit_trail.jsonl"
+
+DOCUMENTS = (MANIFEST, CERTIFICATE, TEMPLATE, RECEIPT, AGGREGATE, RESOLUTION, TIER)
+"""The files that hold one JSON object each, invocation records aside."""
+
 
 @dataclass(frozen=True, slots=True)
 class Digest:
@@ -192,21 +206,6 @@ def _by_bytes(item: tuple[str, int]) -> bytes:
 
 def _unreadable(path: str, error: OSError) -> DefectError:
     return DefectError(f"a readable file at {path}", error.strerror or type(error).__name__)
-
-
-MANIFEST = "manifest.json"
-SUMS = "SHA256SUMS"
-CERTIFICATE = "certificate.json"
-TEMPLATE = "template.json"
-RECEIPT = "commitment_receipt.json"
-AGGREGATE = "scores/aggregate.json"
-PER_EPISODE = "scores/per_episode.jsonl"
-RESOLUTION = "resolution.json"
-TIER = "tier.json"
-AUDIT_TRAIL = "audit_trail.jsonl"
-
-DOCUMENTS = (MANIFEST, CERTIFICATE, TEMPLATE, RECEIPT, AGGREGATE, RESOLUTION, TIER)
-"""The files that hold one JSON object each, invocation records aside."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,9 @@ REFUSALS = frozenset(
 )
 """Why a score may be refused (docs/evidence.md)."""
 
+Panels = Mapping[str, Panel]
+"""step_id → what its rating came to, for every committed rubric."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
@@ -146,10 +149,6 @@ def _is_number(value: JsonValue | Nothing) -> bool:
 
 def _on_scale(score: JsonValue | Nothing, rubric: CommittedRubric) -> bool:
     return _is_number(score) and 0 <= rubric.scaled(cast("float", score)) <= 1
-
-
-Panels = Mapping[str, Panel]
-"""step_id → what its rating came to, for every committed rubric."""
 
 
 def rated_files(plan: CommittedPlan | None, trail: AuditTrail) -> frozenset[str]:

@@ -124,12 +124,14 @@ def require_same(what: str, expected: JsonValue | Nothing, actual: JsonValue | N
         raise DefectError(f"{place} {shown(found.expected)}", shown(found.actual))
 
 
-def require_time(value: JsonValue | Nothing, what: str) -> None:
-    """Raise DefectError unless `value` is an RFC 3339 time in UTC."""
+def require_time(value: JsonValue | Nothing, what: str) -> str:
+    """Return `value`. Raises DefectError unless it is an RFC 3339 time in UTC."""
+    text = value if isinstance(value, str) else ""
     try:
-        parse_rfc3339(value if isinstance(value, str) else "")
+        parse_rfc3339(text)
     except ClockError as error:
         raise DefectError(f"{what} as an RFC 3339 time in UTC", shown(value)) from error
+    return text
 
 
 def is_whole(value: JsonValue | Nothing) -> bool:

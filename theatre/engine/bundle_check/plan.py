@@ -34,6 +34,19 @@ _WITHOUT_SCORERS = "2.0.1"
 _MAX_PATH = 1000
 """Longest dotted path of a criterion: beyond 4,300 digits Python reads no integer."""
 
+REPLAY_DATASET = "ground_truth/dataset.jsonl"
+GOLD_LABELS = "ground_truth/gold_labels.jsonl"
+_DEFAULTS: JsonObject = {
+    "failure_threshold": 0.2,
+    "on_threshold": "settle",
+    "max_refusal_rate": 0.5,
+    "timeout_seconds": 30,
+    "deterministic_sample": 0,
+    "max_concurrency": 1,
+    "sanitise_input": True,
+}
+_RETRY_DEFAULTS: JsonObject = {"backoff_seconds": 5, "max_retries": 2}
+
 
 def committed_criteria(document: JsonObject) -> JsonObject:
     """Return the criteria as a certificate shows them.
@@ -102,21 +115,6 @@ def committed_params(document: JsonObject) -> dict[str, JsonObject]:
                     f"{len(path)} characters",
                 )
     return params
-
-
-REPLAY_DATASET = "ground_truth/dataset.jsonl"
-GOLD_LABELS = "ground_truth/gold_labels.jsonl"
-
-_DEFAULTS: JsonObject = {
-    "failure_threshold": 0.2,
-    "on_threshold": "settle",
-    "max_refusal_rate": 0.5,
-    "timeout_seconds": 30,
-    "deterministic_sample": 0,
-    "max_concurrency": 1,
-    "sanitise_input": True,
-}
-_RETRY_DEFAULTS: JsonObject = {"backoff_seconds": 5, "max_retries": 2}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from theatre.engine.bundle_check.folder import BundleFolder, canonical_object
 from theatre.engine.bundle_check.json_values import (
@@ -19,16 +19,16 @@ from theatre.engine.bundle_check.json_values import (
 )
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.models import EPISODE_RESULT, FIRST, JUDGEMENTS, SECOND, InvocationStatus
 
-FIRST, REPEATED = 0, 1
-"""The `repeat` of the calls of a first round, and of a second one."""
+STATUSES = frozenset(status.value for status in InvocationStatus)
+MOCK = "mock"
+SOURCES = ("computed", "claimed")
 
-
-EPISODE_RESULT = "episode_result"
-"""The member in which the runner of an interactive episode leaves its result."""
-
-JUDGEMENTS = "judgements"
-"""The member with the exchanges about each judged criterion."""
+PART_SIZE = 1000
+_EPISODE = re.compile(r"invocations/episode_(\d{6,})\.json", re.ASCII)
+_PART = re.compile(r"invocations/part-(\d{5,})\.jsonl", re.ASCII)
+_MAX_DIGITS = 15
 
 
 class Recorded:
@@ -42,7 +42,7 @@ class Recorded:
         self.calls: list[JsonValue] = calls if isinstance(calls, list) else []
         """All calls in order; none where the record holds no array of them."""
         self.first = [call for call in self.calls if _is_of(call, FIRST)]
-        self.repeated = [call for call in self.calls if _is_of(call, REPEATED)]
+        self.repeated = [call for call in self.calls if _is_of(call, SECOND)]
         self.answering: JsonValue | Nothing = self.first[-1] if self.first else NOTHING
         """The call whose answer is the episode's: the last one of the first round."""
         self.status = at(last_attempt(self.answering), "response", "status")
@@ -96,11 +96,50 @@ def _objects(values: Sequence[JsonValue | Nothing]) -> list[JsonObject]:
     return [value for value in values if isinstance(value, dict)]
 
 
-PART_SIZE = 1000
+def is_mock(adapter: JsonValue) -> bool:
+    """Tell whether an adapter's pin is no text, or that of canned answers."""
+    return not isinstance(adapter, str) or adapter.partition("@")[0] == MOCK
 
-_EPISODE = re.compile(r"invocations/episode_(\d{6,})\.json", re.ASCII)
-_PART = re.compile(r"invocations/part-(\d{5,})\.jsonl", re.ASCII)
-_MAX_DIGITS = 15
+
+@dataclass(slots=True)
+class CallFacts:
+    """Facts of the episodes that were run; what was discarded counts in nothing else.
+
+    `adapters` maps each construct that was called to its adapter in the newest record,
+    `version_mismatches` counts calls, `determinism_differences` episodes.
+    """
+
+    recorded: int = 0
+    discarded: int = 0
+    version_mismatches: int = 0
+    determinism_differences: int = 0
+    adapters: dict[str, str] = field(default_factory=dict)
+    rehearsal: bool = False
+    claimed: bool = False
+
+    @property
+    def version_source(self) -> str:
+        """Return what the certificate must say: one claimed version makes all of them claimed."""
+        return SOURCES[self.claimed]
+
+    def note(self, record: Recorded) -> None:
+        """Take the facts of one record, as far as it has them."""
+        self.recorded += 1
+        self.determinism_differences += record.differs
+        for call in record.calls:
+            self._note_call(call)
+
+    def _note_call(self, call: JsonValue) -> None:
+        attempts, construct = at(call, "attempts"), at(call, "construct_id")
+        self.version_mismatches += isinstance(attempts, list) and any(
+            at(attempt, "reason") == "version-mismatch" for attempt in attempts
+        )
+        adapter = at(call, "adapter")
+        if isinstance(adapter, str):
+            self.rehearsal |= is_mock(adapter)
+            if isinstance(construct, str):
+                self.adapters[construct] = adapter
+        self.claimed |= at(call, "version_source") == "claimed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

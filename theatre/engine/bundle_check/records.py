@@ -1,6 +1,6 @@
 """One invocation record: the committed calls in their order, and an answer that may count.
 
-Source: docs/evidence.md, "An invocation record"; contract/construct.md, "Chains".
+Source: docs/evidence.md, "An invocation record".
 """
 
 from __future__ import annotations
@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from theatre.engine.bundle_check.attempts import OUTPUT_SPEC, STATUSES
-from theatre.engine.bundle_check.calls import CallChecker, CallPlace, upstream_input
+from theatre.engine.bundle_check.calls import (
+    OUTPUT_SPEC,
+    CallChecker,
+    CallPlace,
+    upstream_input,
+)
 from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
@@ -21,10 +25,7 @@ from theatre.engine.bundle_check.json_values import (
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import (
-    EPISODE_RESULT,
-    FIRST,
-    JUDGEMENTS,
-    REPEATED,
+    STATUSES,
     Recorded,
 )
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
@@ -34,11 +35,18 @@ from theatre.engine.bundle_check.steps import CommittedHop
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import (
+    EPISODE_RESULT,
+    FIRST,
+    JUDGEMENTS,
+    SECOND,
+    EpisodeRecord,
     EpisodeRunner,
     GroundTruthEpisode,
     InvocationStatus,
+    PlayedRecord,
     Turn,
     judged_again,
+    members_of,
     play_seed,
     turn_of,
 )
@@ -80,10 +88,6 @@ class JudgementCheck:
                 raise DefectError(f"what is to be asked about {criterion}", str(error)) from error
 
 
-_RECORD = frozenset({"seq", "episode_id", "sanitised", "calls"})
-_PLAYED_RECORD = _RECORD | {"runner", EPISODE_RESULT}
-
-
 @dataclass(frozen=True, slots=True)
 class _Round:
     """One way through the chain: how many calls it took, and whether all of them succeeded."""
@@ -118,21 +122,34 @@ class RecordChecker:
         self._judging = judging
         self._runner = runner
 
-    def check(self, record: Recorded, episode: GroundTruthEpisode, where: str) -> None:
-        """Note to `invocations`, `version-pins` and `sanitised-input` what is wrong."""
-        sent = self._sanitising.sent(record, episode, where)
+    def check(
+        self, record: Recorded, episode: GroundTruthEpisode, where: str
+    ) -> EpisodeAnswer | None:
+        """Note to `invocations`, `version-pins` and `sanitised-input` what is wrong.
+
+        Return the answer that counts, or None where the record has no readable one.
+        """
+        sent, answer = self._sanitising.sent(record, episode, where), self._answer(record)
         try:
             self._check_record(record, episode, sent)
-            answer = self.answer(record)
             if answer is not None:
                 self._judging.check(record, episode, answer)
         except DefectError as defect:
             expected = f"{where}: {defect.expected}"
             self._ledger.wrong(CheckId.INVOCATIONS, expected, defect.actual)
         self._check_versions(record, where)
+        return answer
 
-    def answer(self, record: Recorded) -> EpisodeAnswer | None:
-        """Return the answer that counts, or None where the record has no readable one."""
+    @property
+    def sanitiser(self) -> JsonValue | Nothing:
+        """Return the sanitiser that the records name; see `SanitisingCheck.version`."""
+        return self._sanitising.version
+
+    def finish(self) -> None:
+        """Complete what is checked record by record."""
+        self._sanitising.finish()
+
+    def _answer(self, record: Recorded) -> EpisodeAnswer | None:
         status = record.status
         if not isinstance(status, str) or status not in STATUSES:
             return None
@@ -148,18 +165,9 @@ class RecordChecker:
             status=InvocationStatus.SUCCESS, hops=hops, judgements=record.judgements
         )
 
-    @property
-    def sanitiser(self) -> JsonValue | Nothing:
-        """Return the sanitiser that the records name; see `SanitisingCheck.version`."""
-        return self._sanitising.version
-
-    def finish(self) -> None:
-        """Complete what is checked record by record."""
-        self._sanitising.finish()
-
     def _check_record(self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput) -> None:
         document = record.document
-        members = _PLAYED_RECORD if self._runner else _RECORD
+        members = members_of(PlayedRecord if self._runner else EpisodeRecord)
         require_members(document, members | self._judging.members(record), "a record")
         require_same("seq", episode.seq, document["seq"])
         require_same("episode_id", episode.episode_id, document["episode_id"])
@@ -172,7 +180,7 @@ class RecordChecker:
         first = self._check_round(calls, episode, sent, FIRST)
         made = first.calls
         if first.succeeded and episode.seq in self._repeated:
-            made += self._check_round(calls[made:], episode, sent, REPEATED).calls
+            made += self._check_round(calls[made:], episode, sent, SECOND).calls
         if len(calls) != made:
             raise DefectError(f"{made} calls, those of the committed rounds", str(len(calls)))
 

@@ -1,6 +1,6 @@
 """What a check of a bundle says: one line for each id, always the same ids, in a fixed order.
 
-Source: contract/evidence.md §6.
+Source: docs/evidence.md.
 """
 
 from __future__ import annotations

@@ -1,39 +1,40 @@
-"""What the steps of a programme came to, held against resolution, trail and aggregate.
+"""The committed programme, carried out once more, held against resolution, trail and aggregate.
 
-Source: docs/evidence.md, `resolution.json` and `computed` in `aggregate.json`.
+Source: docs/evidence.md, `resolution.json` and `computed` in `aggregate.json`; docs/templates.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from theatre.engine.bundle_check.arithmetic import published
 from theatre.engine.bundle_check.audit_trail import AuditTrail
-from theatre.engine.bundle_check.computed_steps import (
-    FAILURES,
-    ComputationSources,
-    Failed,
-    computed,
-)
+from theatre.engine.bundle_check.calls import survives
+from theatre.engine.bundle_check.commitment import GroundTruth, bare_lines, episodes
 from theatre.engine.bundle_check.episodes import EpisodeEvidence
 from theatre.engine.bundle_check.folder import RESOLUTION, BundleFolder, Documents
-from theatre.engine.bundle_check.ground_truth import GroundTruth
 from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, text_members
 from theatre.engine.bundle_check.panels import Panel
 from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.recorded import Recorded, stored_records
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.steps import (
     AGGREGATION,
+    EPISODES,
     INVOCATION,
     CommittedComputation,
     CommittedStep,
 )
-from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Computation
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
+from theatre.engine.errors import CanonicalisationError
+from theatre.engine.models import JUDGEMENTS, Computation, EpisodeOutcome, GroundTruthEpisode
 from theatre.engine.schema_registry import SchemaRegistry
 
 COMPLETED, FAILED, SKIPPED = "completed", "failed", "skipped"
+RAISED, NOT_JSON, MISFIT = "computation-raised", "output-not-json", "output-spec"
+FAILURES = frozenset({RAISED, NOT_JSON, MISFIT})
+"""Why a computation fails its step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,18 +199,9 @@ class _Results:
 
     def _outcome(self, named: CommittedComputation) -> JsonObject | Failed | None:
         """Run the computation; None, noted, where it cannot be known what it comes to."""
-        sources = self._sources
-        around = ComputationSources(
-            plan=sources.plan,
-            folder=sources.folder,
-            ground_truth=sources.ground_truth,
-            evidence=sources.evidence,
-            installed=sources.installed,
-            versions=self._versions,
-            registry=sources.registry,
-        )
+        version = self._versions.get(named.name)
         try:
-            outcome = computed(around, named)
+            outcome = computed(self._sources, named, version)
         except DefectError as defect:
             self._ledger.wrong(CheckId.RESOLUTION, defect.expected, defect.actual)
             outcome = Cause(f"a file that {named.name} is over cannot be read")
@@ -278,3 +270,119 @@ def _told(plan: CommittedPlan, entries: Sequence[JsonObject]) -> list[JsonValue]
             escalation: JsonObject = {"step_id": step.step_id, "to": step.escalation}
             told.append({"event_type": "escalated", "detail": escalation})
     return told
+
+
+def episode_lines(
+    folder: BundleFolder,
+    plan: CommittedPlan,
+    gold: Mapping[str, JsonObject],
+    outcomes: Sequence[EpisodeOutcome],
+) -> Iterator[bytes]:
+    """Yield a canonical line for each episode that was run, streaming, in dataset order.
+
+    For evidence that was read whole before: what is wrong with it was noted then. Raises
+    DefectError where a file is not what it was.
+    """
+    noted = Ledger()
+    records = stored_records(folder, len(outcomes), noted)
+    for episode, outcome in zip(episodes(folder, noted), outcomes, strict=False):
+        if outcome is EpisodeOutcome.NOT_RUN:
+            return
+        item = next((item for item in records if item.position == episode.seq), None)
+        if item is None or item.record is None:
+            raise DefectError(f"the record of episode {episode.seq} as before", "none")
+        yield _line(plan, episode, item.record, gold.get(episode.episode_id), outcome)
+
+
+def _line(
+    plan: CommittedPlan,
+    episode: GroundTruthEpisode,
+    record: Recorded,
+    label: JsonObject | None,
+    outcome: EpisodeOutcome,
+) -> bytes:
+    outputs = zip(plan.hops, record.outputs, strict=False)
+    return canonical_bytes(
+        {
+            "episode_id": episode.episode_id,
+            "input_data": episode.input_data,
+            "expected_output": episode.expected_output,
+            "label": label,
+            "outcome": outcome.value,
+            "hops": {hop.construct_id: output for hop, output in outputs},
+            **{name: record.document[name] for name in (JUDGEMENTS,) if name in record.document},
+        }
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """How a computation failed: its reason, and what has to stand in the `error_detail`.
+
+    A class of exceptions is the whole detail; for the others it is a part of a text that is
+    free, if there is anything that it has to hold.
+    """
+
+    reason: str
+    detail: str
+
+    def accepts(self, told: str) -> bool:
+        """Tell whether `told` may be the detail."""
+        return told == self.detail if self.reason == RAISED else self.detail in told
+
+
+def computed(
+    sources: ProgrammeSources, named: CommittedComputation, version: str | None
+) -> JsonObject | Failed | Cause:
+    """Run a committed computation; a Cause where it, or what it is over, is not to be had.
+
+    `version` is the recorded one. Raises DefectError where a file is not what it was when it was
+    checked.
+    """
+    computation = sources.installed.get(named.name)
+    if computation is None or computation.version != version:
+        pin = f"{named.name}@{version or '?'}"
+        at_hand = "none" if computation is None else computation.pin
+        text = f"computation {pin} is recorded and {at_hand} installed"
+        return Cause(text, unavailable=True)
+    for violation in sources.registry.validate_inline(computation.params_schema, named.params):
+        return Cause(f"params of {named.name}{violation.pointer}: {violation.detail}")
+    lines = _lines(sources, named)
+    return lines if isinstance(lines, Cause) else _run(computation, lines, named, sources.registry)
+
+
+def _lines(sources: ProgrammeSources, named: CommittedComputation) -> Iterator[bytes] | Cause:
+    evidence = sources.evidence
+    if named.over != EPISODES:
+        return bare_lines(sources.folder, sources.plan.dataset_paths[named.over])
+    if isinstance(evidence.aggregate, Cause):
+        return evidence.aggregate
+    if sources.ground_truth is None or isinstance(sources.ground_truth.gold, Cause):
+        return Cause("the ground truth cannot be read")
+    gold = sources.ground_truth.gold
+    return episode_lines(sources.folder, sources.plan, gold, evidence.outcomes)
+
+
+def _run(
+    computation: Computation,
+    lines: Iterator[bytes],
+    named: CommittedComputation,
+    registry: SchemaRegistry,
+) -> JsonObject | Failed:
+    try:
+        output: object = computation.compute(lines, named.params)
+    except DefectError:
+        raise
+    except Exception as error:  # noqa: BLE001  # a plug-in may raise anything: that fails its step
+        return Failed(RAISED, type(error).__name__)
+    if not isinstance(output, dict):
+        return Failed(NOT_JSON, "")
+    try:
+        canonical_bytes(output)
+    except CanonicalisationError:
+        return Failed(NOT_JSON, "")
+    for violation in (
+        registry.validate_inline(named.output_spec, output) if named.output_spec else ()
+    ):
+        return Failed(MISFIT, violation.pointer if survives(violation.pointer) else "")
+    return output

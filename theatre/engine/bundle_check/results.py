@@ -32,6 +32,11 @@ from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
 
 _NOT_HASHED = frozenset({"results_hash", "score_intervals"})
 
+BOUND_TOLERANCE = 2e-6
+"""How far an interval's bound may lie from the recomputed one (docs/statistics.md)."""
+
+_ROUNDING = 1e-12
+
 
 class ResultsHash:
     """Takes the lines as they come; then it gives the hash with any aggregate behind them."""
@@ -133,12 +138,6 @@ class ScoreLines:
             yield from folder.lines(PER_EPISODE)
         except DefectError as defect:
             self._ledger.wrong(CheckId.SCORES, defect.expected, defect.actual)
-
-
-BOUND_TOLERANCE = 2e-6
-"""How far an interval's bound may lie from the recomputed one (contract/scoring.md)."""
-
-_ROUNDING = 1e-12
 
 
 def check_aggregate(documents: Documents, recomputed: JsonObject | Cause, ledger: Ledger) -> None:

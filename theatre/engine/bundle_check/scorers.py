@@ -1,25 +1,38 @@
-"""The pinned scorers, put to a recorded answer: a number for each criterion, or why there is none.
+"""The pinned scorers, put to recorded answers, and what their numbers add up to.
 
-Source: docs/scorers.md; docs/evidence.md, "The scores". Which scorer is asked about what, and what
-an answer comes to that none is asked about, is decided here, without the engine's own provider.
+Source: docs/scorers.md; docs/evidence.md, "The scores"; docs/statistics.md, "Intervals" and
+"Calibration". Which scorer is asked about what, and what an answer comes to that none is asked
+about, is decided here, without the engine's own provider. Of the engine's `scoring` the check
+shares the bootstrap alone: its draws are specified number by number.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import cast
 
+import numpy as np
+import numpy.typing as npt
+
+from theatre.engine.bundle_check.arithmetic import COMPOSITE, NANO, Tally
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
+from theatre.engine.bundle_check.panels import HumanParts, Panel, RatedColumns
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.bundle_check.results import ResultsHash
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.engine.models import (
+    EpisodeOutcome,
     GroundTruthEpisode,
     InvocationStatus,
     Judgement,
     Scorer,
     ScoringCase,
 )
+from theatre.engine.scoring.bootstrap import Sample, resampled_interval
 
 GOLD = "gold:"
 NOT_APPLICABLE, DECLINED, UNSCORED = "not_applicable", "declined", "unscored"
@@ -27,6 +40,13 @@ UNREADABLE = 0
 """What an answer scores that holds nothing where the criterion looks."""
 
 _INDEX = re.compile(r"0|[1-9][0-9]{0,8}", re.ASCII)
+
+BINS = 10
+
+MAX_EXACT = 1000
+"""Up to so many probabilities in a bin their law is exact, above it is taken as normal."""
+
+Z_95 = 1.6448536269514722
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,3 +185,119 @@ def _at_path(value: JsonValue, path: str) -> JsonValue | Nothing:
         else:
             current = at(current, step)
     return current
+
+
+class EpisodeScoring:
+    """Scores episode by episode: `tally` adds them up, `lines` hashes their lines.
+
+    `columns` has what a rating needs, where people rate.
+    """
+
+    def __init__(
+        self,
+        scorers: PinnedScorers,
+        gold: Mapping[str, JsonObject],
+        plan: CommittedPlan,
+        total: int,
+    ) -> None:
+        self._scorers, self._gold = scorers, gold
+        self.tally = Tally(plan.document, plan.commitment_hash, total)
+        self.lines = ResultsHash()
+        self.columns = (
+            RatedColumns(self.tally.plan.ids, plan.commitment_hash) if plan.rubrics else None
+        )
+
+    def line(
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None
+    ) -> tuple[bytes, EpisodeOutcome]:
+        """Return line and outcome of `episode`; without an answer it was not run."""
+        gold = self._gold.get(episode.episode_id)
+        document = self.tally.add(
+            seq=episode.seq,
+            episode_id=episode.episode_id,
+            status=None if answer is None else answer.status.value,
+            results=self._scorers.results(episode, answer, gold),
+            cluster_key=episode.cluster_key,
+            confidence=None if answer is None else answer.confidence,
+        )
+        outcome, line = EpisodeOutcome(document["outcome"]), canonical_line(document)
+        self.lines.add(line)
+        if self.columns is not None:
+            self.columns.add(episode, outcome, document["scores"])
+        return line, outcome
+
+    def aggregate(self, panels: Sequence[Panel]) -> JsonObject:
+        """Return `scores/aggregate.json` but for what computations add, its own hash included."""
+        return self.lines.within(added_up(self.tally, self.columns, panels))
+
+
+def added_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:
+    """Return the aggregate of a run and its ratings, without a hash."""
+    people = HumanParts(tally.plan, columns, panels)
+
+    def bounds(name: str, method: str) -> tuple[float | None, float | None]:
+        return people.bounds(name) if "mixed" in method else resampled_bounds(tally, name)
+
+    return tally.aggregate(
+        bounds=bounds,
+        calibrated=error_by_chance,
+        people=people.means,
+        human_scores=people.as_document(),
+    )
+
+
+def resampled_bounds(tally: Tally, name: str) -> tuple[float | None, float | None]:
+    """Return the bounds of a criterion's interval, or the composite's, by the bootstrap.
+
+    Whole units are drawn, and they are sorted: no draw depends on the order of episodes.
+    """
+    ids = tally.plan.ids
+    columns = list(range(len(ids))) if name == COMPOSITE else [ids.index(name)]
+    rows = [
+        [*(unit[c][0] for c in columns), *(unit[c][1] for c in columns)]
+        for unit, times in tally.units()
+        for _ in range(times)
+    ]
+    units = np.array(rows, dtype=np.int64)
+    sums, counts = units[:, : len(columns)], units[:, len(columns) :]
+    counted = counts.any(axis=1)
+    order = np.lexsort(units[counted].T)
+    shares = tally.plan.shares if name == COMPOSITE else [1]
+    weights = np.array([float(Fraction(share, sum(shares))) for share in shares])
+    sample = Sample(sums[counted][order], counts[counted][order], weights)
+    interval = resampled_interval(
+        sample, seed=tally.commitment_hash, clustered=bool(tally.clusters)
+    )
+    return cast("float | None", interval["low"]), cast("float | None", interval["high"])
+
+
+def error_by_chance(probabilities: Mapping[int, int]) -> tuple[float, float]:
+    """Return mean and 95 % point of the ECE if each probability (in billionths) were right."""
+    bins: list[list[int]] = [[] for _ in range(BINS)]
+    for nano in sorted(probabilities):
+        bins[min(nano * BINS // NANO, BINS - 1)] += [nano] * probabilities[nano]
+    deviations = [_deviation(values) for values in bins]
+    number = sum(len(values) for values in bins)
+    mean = math.fsum(one for one, _ in deviations)
+    variance = math.fsum(other for _, other in deviations)
+    upper = mean + Z_95 * math.sqrt(variance)
+    if mean:
+        ninth = variance / (9 * mean * mean)
+        root = 1 - ninth + Z_95 * math.sqrt(ninth)
+        upper = max(upper, mean * root * root * root)
+    return round(mean / number, 6), round(upper / number, 6)
+
+
+def _deviation(ascending: list[int]) -> tuple[float, float]:
+    """Return mean and variance of |right answers - sum of probabilities| in one bin."""
+    variance = Fraction(sum(nano * (NANO - nano) for nano in ascending), NANO * NANO)
+    if len(ascending) > MAX_EXACT:
+        mean = math.sqrt(float(variance)) * math.sqrt(2 / math.pi)
+        return mean, max(0.0, float(variance) - mean * mean)
+    law: npt.NDArray[np.float64] = np.ones(1)
+    for nano in ascending:
+        probability = nano / NANO
+        law = np.append(law * (1 - probability), 0.0) + np.append(0.0, law * probability)
+    distances = np.abs(np.arange(len(law), dtype=np.float64) - sum(ascending) / NANO)
+    mean = math.fsum((law * distances).tolist())
+    return mean, max(0.0, float(variance) - mean * mean)

@@ -24,6 +24,21 @@ _SANITISE_DEFAULTS: JsonObject = {"role_markers": "break", "raw_fields": []}
 _ROLE_MARKERS: tuple[RoleMarkers, ...] = ("break", "flag")
 _POINTER = re.compile(r"(?:/(?:[^~/]|~[01])*)*")
 
+RUBRIC = "hitl_rubric"
+AGGREGATION = "aggregation"
+_FILE_NAME = re.compile(r"[^/\x00-\x1f]{1,200}")
+COMPUTATION = "deterministic_computation"
+
+EPISODES = "episodes"
+"""What a computation is over unless it names a dataset: the episodes that were run."""
+
+FAIL = "FAIL"
+"""The `escalation_path` of a step whose failure ends the theatre, like none."""
+
+_KNOWN = frozenset({INVOCATION, AGGREGATION, COMPUTATION, RUBRIC})
+_WITH_OUTPUT = frozenset({INVOCATION, COMPUTATION})
+_COMPUTATION_DEFAULTS: JsonObject = {"over": EPISODES, "params": {}, "in_aggregate": False}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedHop:
@@ -64,7 +79,9 @@ def committed_hops(document: JsonObject, *, timeout_seconds: float) -> tuple[Com
             construct_id=construct,
             version=_pin(pins, construct),
             timeout_seconds=cast("float", step.get("timeout_seconds", timeout_seconds)),
-            output_spec=_output_spec(step) if len(steps) > 1 or hop == last else {},
+            output_spec=cast("JsonObject", step.get("output_spec", {}))
+            if len(steps) > 1 or hop == last
+            else {},
         )
         for hop, (construct, step) in enumerate(zip(constructs, of_hops, strict=True))
     )
@@ -119,18 +136,8 @@ def _pin(pins: Mapping[str, str], construct_id: str) -> str:
     return pins[construct_id]
 
 
-def _output_spec(step: JsonObject) -> JsonObject:
-    return cast("JsonObject", step.get("output_spec", {}))
-
-
 def _is_pointer(value: JsonValue) -> bool:
     return isinstance(value, str) and _POINTER.fullmatch(value) is not None
-
-
-RUBRIC = "hitl_rubric"
-AGGREGATION = "aggregation"
-
-_FILE_NAME = re.compile(r"[^/\x00-\x1f]{1,200}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,18 +230,6 @@ def _require_countable(rubrics: Sequence[CommittedRubric], document: JsonObject)
     for criterion, times in shared.items():
         if criterion is None or times > 1:
             raise DefectError("one step with a share in each criterion", shown(criterion))
-
-
-COMPUTATION = "deterministic_computation"
-EPISODES = "episodes"
-"""What a computation is over unless it names a dataset: the episodes that were run."""
-
-FAIL = "FAIL"
-"""The `escalation_path` of a step whose failure ends the theatre, like none."""
-
-_KNOWN = frozenset({INVOCATION, AGGREGATION, COMPUTATION, RUBRIC})
-_WITH_OUTPUT = frozenset({INVOCATION, COMPUTATION})
-_COMPUTATION_DEFAULTS: JsonObject = {"over": EPISODES, "params": {}, "in_aggregate": False}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

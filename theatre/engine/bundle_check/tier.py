@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import parsed_time, tier
-from theatre.engine.bundle_check.calls import CallFacts
 from theatre.engine.bundle_check.folder import CERTIFICATE, TIER, Documents
 from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, shown
 from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.recorded import CallFacts
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.schema_registry import SchemaRegistry

@@ -4,16 +4,16 @@ The same strict reader serves every adapter, so a construct cannot be judged dif
 because of the wire it sits on.
 """
 
-from theatre.engine.oracle_contract.adapters import Invoker, OracleAdapter, RehearsalAdapter
-from theatre.engine.oracle_contract.answers import failed_attempt, read_answer
-from theatre.engine.oracle_contract.envelopes import (
+from theatre.engine.models import (
     Attempt,
     OracleInvocationMetadata,
     OracleInvocationRequest,
     OracleInvocationResponse,
     RetryPolicy,
-    invocation_id,
 )
+from theatre.engine.oracle_contract.adapters import Invoker, OracleAdapter, RehearsalAdapter
+from theatre.engine.oracle_contract.answers import failed_attempt, read_answer
+from theatre.engine.oracle_contract.invocation_ids import invocation_id
 from theatre.engine.oracle_contract.program_version import program_version, served_argv
 from theatre.engine.oracle_contract.sanitising import InputSanitiser, SanitisedInput
 from theatre.engine.oracle_contract.text import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-from theatre.engine.oracle_contract.envelopes import Attempt, OracleInvocationRequest
+from theatre.engine.models import Attempt, OracleInvocationRequest
 
 
 @runtime_checkable

@@ -13,9 +13,9 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import ParseError
-from theatre.engine.models import InvocationStatus
-from theatre.engine.oracle_contract.envelopes import (
+from theatre.engine.models import (
     Attempt,
+    InvocationStatus,
     OracleInvocationRequest,
     OracleInvocationResponse,
 )

@@ -9,9 +9,14 @@ from itertools import count
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import SteadyClock, format_rfc3339
 from theatre.engine.models import (
+    FIRST,
+    SECOND,
+    EpisodeRecord,
     EpisodeRunner,
     GroundTruthEpisode,
     InvocationStatus,
+    PlayedRecord,
+    RecordedCall,
     Turn,
     play_seed,
     turn_of,
@@ -27,7 +32,6 @@ from theatre.engine.oracle_contract import (
     failed_attempt,
     invocation_id,
 )
-from theatre.engine.replay.records import EPISODE_RESULT, FIRST, SECOND
 from theatre.engine.scoring import EpisodeAnswer
 from theatre.engine.templates import Hop, ProductTheatreTemplate
 
@@ -109,13 +113,14 @@ class EpisodeCaller:
             if rounds[0].status is InvocationStatus.SUCCESS and self._is_repeated(episode):
                 rounds.append(await self._round(episode, value, SECOND))
         # Shares nothing with the answer: a scorer that changes what it is shown changes no record.
-        record: JsonObject = {
-            "seq": episode.seq,
-            "episode_id": episode.episode_id,
-            "sanitised": None if sanitised is None else sanitised.record,
-            "calls": [call for made in rounds for call in made.calls],
-        }
-        return CalledEpisode(episode=episode, answer=_answer(rounds[0]), record=record)
+        record = EpisodeRecord(
+            seq=episode.seq,
+            episode_id=episode.episode_id,
+            sanitised=None if sanitised is None else sanitised.record,
+            calls=[call for made in rounds for call in made.calls],
+        )
+        answer = _answer(rounds[0])
+        return CalledEpisode(episode=episode, answer=answer, record=record.as_document())
 
     async def _played(self, episode: GroundTruthEpisode, runner: EpisodeRunner) -> CalledEpisode:
         """Call turn after turn, as the runner asks; one that does not succeed is the last."""
@@ -131,15 +136,15 @@ class EpisodeCaller:
         except StopIteration as ended:
             result = ended.value
             made.outputs = {self._hops[0].construct_id: result}
-        record: JsonObject = {
-            "seq": episode.seq,
-            "episode_id": episode.episode_id,
-            "sanitised": None,
-            "runner": runner.pin,
-            EPISODE_RESULT: result,
-            "calls": made.calls,
-        }
-        return CalledEpisode(episode=episode, answer=_answer(made), record=record)
+        record = PlayedRecord(
+            seq=episode.seq,
+            episode_id=episode.episode_id,
+            sanitised=None,
+            runner=runner.pin,
+            episode_result=result,
+            calls=made.calls,
+        )
+        return CalledEpisode(episode=episode, answer=_answer(made), record=record.as_document())
 
     async def _turn(
         self, made: _Round, episode: GroundTruthEpisode, turn: Turn, number: int
@@ -246,15 +251,15 @@ class EpisodeCaller:
         attempts: tuple[Attempt, ...],
     ) -> JsonObject:
         adapter = self._adapters[hop.construct_id]
-        return {
-            "hop": hop.number,
-            "repeat": repeat,
-            "construct_id": hop.construct_id,
-            "adapter": adapter.pin,
-            "version_source": "claimed" if adapter.computed_version is None else "computed",
-            "request": request.as_document(),
-            "attempts": [attempt.as_document() for attempt in attempts],
-        }
+        return RecordedCall(
+            hop=hop.number,
+            repeat=repeat,
+            construct_id=hop.construct_id,
+            adapter=adapter.pin,
+            version_source="claimed" if adapter.computed_version is None else "computed",
+            request=request,
+            attempts=attempts,
+        ).as_document()
 
 
 def _answer(made: _Round) -> EpisodeAnswer:

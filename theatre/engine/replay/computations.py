@@ -20,9 +20,9 @@ from theatre.engine.canonical_json import (
     json_type,
 )
 from theatre.engine.errors import CanonicalisationError, DatasetError, ProgrammeError
-from theatre.engine.models import Computation, EpisodeResult, GroundTruthEpisode
+from theatre.engine.models import JUDGEMENTS, Computation, EpisodeResult, GroundTruthEpisode
 from theatre.engine.replay.journal import OpenDatasets
-from theatre.engine.replay.records import JUDGEMENTS, outputs_of
+from theatre.engine.replay.records import outputs_of
 from theatre.engine.resolution import COMPUTATION, Completed, Failed, StepOutcome
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import ProductTheatreTemplate, ResolutionStep

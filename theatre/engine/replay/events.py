@@ -15,7 +15,13 @@ from typing import cast
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import JournalError
-from theatre.engine.models import EpisodeResult, InvocationStatus, sequence_ranges
+from theatre.engine.models import (
+    EpisodeResult,
+    EpisodeTrouble,
+    InvocationStatus,
+    RecordedBatch,
+    sequence_ranges,
+)
 from theatre.engine.replay.records import answering_attempt, answering_call
 
 RECORDED = "episodes_recorded"
@@ -61,23 +67,24 @@ def _batch_detail(ordered: Sequence[EpisodeResult]) -> JsonObject:
         records.update(result.record.line)
         journal.update(result.line)
     statuses = Counter(result.status.value for result in ordered)
-    return {
-        "seqs": [[first, last] for first, last in sequence_ranges(r.seq for r in ordered)],
-        "records_sha256": records.hexdigest(),
-        "journal_sha256": journal.hexdigest(),
-        "statuses": {status.value: statuses[status.value] for status in InvocationStatus},
-    }
+    return RecordedBatch(
+        seqs=sequence_ranges(result.seq for result in ordered),
+        records_sha256=records.hexdigest(),
+        journal_sha256=journal.hexdigest(),
+        statuses={status.value: statuses[status.value] for status in InvocationStatus},
+    ).as_document()
 
 
 def _trouble_detail(result: EpisodeResult) -> JsonObject:
     call = answering_call(result.record.document)
     attempt = answering_attempt(result.record.document)
-    return {
-        "seq": result.seq,
-        "episode_id": result.episode_id,
-        "construct_id": call["construct_id"],
-        "hop": call["hop"],
-        "status": result.status.value,
-        "reason": attempt["reason"],
-        "error_detail": cast("JsonObject", attempt["response"])["error_detail"],
-    }
+    response = cast("JsonObject", attempt["response"])
+    return EpisodeTrouble(
+        seq=result.seq,
+        episode_id=result.episode_id,
+        construct_id=cast("str", call["construct_id"]),
+        hop=cast("int", call["hop"]),
+        status=result.status.value,
+        reason=cast("str | None", attempt["reason"]),
+        error_detail=cast("str | None", response["error_detail"]),
+    ).as_document()

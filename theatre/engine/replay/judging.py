@@ -8,9 +8,8 @@ from collections.abc import Mapping
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import ProgrammeError
-from theatre.engine.models import GroundTruthEpisode, Judge, asked
+from theatre.engine.models import JUDGEMENTS, GroundTruthEpisode, Judge, asked
 from theatre.engine.replay.calls import CalledEpisode, EpisodeCaller
-from theatre.engine.replay.records import JUDGEMENTS
 from theatre.engine.scoring import TheatreScoringProvider
 
 

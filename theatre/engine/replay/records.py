@@ -8,16 +8,7 @@ from __future__ import annotations
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.models import InvocationStatus
-
-FIRST, SECOND = 0, 1
-"""The values of `repeat`."""
-
-EPISODE_RESULT = "episode_result"
-"""What the runner of an interactive episode made of it; null where a call did not succeed."""
-
-JUDGEMENTS = "judgements"
-"""Criterion → exchanges with a judge; there where the template has judged criteria."""
+from theatre.engine.models import EPISODE_RESULT, FIRST, SECOND, InvocationStatus
 
 
 def calls_of(record: JsonObject, repeat: int = FIRST) -> list[JsonObject]:

@@ -1,17 +1,36 @@
-"""The envelope of a call: what is sent, what came back, and one try of it as it is recorded."""
+"""The forms of what the evidence keeps of calls: the writer fills them, the check reads into them.
+
+Source: docs/evidence.md, "An invocation record" and "The audit trail"; docs/constructs.md. A form
+says which members a document has, and of which type. Which values may stand there, and whether
+they are right, writer and check decide each by itself (docs/adr/0018).
+"""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
-from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import InvocationStatus
+from theatre.engine.models.outcomes import InvocationStatus
+
+FIRST, SECOND = 0, 1
+"""The values of `repeat`: the calls of a first round, and of a second one."""
+
+EPISODE_RESULT = "episode_result"
+"""What the runner of an interactive episode made of it; null where a call did not succeed."""
+
+JUDGEMENTS = "judgements"
+"""Criterion → exchanges with a judge; there where the template has judged criteria."""
+
+
+@lru_cache
+def members_of(form: type) -> frozenset[str]:
+    """Return the members that a document of `form`, one of the classes below, has to have."""
+    return frozenset(one.name for one in fields(form))
 
 
 class RetryPolicy(BaseModel):
@@ -127,25 +146,111 @@ class Attempt:
         }
 
 
-def invocation_id(
-    theatre_id: str, *, seq: int, hop: int = 0, repeat: int = 0, turn: int = 0
-) -> str:
-    """Return UUID5(theatre, "sequence:hop:repeat"): the same for every attempt of a call.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedCall:
+    """One call of a construct, with every attempt at it; `adapter` is the adapter's pin."""
 
-    The turns of an interactive episode, from the second on, have ":turn" behind that.
+    hop: int
+    repeat: int
+    construct_id: str
+    adapter: str
+    version_source: str
+    request: OracleInvocationRequest
+    attempts: Sequence[Attempt]
+
+    def as_document(self) -> JsonObject:
+        """Return the form that the evidence keeps."""
+        return {
+            "hop": self.hop,
+            "repeat": self.repeat,
+            "construct_id": self.construct_id,
+            "adapter": self.adapter,
+            "version_source": self.version_source,
+            "request": self.request.as_document(),
+            "attempts": [attempt.as_document() for attempt in self.attempts],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeRecord:
+    """The record of one episode: `calls` are documents of `RecordedCall`, made as each ended."""
+
+    seq: int
+    episode_id: str
+    sanitised: JsonObject | None
+    calls: Sequence[JsonValue]
+
+    def as_document(self) -> JsonObject:
+        """Return the invocation record."""
+        return {
+            "seq": self.seq,
+            "episode_id": self.episode_id,
+            "sanitised": self.sanitised,
+            "calls": [*self.calls],
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlayedRecord(EpisodeRecord):
+    """The record of an interactive episode: `runner` is the runner's pin."""
+
+    runner: str
+    episode_result: JsonValue
+
+    def as_document(self) -> JsonObject:
+        """Return the invocation record."""
+        return EpisodeRecord.as_document(self) | {
+            "runner": self.runner,
+            EPISODE_RESULT: self.episode_result,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedBatch:
+    """What the trail says of a batch: its episodes as inclusive ranges, and two digests of them.
+
+    `records_sha256` is over the lines of the invocation records, which are in the bundle;
+    `journal_sha256` over those of the journal, which the run verifies when it reads them back.
     """
-    # As `uuid.uuid5` does it, which takes four times as long: RFC 9562, 5.5.
-    hasher = _begun(theatre_id).copy()
-    name = f"{seq}:{hop}:{repeat}:{turn}" if turn else f"{seq}:{hop}:{repeat}"
-    hasher.update(name.encode("ascii"))
-    digits = hasher.hexdigest()
-    variant = "89ab"[int(digits[16], 16) % 4]
-    return f"{digits[:8]}-{digits[8:12]}-5{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:32]}"
+
+    seqs: Sequence[tuple[int, int]]
+    records_sha256: str
+    journal_sha256: str
+    statuses: Mapping[str, int]
+
+    def as_document(self) -> JsonObject:
+        """Return the detail of the audit event."""
+        return {
+            "seqs": [[first, last] for first, last in self.seqs],
+            "records_sha256": self.records_sha256,
+            "journal_sha256": self.journal_sha256,
+            "statuses": {**self.statuses},
+        }
 
 
-@lru_cache(maxsize=8)
-def _begun(theatre_id: str) -> hashlib._Hash:
-    return hashlib.sha1(UUID(theatre_id).bytes, usedforsecurity=False)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpisodeTrouble:
+    """What the trail says of an episode that ended in a failure or a refusal."""
+
+    seq: int
+    episode_id: str
+    construct_id: str
+    hop: int
+    status: str
+    reason: str | None
+    error_detail: str | None
+
+    def as_document(self) -> JsonObject:
+        """Return the detail of the audit event."""
+        return {
+            "seq": self.seq,
+            "episode_id": self.episode_id,
+            "construct_id": self.construct_id,
+            "hop": self.hop,
+            "status": self.status,
+            "reason": self.reason,
+            "error_detail": self.error_detail,
+        }
 
 
 def _copied(value: JsonValue) -> JsonValue:
