@@ -170,7 +170,7 @@ def test_easels_certificate_tells_who_scored_and_where_decisions_were_lost(
 ) -> None:
     lines = demonstration.page(7).splitlines()
     (people,) = [n for n, line in enumerate(lines) if line.startswith("people       judge_taste: ")]
-    assert ", alpha 0.177; share 0.2 of downstream_compliance, machine 0.938" in lines[people]
+    assert ", alpha 0.208; share 0.2 of downstream_compliance, machine 0.938" in lines[people]
     assert lines[people + 1].split() == ["they", "are", "demo-reviewer-a,", "demo-reviewer-b"]
     assert [line.split()[1] for line in lines if line.startswith("with  ")] == ["artisan"]
     (start,) = [n for n, line in enumerate(lines) if line.startswith("hop ")]
