@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.theatre.echelon_process import Answer
+from tests.theatre.construct_kit.kit_process import version_of
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, envelope, response
 
@@ -38,10 +39,9 @@ files = ["doubling.py"]
 
 
 def write_module(folder: Path) -> str:
-    """Write `doubling.py` and return what its version is the hash of, hashed."""
+    """Write `doubling.py` and return its version, by the documented rule."""
     (folder / "doubling.py").write_text(MODULE, encoding="utf-8")
-    line = f"{hashlib.sha256(MODULE.encode()).hexdigest()}  doubling.py\n"
-    return hashlib.sha256(line.encode()).hexdigest()
+    return version_of(folder, "doubling.py", target="doubling:double")
 
 
 def write_theatre(
