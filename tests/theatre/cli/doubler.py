@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
-from tests.theatre.construct_kit.kit_process import version_of
 from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, envelope, response
+from theatre.engine.oracle_contract import program_version, served_argv
 
 EPISODES = 8
 PIN = "c0ffee" + "0" * 58
@@ -38,10 +39,16 @@ files = ["doubling.py"]
 """  # noqa: E501 - one line, as an author would write it
 
 
-def write_module(folder: Path) -> str:
-    """Write `doubling.py` and return its version, by the documented rule."""
+CALLABLE = "doubling:double"
+
+
+def write_module(folder: Path, registry: str | None = None) -> str:
+    """Write `doubling.py`; return its version, as a callable or as a registry runs it."""
     (folder / "doubling.py").write_text(MODULE, encoding="utf-8")
-    return version_of(folder, "doubling.py", target="doubling:double")
+    argv = served_argv(CALLABLE)
+    if registry is not None:
+        argv = tomllib.loads(registry)["constructs"]["doubler"].get("argv", ())
+    return program_version(argv, {"doubling.py": hashlib.sha256(MODULE.encode()).hexdigest()})
 
 
 def write_theatre(
