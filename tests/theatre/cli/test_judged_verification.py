@@ -31,7 +31,7 @@ from tests.theatre.verification.messages_server import (
     obedient,
     reading,
 )
-from tests.theatre.verification.verify_command import COMMITS, arguments
+from tests.theatre.verification.verify_command import COMMITS, EXTRACTIVE, arguments
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.replay.judging import needed_judge
 from theatre.engine.scoring import TheatreScoringProvider
@@ -83,7 +83,7 @@ def judged(
     folder: Path,
     service: MessagesService,
     *options: str,
-    construct: str = "extractive:summarise",
+    construct: str = EXTRACTIVE,
     key: str | None = KEY,
 ) -> Judged:
     given = arguments(folder, *options, "--json", construct=construct)

@@ -12,9 +12,10 @@ import pytest
 
 from tests.theatre.echelon_process import ended, started, until
 from tests.theatre.verification.confident_oracle import Verified, verified
-from tests.theatre.verification.oracle_scores import ORACLES, shipped_oracle
+from tests.theatre.verification.oracle_scores import shipped_oracle
 from tests.theatre.verification.verify_command import (
     COMMITS,
+    EXTRACTIVE,
     REFUSING,
     WAITING,
     arguments,
@@ -54,8 +55,8 @@ def test_ground_truth_is_kept_with_its_hash_and_verified_without_the_repository(
     (tmp_path / "repo").rename(tmp_path / "elsewhere")
     answer = command(
         tmp_path,
-        *("verify", "--data", data, "--construct", "extractive:summarise"),
-        *("--folder", ORACLES, "--min-replays", "1", "--json"),
+        *("verify", "--data", data, "--construct", EXTRACTIVE),
+        *("--min-replays", "1", "--json"),
     )
     assert (answer.code, answer.document["replay_count"]) == (0, COMMITS)
 

@@ -131,7 +131,7 @@ def test_each_replay_is_shown_and_logged_with_its_scores(tmp_path: Path) -> None
     assert [event["seq"] for event in replays] == list(range(1, COMMITS + 1))
     assert replays[0]["scores"] == {"precision": 1, "recall": 1, "reply_accuracy": 1}
     assert events[1]["commitment_hash"] == answer.document["commitment_hash"]
-    assert events[-1]["check_valid"] is True
+    assert events[-1]["check_verdict"] == "consistent"
 
 
 @pytest.mark.parametrize("more", [("--repo", "."), ("--construct", "a:b"), ("--dry-run",)])

@@ -24,7 +24,7 @@ from pathlib import Path
 
 
 def summarise(input_data):
-    (Path(__file__).parent / "seen").write_text(repr((dict(os.environ), sys.argv, input_data)))
+    Path({seen!r}).write_text(repr((dict(os.environ), sys.argv, input_data)))
     return {"summary": "", "key_claims": ["1 file."], "follow_up_response": "1"}
 '''
 
@@ -46,7 +46,9 @@ def traces(folder: Path, answer: Answer) -> list[str]:
 
 
 def test_a_whole_run_leaves_no_trace_of_the_token(tmp_path: Path) -> None:
-    (tmp_path / "curious.py").write_text(ORACLE, encoding="utf-8")
+    (tmp_path / "curious.py").write_text(
+        ORACLE.replace("{seen!r}", repr(str(tmp_path / "seen"))), encoding="utf-8"
+    )
     answer, service = ask(
         tmp_path,
         *("verify", "--repo", "https://github.com/o/n", "--construct", "curious:summarise"),

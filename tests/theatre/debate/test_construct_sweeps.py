@@ -19,7 +19,7 @@ REGISTRY = """
 [constructs.sampler]
 argv = ["{python}", "-B", "-m", "theatre.construct_kit", %s, "--folder", "{folder}", "moody:answer"]
 folder = "constructs"
-files = ["moody.py", "sampler.py"]
+files = ["case_reading.py", "moody.py", "sampler.py", "speech.py"]
 
 [constructs.elsewhere]
 url = "http://127.0.0.1:9/invoke"
@@ -31,8 +31,7 @@ import sampler
 
 
 def answer(asked):
-    down = Path(__file__).with_name("down")
-    if down.exists() and asked["settings"]["seed"] == 1 and asked["turn_index"] == 3:
+    if Path({down!r}).exists() and asked["settings"]["seed"] == 1 and asked["turn_index"] == 3:
         return {"content": "", "final_answer": None}
     return sampler.sample(asked)
 """
@@ -45,7 +44,7 @@ class Stage:
         self.folder, self.out = folder, folder / "out"
         shutil.copytree(FIXTURES / "scenarios", folder / "scenarios")
         shutil.copytree(CONSTRUCTS, folder / "constructs")
-        (folder / "constructs" / "moody.py").write_text(MOODY, encoding="utf-8")
+        (folder / "constructs" / "moody.py").write_text(self.moody, encoding="utf-8")
         (folder / "constructs.toml").write_text(REGISTRY % way, encoding="utf-8")
         source: Any = json.loads((FIXTURES / "construct_sweep.json").read_bytes())
         source["seeds"]["count"] = 3
@@ -56,7 +55,12 @@ class Stage:
 
     @property
     def down(self) -> Path:
-        return self.folder / "constructs" / "down"
+        return self.folder / "down"
+
+    @property
+    def moody(self) -> str:
+        # It runs from a copy: the place of what is no file of its own is written into it.
+        return MOODY.replace("{down!r}", repr(str(self.down)))
 
     def sweep(self, *options: str) -> Answer:
         home = self.folder / "home"
@@ -116,7 +120,9 @@ def test_a_run_whose_construct_fails_is_left_out_and_made_later(tmp_path: Path) 
     assert stage.sweep("--json").document["new_runs"] == 4
     assert {path: path.read_bytes() for path in kept} == kept
     # Another version is another sweep.
-    (stage.folder / "constructs" / "moody.py").write_text(f"{MOODY}\n# changed\n", encoding="utf-8")
+    (stage.folder / "constructs" / "moody.py").write_text(
+        f"{stage.moody}\n# changed\n", encoding="utf-8"
+    )
     other = stage.sweep()
     assert (other.code, "of another" in other.stderr) == (5, True)
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.theatre.forked_echelon import forked
-from tests.theatre.verification.verify_command import COMMITS, arguments
+from tests.theatre.verification.verify_command import COMMITS, arguments, write_oracle
 from theatre.engine.canonical_json import canonical_line, sha256_hex
 from theatre.engine.models import GroundTruthEpisode, read_episodes
 from theatre.engine.rlmf_export import SealedBundle, measured_calibration
@@ -42,7 +42,9 @@ JUDGED = oracle_template(
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with the ground truth of a small history, and a template that was run."""
     folder = tmp_path_factory.mktemp("provenance")
-    given = arguments(folder, "--output", str(folder / "kept"), "--quiet", "--json")
+    construct = write_oracle(folder, "pass")
+    kept = ("--output", str(folder / "kept"))
+    given = arguments(folder, *kept, "--quiet", "--json", construct=construct)
     answer = forked(*given, home=folder / "home")
     assert answer.code == 0, answer.stdout + answer.stderr
     return folder / "kept"

@@ -7,9 +7,9 @@ from pathlib import Path
 from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
 from tests.theatre.verification.git_history import Commit, repository
-from tests.theatre.verification.oracle_scores import ORACLES
 
 COMMITS = 6
+EXTRACTIVE = "construct:change_extractive"
 MODULE = '''
 """Says that a file was changed; {special}."""
 
@@ -46,17 +46,16 @@ def history(folder: Path, *, commits: int = COMMITS) -> Path:
     )
 
 
-def arguments(folder: Path, *options: str, construct: str = "extractive:summarise") -> list[str]:
-    """Return the command for an oracle whose code, unless it ships, lies in `folder`."""
+def arguments(folder: Path, *options: str, construct: str = EXTRACTIVE) -> list[str]:
+    """Return the command for an oracle: one that ships, a URL, or a module in `folder`."""
     repo = folder / "repo"
     if not repo.exists():
         history(repo)
-    code = ORACLES if construct == "extractive:summarise" else folder
-    named = ("--construct", construct, "--folder", str(code))
+    named = ("--construct", construct, "--folder", str(folder))
     return ["verify", "--repo", str(repo), *named, "--min-replays", str(COMMITS), *options]
 
 
-def verify(folder: Path, *options: str, construct: str = "extractive:summarise") -> Answer:
+def verify(folder: Path, *options: str, construct: str = EXTRACTIVE) -> Answer:
     """Run it to its end; services on this machine may be called."""
     given = arguments(folder, *options, "--json", construct=construct)
     return command(folder, *given)
