@@ -47,10 +47,13 @@ UNANCHORED = "tier.json/history/**"
 
 Who makes anew all but the chain can change it where the tier stays as it is.
 """
+NEVER_OF_THE_PAST = {"an item more", "a later time"}
+"""What no history can hold: a fact twice, or one from after the run."""
+
 CALL = "invocations/*/calls/*"
 ISSUERS_WORD: Mapping[str, str] = {
     UNANCHORED: "what happened around the construct",
-    "audit_trail.jsonl/*/at": "when it happened",
+    "audit_trail.jsonl/created/at": "when it was created",
     "audit_trail.jsonl/activated/detail/authors/*": "who wrote a construct",
     "audit_trail.jsonl/episodes_recorded/detail/journal_sha256": "what the journal held",
     "audit_trail.jsonl/human_score/detail/comment": "what somebody remarked",
@@ -59,11 +62,9 @@ ISSUERS_WORD: Mapping[str, str] = {
     "audit_trail.jsonl/human_score_refused/detail/*": "what was refused, if the rest agrees",
     "audit_trail.jsonl/step_failed/detail/result/error_detail": "how a step failed",
     "certificate.json/issuer": "who the issuer is",
-    "commitment_receipt.json/committed_at": "when it was committed",
     "commitment_receipt.json/environment": "what it ran on",
     "commitment_receipt.json/environment/*": "what it ran on",
     "resolution.json/steps/*/result/error_detail": "how a step failed",
-    f"{CALL}/attempts/*": "in which order attempts failed",
     f"{CALL}/attempts/*/raw": "what was sent that was not accepted",
     f"{CALL}/attempts/*/reason": "why an answer was not accepted",
     f"{CALL}/attempts/*/response/construct_id": "what a failed answer reported",
@@ -72,10 +73,8 @@ ISSUERS_WORD: Mapping[str, str] = {
     f"{CALL}/attempts/*/response/latency_ms": "how long it took",
     f"{CALL}/attempts/*/response/output_data": "an answer that scores the same",
     f"{CALL}/attempts/*/response/output_data/**": "an answer that scores the same",
-    f"{CALL}/attempts/*/response/responded_at": "when it was answered",
     f"{CALL}/attempts/*/response/status": "how a call ended that scores the same",
     f"{CALL}/attempts/*/stderr": "what a construct wrote beside its answer",
-    f"{CALL}/request/metadata/invoked_at": "when it was asked",
     f"{CALL}/version_source": "how the version became known",
 }
 """Places that only a signature could settle (docs/evidence.md) → what stands there.
@@ -85,11 +84,12 @@ in a way that leaves scores and tier as they are.
 """
 
 
-def excused(place: str) -> set[Effort]:
-    """Return with which efforts a change of `place` may pass: it is the issuer's word, or none."""
-    if _fits(place, UNANCHORED):
-        return {Effort.CERTIFIED_HASH, Effort.CHAIN}
-    return {Effort.CHAIN} if any(_fits(place, pattern) for pattern in ISSUERS_WORD) else set()
+def excused(mutant: Mutant) -> set[Effort]:
+    """Return with which efforts a change may pass: of the issuer's word, or with none."""
+    if _fits(mutant.place, UNANCHORED):
+        never = mutant.kind in NEVER_OF_THE_PAST
+        return set() if never else {Effort.CERTIFIED_HASH, Effort.CHAIN}
+    return {Effort.CHAIN} if any(_fits(mutant.place, word) for word in ISSUERS_WORD) else set()
 
 
 def _fits(place: str, pattern: str) -> bool:
@@ -134,15 +134,12 @@ def survivors_of(
                 continue  # the change was in what this forger makes anew
             failed = failed_when(folder, files, forged)
             if not failed:
-                survivors.setdefault(mutant.place, set()).add(effort)
+                if effort not in excused(mutant):
+                    survivors.setdefault(mutant.place, set()).add(effort)
             elif effort < Effort.CHAIN and not failed & (caught_by | also_caught_by(mutant)):
                 misnamed.append((mutant.name, effort.name, sorted(failed)))
     assert misnamed == [], misnamed
-    return {
-        place: efforts - excused(place)
-        for place, efforts in survivors.items()
-        if efforts - excused(place)
-    }
+    return survivors
 
 
 def efforts_for(mutant: Mutant) -> Sequence[Effort]:

@@ -63,7 +63,8 @@ def test_a_computation_is_given_the_lines_of_its_dataset_and_of_the_episodes_tha
 ) -> None:
     given: list[bytes] = []
     report = computed_with(store(files, tmp_path / "bundle"), capturing(given))
-    assert failed_ids(report) == {"resolution"}
+    # It says nothing of an intact log.
+    assert failed_ids(report) == {"resolution", "tier"}
     log, *told = given
     assert log + b"\n" == files["ground_truth/log.jsonl"]
     gold = lines(files, "ground_truth/gold_labels.jsonl")
@@ -152,7 +153,7 @@ def test_a_computation_that_misbehaves_fails_the_step_and_what_rests_on_it(
     told = {line.id: line.expected for line in report.failed}
     assert told.keys() == {"resolution", "tier"}
     assert told["resolution"] == f"no bundle of a programme that fails: provenance ({reason})"
-    assert told["tier"].endswith('"step-failed:filled"')
+    assert told["tier"].endswith('"step-failed:provenance"')
 
 
 def test_params_that_a_computation_does_not_take_leave_it_uncomputed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import cast
+from uuid import NAMESPACE_OID, uuid5
 
 from tests.theatre.conftest import SmallRun, run_small_theatre
 from tests.theatre.forged_bundle import check
@@ -66,7 +67,7 @@ def invented_history(run: SmallRun) -> TierHistory:
         runs=tuple(
             RunRecord(
                 **about,
-                theatre_id=f"invented-{age}",
+                theatre_id=str(uuid5(NAMESPACE_OID, f"invented-{age}")),
                 tier=VerificationTier.BACKTESTED,
                 resolved_at=now - timedelta(days=age),
                 results_hash=results_hash,

@@ -132,6 +132,7 @@ def test_each_call_is_an_envelope_of_its_own(tmp_path: Path) -> None:
         "scorers": {"exact_match": "1", "numeric_tolerance": "1"},
         "computations": {},
         "sanitiser": None,
+        "environment": None,
     }
 
 

@@ -222,6 +222,11 @@ CHAIN: JsonObject = {"input_spec": {"computation": "provenance_chain"}}
             ["step-failed:compute"],
             [],
         ),
+        ([step("compute", **CHAIN)], returning({"intact": True}), [], []),
+        ([step("compute", **CHAIN)], returning({"intact": False}), ["step-failed:compute"], []),
+        ([step("compute", **CHAIN)], returning({"intact": 1}), ["step-failed:compute"], []),
+        ([step("compute", **CHAIN)], returning({}), ["step-failed:compute"], []),
+        ([step("compute")], returning({"intact": False}), [], []),
         (
             [
                 step("first", escalation_path="aggregate"),
@@ -239,7 +244,10 @@ CHAIN: JsonObject = {"input_spec": {"computation": "provenance_chain"}}
             ["step-failed:a", "step-failed:b"],
         ),
     ],
-    ids=["a finding", "raised", "misfit", "fits", "provenance", "skipped", "two findings"],
+    ids=[
+        *("a finding", "raised", "misfit", "fits", "provenance", "intact", "broken"),
+        *("intact in no word", "no word of it", "no chain", "skipped", "two findings"),
+    ],
 )
 def test_a_certificate_says_which_steps_failed_and_the_tier_is_capped_by_those_of_integrity(
     tmp_path: Path,

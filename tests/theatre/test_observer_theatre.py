@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import pytest
 
+from tests.theatre.forged_bundle import (
+    Effort,
+    document,
+    failed_ids,
+    load,
+    resealed,
+    store,
+    with_document,
+)
 from tests.theatre.observer_runs import (
     BASELINES,
     CONSTRUCTS,
@@ -15,9 +25,12 @@ from tests.theatre.observer_runs import (
     TEMPLATE,
     run_observer,
 )
-from tests.theatre.runs import Finished, checked, with_changes
+from tests.theatre.runs import LATE, Finished, checked, with_changes
 from theatre.cli.baselines import with_construct
+from theatre.engine.bundle_check import Verdict
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
+from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
 pytestmark = pytest.mark.untraced
@@ -153,10 +166,10 @@ def with_records_changed(folder: Path) -> JsonObject:
     hashes: JsonObject = {}
     for file, dataset in DATASETS.items():
         documents = [json.loads(line) for line in (GROUND_TRUTH / file).read_bytes().splitlines()]
-        for document in documents:
-            for record in records_in(document, file):
+        for whole in documents:
+            for record in records_in(whole, file):
                 record["content"] += " (edited)" if record["id"] in CHANGED else ""
-        raw = b"".join(canonical_line(document) for document in documents)
+        raw = b"".join(map(canonical_line, documents))
         (target / file).write_bytes(raw)
         hashes[dataset] = sha256_hex(raw)
     return with_changes(TEMPLATE, {"/dataset_hashes": hashes})
@@ -187,6 +200,41 @@ def test_a_broken_chain_is_found_at_its_first_record_and_its_length_counted(
         },
         "head": None,
     }
+
+
+CAP = "step-failed:verify_provenance"
+
+
+def test_a_broken_chain_caps_the_tier_by_name(broken: Finished) -> None:
+    certificate = broken.document("certificate.json")
+    assert (certificate["verification_tier"], certificate["caps"]) == ("UNVERIFIED", [CAP])
+    assert (certificate["findings"], certificate["expires_at"]) == ([], None)
+    report = checked(broken.bundle)
+    assert (report.failed, report.verdict) == ((), Verdict.CONSISTENT)
+    assert verify(broken.bundle, now=LATE).word == "consistent"
+
+
+def test_a_broken_chain_that_the_issuer_leaves_out_is_named(
+    honest: Finished, broken: Finished, tmp_path: Path
+) -> None:
+    """The forger's tier is the honest one, and every hash is made anew."""
+    files = load(broken.bundle)
+    certificate, tier = document(files, "certificate.json"), document(files, "tier.json")
+    resolved_at = parse_rfc3339(cast("str", certificate["theatre_resolved_at"]))
+    better: JsonObject = {
+        "caps": honest.document("certificate.json")["caps"],
+        "expires_at": format_rfc3339(resolved_at + timedelta(days=90)),
+    }
+    certificate |= better | {"verification_tier": "BACKTESTED"}
+    facts, assessment = cast("JsonObject", tier["facts"]), cast("JsonObject", tier["assessment"])
+    facts["extra_caps"] = []
+    unmet = cast("JsonObject", honest.document("tier.json")["assessment"])["unmet"]
+    tier["assessment"] = assessment | better | {"tier": "BACKTESTED", "unmet": unmet}
+    forged = with_document(with_document(files, "tier.json", tier), "certificate.json", certificate)
+    bundle = store(resealed(forged, Effort.CHAIN), tmp_path / "bundle")
+    assert failed_ids(checked(bundle)) == {"tier"}
+    alone = verify(bundle, now=LATE).problems
+    assert [name for name, found in alone.items() if found] == ["tier"]
 
 
 def sources(finished: Finished) -> dict[str, float]:

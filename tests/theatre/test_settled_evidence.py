@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import cast
 
@@ -30,7 +30,13 @@ from theatre.engine.audit_chain import verify_chain
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.models import Scorer, ScoringCase
-from theatre.engine.tier_assigner import Dispute, DisputeStatus, TierHistory
+from theatre.engine.tier_assigner import (
+    Dispute,
+    DisputeStatus,
+    RunRecord,
+    TierHistory,
+    VerificationTier,
+)
 
 
 def certified(tmp_path: Path, count: int = 60) -> tuple[Stage, Finished]:
@@ -131,6 +137,38 @@ def test_the_history_that_the_assigner_read_stands_in_the_evidence(tmp_path: Pat
     assert tier["history"] == history.as_document()
     assert finished.document("certificate.json")["caps"] == ["dispute-open"]
     assert cast("JsonObject", tier["assessment"])["tier"] == "UNVERIFIED"
+
+
+def test_a_history_holds_what_was_known_when_the_run_resolved_and_not_the_run_itself(
+    tmp_path: Path,
+) -> None:
+    stage = pilot_stage(tmp_path, episodes(2))
+
+    def run_of(theatre_id: str, resolved_at: datetime) -> RunRecord:
+        return RunRecord(
+            theatre_id=theatre_id,
+            construct_id=PILOT,
+            construct_version="1",
+            tier=VerificationTier.BACKTESTED,
+            resolved_at=resolved_at,
+            results_hash="ab" * 32,
+        )
+
+    before, after = BEGIN - timedelta(days=1), BEGIN + timedelta(days=1)
+    known = run_of("11111111-1111-4111-8111-111111111111", before)
+    admitted = Dispute(dispute_id="d-1", status=DisputeStatus.ADMITTED, at=after)
+    history = TierHistory(
+        runs=(
+            known,
+            run_of(stage.theatre_id, before),
+            run_of("22222222-2222-4222-8222-222222222222", after),
+        ),
+        disputes=(admitted,),
+    )
+    finished = stage.run(ScriptedAdapter(), history=history)
+    assert finished.document("tier.json")["history"] == TierHistory(runs=(known,)).as_document()
+    assert "dispute-open" not in cast("list[str]", finished.document("certificate.json")["caps"])
+    assert checked(finished.bundle).failed == ()
 
 
 HERE: JsonObject = {

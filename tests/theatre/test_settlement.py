@@ -212,6 +212,7 @@ def test_a_rehearsal_resolves_without_a_certificate(tmp_path: Path) -> None:
         "scorers": {"exact_match": "1", "numeric_tolerance": "1"},
         "computations": {},
         "sanitiser": None,
+        "environment": None,
     }
 
 

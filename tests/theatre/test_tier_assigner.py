@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 from hypothesis import given
@@ -73,9 +74,14 @@ def facts(**changed: object) -> TierFacts:
     return TierFacts.model_validate(plain | changed)
 
 
+def theatre(name: str) -> str:
+    """Return the id of another theatre for each name."""
+    return str(uuid5(NAMESPACE_OID, name))
+
+
 def run(days_ago: float, /, **changed: object) -> RunRecord:
     plain: dict[str, object] = {
-        "theatre_id": f"theatre-{days_ago}",
+        "theatre_id": theatre(f"{days_ago}"),
         "construct_id": "cartograph",
         "construct_version": "v1",
         "tier": BACKTESTED,
@@ -335,7 +341,7 @@ PROVEN_LOST: list[tuple[dict[str, object], list[str]]] = [
         ["runs-span-below-90-days: 45 days, 0:00:00"],
     ),
     (
-        {"runs": (run(0), run(0, theatre_id="twin"), run(90))},
+        {"runs": (run(0), run(0, theatre_id=theatre("twin")), run(90))},
         ["runs-below-3: 2", "run-gap-above-45-days: 90 days, 0:00:00"],
     ),
     ({"telemetry": ()}, ["telemetry-missing: 0"]),
@@ -419,7 +425,8 @@ def test_each_proven_requirement_lost_alone_gives_its_code_and_backtested(
         {"signals": (signal(1), signal(2, consistent=False))},
         {"signals": (signal(1), signal(-1, consistent=False))},
         {"signals": (signal(1, consistent=False), signal(0))},
-        {"disputes": (dispute(DisputeStatus.FILED), dispute(DisputeStatus.RESOLVED))},
+        {"disputes": (dispute(DisputeStatus.FILED), dispute(DisputeStatus.RESOLVED, "d-2"))},
+        {"disputes": (Dispute(dispute_id="d-1", status=DisputeStatus.ADMITTED, **LATER),)},
     ],
 )
 def test_what_does_not_matter_to_proven_does_not_cost_it(changed: dict[str, object]) -> None:

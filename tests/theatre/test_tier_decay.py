@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from uuid import NAMESPACE_OID, uuid5
 
 import pytest
 
@@ -36,7 +37,7 @@ def days(number: float) -> timedelta:
 def run(day: float, /, **changed: object) -> RunRecord:
     """Return a run that resolved so many days after the certificate's own."""
     plain: dict[str, object] = {
-        "theatre_id": f"theatre-{day}",
+        "theatre_id": str(uuid5(NAMESPACE_OID, f"theatre-{day}")),
         "construct_id": "cartograph",
         "construct_version": "v1",
         "tier": BACKTESTED,
@@ -58,10 +59,6 @@ def telemetry(
         "confirmed_at": RESOLVED + (end if confirmed is None else confirmed),
     }
     return TelemetryWindow.model_validate(plain | changed)
-
-
-def dispute(status: DisputeStatus) -> Dispute:
-    return Dispute(dispute_id="d-1", status=status, at=RESOLVED)
 
 
 def effective(
@@ -186,7 +183,12 @@ def test_the_reading_names_both_tiers_and_its_moment() -> None:
 
 
 def disputed(*statuses: DisputeStatus) -> TierHistory:
-    return TierHistory(disputes=tuple(dispute(status) for status in statuses))
+    return TierHistory(
+        disputes=tuple(
+            Dispute(dispute_id=f"d-{number}", status=status, at=RESOLVED)
+            for number, status in enumerate(statuses)
+        )
+    )
 
 
 def test_a_dispute_that_is_only_filed_is_shown_and_lowers_nothing() -> None:

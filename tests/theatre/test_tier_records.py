@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from fractions import Fraction
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
+from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import TierRecordError
 from theatre.engine.tier_assigner import (
     CriterionCounts,
@@ -50,7 +52,7 @@ FACTS: JsonObject = {
 }
 RUN: JsonObject = {
     **ABOUT,
-    "theatre_id": "theatre-1",
+    "theatre_id": "11111111-1111-4111-8111-111111111111",
     "tier": "BACKTESTED",
     "resolved_at": LATER,
     "results_hash": HASH,
@@ -65,7 +67,7 @@ ATTESTATION: JsonObject = {
 DISPUTE: JsonObject = {"dispute_id": "d-1", "status": "admitted", "at": LATER}
 SIGNAL: JsonObject = {**ABOUT, "source": "runtime", "consistent": False, "at": LATER}
 HISTORY: dict[str, list[JsonObject]] = {
-    "runs": [RUN, RUN | {"tier": "UNVERIFIED"}],
+    "runs": [RUN, RUN | {"theatre_id": "22222222-2222-4222-8222-222222222222"}],
     "telemetry": [WINDOW],
     "attestations": [ATTESTATION],
     "disputes": [DISPUTE],
@@ -218,6 +220,9 @@ def test_every_measured_fact_must_be_stated(member: str) -> None:
     ("member", "changed", "place"),
     [
         ("runs", {"tier": "proven"}, "/runs/0/tier: "),
+        ("runs", {"theatre_id": "theatre-1"}, "/runs/0/theatre_id: "),
+        ("runs", {"theatre_id": f"{RUN['theatre_id']}x"}, "/runs/0/theatre_id: "),
+        ("runs", {"theatre_id": "AAAAAAAA-1111-4111-8111-111111111111"}, "/runs/0/theatre_id: "),
         ("runs", {"results_hash": HASH + "\n"}, "/runs/0/results_hash: "),
         ("runs", {"results_hash": HASH.upper()}, "/runs/0/results_hash: "),
         ("runs", {"resolved_at": "2026-06-30T12:00:00+00:00"}, "/runs/0/resolved_at: "),
@@ -236,6 +241,47 @@ def test_a_document_that_is_no_history_is_refused_with_the_place(
     with pytest.raises(TierRecordError) as refused:
         TierHistory.from_document({member: [HISTORY[member][0] | changed]})
     assert place in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("member", "changed", "expected"),
+    [
+        ("runs", {"resolved_at": EARLIER}, "runs with a theatre_id each"),
+        ("disputes", {"status": "filed"}, "disputes with a dispute_id each"),
+        ("telemetry", {}, "telemetry without copies"),
+        ("attestations", {}, "attestations without copies"),
+        ("signals", {}, "signals without copies"),
+    ],
+)
+def test_a_history_that_tells_one_fact_twice_is_refused(
+    member: str, changed: JsonObject, expected: str
+) -> None:
+    told = HISTORY[member][0]
+    with pytest.raises(TierRecordError, match=f"/: expected {expected} "):
+        TierHistory.from_document({member: [told, told | changed]})
+
+
+@pytest.mark.parametrize(
+    ("member", "changed"),
+    [
+        ("telemetry", {"end": "2026-06-30T12:00:00.000000Z"}),
+        ("attestations", {"attester": "another"}),
+        ("signals", {"at": EARLIER}),
+    ],
+)
+def test_two_facts_that_differ_in_anything_are_two(member: str, changed: JsonObject) -> None:
+    told = HISTORY[member][0]
+    history = TierHistory.from_document({member: [told, told | changed]})
+    assert history.as_document()[member] == [told, told | changed]
+
+
+def test_what_was_known_at_a_moment_leaves_out_what_came_later_and_the_run_itself() -> None:
+    history = TierHistory.from_document(history_document())
+    moment = parse_rfc3339(LATER)
+    assert history.as_of(moment) == history
+    assert history.as_of(moment - timedelta(microseconds=1)) == TierHistory()
+    assert history.beside(str(RUN["theatre_id"])).runs == history.runs[1:]
+    assert history.beside("33333333-3333-4333-8333-333333333333") == history
 
 
 def test_a_refusal_names_types_and_never_repeats_what_was_sent() -> None:

@@ -18,12 +18,14 @@ from theatre.oracles.construct_registry import ConstructRegistry, construct_vers
 DATASET = "ground_truth/witnessed.jsonl"
 EPISODES = 240
 
-# Each invocation id is on disk before the answer leaves the construct.
+# Each invocation id is on disk before the answer leaves the construct. Where that is, its temporary
+# folder tells: written into its source or argv, it would make another version in every test.
 WITNESS = """
-import json, os, sys
+import json, os, pathlib, sys
 
-cartograph, log, dataset = PLACES
-sys.path.insert(0, cartograph)
+folder = pathlib.Path(os.environ["TMPDIR"]).parents[1]
+log, dataset = folder / "LOG", folder / "DATASET"
+sys.path.insert(0, "CARTOGRAPH")
 from main import respond
 
 for line in sys.stdin.buffer:
@@ -111,8 +113,8 @@ def witnessed_theatre(folder: Path, *, sabotage: str = "", at_end: str = "") -> 
     """
     theatre = WitnessedTheatre(folder)
     (folder / "witness").mkdir(parents=True)
-    places = (REPOSITORY / "fixtures/constructs/cartograph", theatre.log, theatre.dataset)
-    source = WITNESS.replace("PLACES", repr([str(place) for place in places]))
+    source = WITNESS.replace("LOG", theatre.log.name).replace("DATASET", DATASET)
+    source = source.replace("CARTOGRAPH", str(REPOSITORY / "fixtures/constructs/cartograph"))
     source = source.replace("SABOTAGE", sabotage).replace("AT_END", at_end)
     (folder / "witness" / "witness.py").write_text(source, encoding="utf-8")
     registry = folder / "constructs.toml"

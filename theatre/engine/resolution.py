@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import ProgrammeError
@@ -60,6 +60,10 @@ class ProgrammeStep(Protocol):
     @property
     def escalation_path(self) -> str | None:
         """Return where a failure leads: a later step's id, FAIL, or None (which means FAIL)."""
+
+    @property
+    def walks_a_chain(self) -> bool:
+        """Tell whether it says of a log, in `output.intact`, if it is one intact chain."""
 
     @property
     def guards_integrity(self) -> bool:
@@ -152,14 +156,16 @@ class ResolutionStateMachine:
 
     @property
     def caps(self) -> tuple[str, ...]:
-        """Return a code for each settled step that guards integrity and was not completed.
+        """Return a code for each settled step that guards integrity and does not vouch for it.
 
-        One that a failure before it skipped vouches for as little as one that failed.
+        One that a failure before it skipped vouches for as little as one that failed, and so does
+        one that found its log broken.
         """
+        ended = zip(self.steps, self.results, strict=False)
         return tuple(
-            f"step-{result.status.value}:{result.step_id}"
-            for step, result in zip(self.steps, self.results, strict=False)
-            if step.guards_integrity and result.status is not StepStatus.COMPLETED
+            f"step-{word.value}:{step.step_id}"
+            for step, word in ((step, _worth(step, result)) for step, result in ended)
+            if step.guards_integrity and word is not StepStatus.COMPLETED
         )
 
     @property
@@ -197,6 +203,14 @@ class ResolutionStateMachine:
         if escalated_to is None:
             return replace(self, results=results, failure=outcome)
         return _past_skipped(replace(self, results=results, resume_at=target))
+
+
+def _worth(step: ProgrammeStep, result: StepResult) -> StepStatus:
+    """Return how a step ended; a log that was walked and is not intact is a failure."""
+    if not step.walks_a_chain or result.status is not StepStatus.COMPLETED:
+        return result.status
+    found = cast("JsonObject", result.result["output"])
+    return StepStatus.COMPLETED if found.get("intact") is True else StepStatus.FAILED
 
 
 def _past_skipped(machine: ResolutionStateMachine) -> ResolutionStateMachine:

@@ -57,15 +57,20 @@ class ResolutionStep(_View):
     timeout_seconds: float | None = None
 
     @property
+    def walks_a_chain(self) -> bool:
+        """Tell whether the step says if a log is one intact chain."""
+        computes = self.type == "deterministic_computation"
+        return computes and self.input_spec.get("computation") == PROVENANCE_CHAIN
+
+    @property
     def guards_integrity(self) -> bool:
         """Tell whether the evidence cannot be relied on where this step was not completed.
 
         So with a computation whose output was committed to fit a schema, and with
         `provenance_chain`, which says whether the ground truth is one intact log.
         """
-        return self.type == "deterministic_computation" and (
-            bool(self.output_spec) or self.input_spec.get("computation") == PROVENANCE_CHAIN
-        )
+        computes = self.type == "deterministic_computation"
+        return self.walks_a_chain or (computes and bool(self.output_spec))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

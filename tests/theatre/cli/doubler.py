@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
 from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, envelope, response
+from theatre.engine.oracle_contract import program_version, served_argv
 
 EPISODES = 8
 PIN = "c0ffee" + "0" * 58
@@ -37,11 +39,16 @@ files = ["doubling.py"]
 """  # noqa: E501 - one line, as an author would write it
 
 
-def write_module(folder: Path) -> str:
-    """Write `doubling.py` and return what its version is the hash of, hashed."""
+CALLABLE = "doubling:double"
+
+
+def write_module(folder: Path, registry: str | None = None) -> str:
+    """Write `doubling.py`; return its version, as a callable or as a registry runs it."""
     (folder / "doubling.py").write_text(MODULE, encoding="utf-8")
-    line = f"{hashlib.sha256(MODULE.encode()).hexdigest()}  doubling.py\n"
-    return hashlib.sha256(line.encode()).hexdigest()
+    argv = served_argv(CALLABLE)
+    if registry is not None:
+        argv = tomllib.loads(registry)["constructs"]["doubler"].get("argv", ())
+    return program_version(argv, {"doubling.py": hashlib.sha256(MODULE.encode()).hexdigest()})
 
 
 def write_theatre(

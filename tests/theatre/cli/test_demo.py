@@ -192,7 +192,7 @@ def test_anybody_gets_the_certificate_that_was_issued_and_the_tier_of_now(
         assert issued == (bundle_of(told) / "certificate.json").read_bytes()
         row = rf"^{name} +{told['certificate']['certificate_id']} +(\w+) "
         assert re.findall(row, shown, re.MULTILINE) == [told["certificate"]["verification_tier"]]
-        assert told["certificate"]["status"] == "valid"
+        assert told["certificate"]["status"] == "current"
 
 
 def test_a_router_trusts_what_the_operator_accepts_and_is_told_why_not_the_rest(

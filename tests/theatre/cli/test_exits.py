@@ -17,6 +17,7 @@ FAULTS = {
     "CertificateError",
     "ChainBrokenError",
     "ClockError",
+    "JournalChangedError",
     "JournalError",
     "ResourceMissingError",
     "RunStoppedError",

@@ -88,7 +88,7 @@ def score_file(folder: Path, *lines: object) -> Path:
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Waiting:
     """A theatre at its rubric; Ada wrote the template, Bob the construct. Copy it before use."""
     folder = tmp_path_factory.mktemp("hitl")
-    version = write_module(folder)
+    version = write_module(folder, SERVED)
     (folder / "constructs.toml").write_text(f'{SERVED}author = "Bob Builder"\n', encoding="utf-8")
     template = write_theatre(
         folder,

@@ -23,6 +23,7 @@ from tests.theatre.oracles.loopback import Received, serving
 from theatre.engine.state_machine import TheatreState
 from theatre.files.run_journal import TRAIL
 from theatre.files.theatre_store import FileTheatreStore
+from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
 FILES = 'folder = "."\nfiles = ["doubling.py"]\n'
 LOCAL = f"""
@@ -39,9 +40,24 @@ argv = ["{{python}}", "-c", "raise SystemExit('no settings')", "{{port}}"]
 {FILES}"""
 NEVER_OPENS = f"""
 [constructs.doubler]
-argv = ["/bin/sh", "-c", "echo warming up; exec sleep 1000 # {{port}}"]
+argv = ["sh", "-c", "echo warming up; exec sleep 1000 # {{port}}"]
 start_seconds = 1.5
 {FILES}"""
+
+# It knows the test's folder by its own temporary one, which lies there.
+SLOW_AT_FIRST = """
+note="$TMPDIR/../../started"
+[ -e "$note" ] && exec "$1" -m theatre.construct_kit --port "$2" --folder "$3" doubling:double
+: > "$note"
+exec sleep 1000
+"""
+STARTED_BY_A_SHELL = """
+[constructs.doubler]
+argv = ["sh", "{folder}/start.sh", "{python}", "{port}", "{folder}"]
+folder = "."
+files = ["doubling.py", "start.sh"]
+start_seconds = 600
+"""
 
 
 class Refusal(NamedTuple):
@@ -137,7 +153,7 @@ def test_a_construct_that_cannot_be_called_is_refused_with_a_reason_and_nothing_
     case: str, tmp_path: Path
 ) -> None:
     refusal = REFUSED[case]
-    version = write_module(tmp_path)
+    version = write_module(tmp_path, refusal.registry)
     (tmp_path / "constructs.toml").write_text(refusal.registry)
     template = write_theatre(
         tmp_path,
@@ -229,16 +245,12 @@ def test_a_mistaken_list_of_allowed_hosts_is_refused_by_the_name_of_its_variable
 def test_a_run_stopped_while_a_program_starts_leaves_nothing_and_goes_on_later(
     tmp_path: Path,
 ) -> None:
-    version = write_module(tmp_path)
+    write_module(tmp_path)
+    (tmp_path / "start.sh").write_text(SLOW_AT_FIRST)
+    (tmp_path / "constructs.toml").write_text(STARTED_BY_A_SHELL)
+    construct = ConstructRegistry.load(tmp_path / "constructs.toml").find("doubler")
+    template = write_theatre(tmp_path, adapter_type="http", version=construct_version(construct))
     note = tmp_path / "started"
-    (tmp_path / "constructs.toml").write_text(
-        f"""
-[constructs.doubler]
-argv = ["/bin/sh", "-c", "echo > '{note}'; exec sleep 1000 # {{port}}"]
-start_seconds = 600
-{FILES}"""
-    )
-    template = write_theatre(tmp_path, adapter_type="http", version=version)
     home = tmp_path / "home"
     with started("theatre", "run", template, "--json", home=home) as process:
         until(note.exists, "the start of the program")
@@ -246,7 +258,6 @@ start_seconds = 600
         answer = ended(process)
     assert (answer.code, answer.document["error"]["code"]) == (8, "interrupted")
     assert processes_that_mention(tmp_path) == []
-    (tmp_path / "constructs.toml").write_text(SERVED)
     assert run(template).code == 0
 
 

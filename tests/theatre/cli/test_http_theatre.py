@@ -34,7 +34,7 @@ def is_valid(answer: Answer, home: Path) -> bool:
 
 
 def test_a_program_that_serves_http_is_started_certified_and_gone(tmp_path: Path) -> None:
-    version = write_module(tmp_path)
+    version = write_module(tmp_path, SERVED)
     (tmp_path / "constructs.toml").write_text(SERVED)
     answer = run(write_theatre(tmp_path, adapter_type="http", version=version))
     assert answer.code == 0, answer.stdout

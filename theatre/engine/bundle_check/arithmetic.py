@@ -605,7 +605,10 @@ def wilson(right: int, number: int) -> tuple[float, float]:
 
 
 def tier(facts: Document, history: Document, *, resolved_at: str) -> Document:
-    """Return the `assessment` of `tier.json` (docs/certificate.md, "How the tier follows")."""
+    """Return the `assessment` of `tier.json` (docs/evidence.md, "The tier").
+
+    `history` is what was known when the run resolved; its reader refuses what came later.
+    """
     moment = parsed_time(resolved_at)
     unmet = list(unmet_for_backtested(facts, history))
     found = {code for code, _ in unmet}
@@ -679,28 +682,24 @@ def unmet_on_criterion(name: str, counts: Document, most: Fraction) -> Iterator[
 def unmet_for_proven(
     facts: Document, history: Document, moment: datetime, *, backtested: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield the same for PROVEN; of the history counts what was known of this version by then."""
+    """Yield the same for PROVEN; of the history counts what is about this version."""
     own = {name: facts[name] for name in ("construct_id", "construct_version")}
 
-    def known(kind: str, at: str, **wanted: object) -> list[Document]:
-        return [
-            item
-            for item in history[kind]
-            if wanted.items() <= item.items() and parsed_time(item[at]) <= moment
-        ]
+    def known(kind: str, **wanted: object) -> list[Document]:
+        return [item for item in history[kind] if wanted.items() <= item.items()]
 
-    runs = known("runs", "resolved_at", **own)
+    runs = known("runs", **own)
     yield from unmet_by_runs(runs, moment, backtested=backtested)
-    ends = [parsed_time(item["end"]) for item in known("telemetry", "confirmed_at", **own)]
+    ends = [parsed_time(item["end"]) for item in known("telemetry", **own)]
     if not ends:
         yield "telemetry-missing", "0"
     elif moment - max(ends) >= timedelta(days=180):
         yield "telemetry-older-than-180-days", str(moment - max(ends))
     hashes = {item["results_hash"] for item in runs}
-    attested = known("attestations", "at", independent=True)
+    attested = known("attestations", independent=True)
     if hashes.isdisjoint(item["results_hash"] for item in attested):
         yield "attestation-missing", "0"
-    signals = known("signals", "at", **own)
+    signals = known("signals", **own)
     newest: dict[str, str] = {}
     for item in signals:
         newest[item["source"]] = max(item["at"], newest.get(item["source"], ""))

@@ -356,6 +356,7 @@ class _BundleCheck:
             return
         tier_evidence = TierEvidence(
             plan=plan,
+            theatre_id=self._theatre_id,
             calls=evidence.calls,
             aggregate=results,
             bundle_complete=complete,

@@ -64,12 +64,20 @@ class FollowedProgramme:
 
 
 def step_caps(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str, ...]:
-    """Return a code for each step that guards integrity and was not completed."""
+    """Return a code for each step that guards integrity and does not vouch for it."""
+    ended = zip(plan.steps, followed.entries, strict=True)
     return tuple(
-        f"step-{entry['status']}:{step.step_id}"
-        for step, entry in zip(plan.steps, followed.entries, strict=True)
-        if step.guards_integrity and entry["status"] != COMPLETED
+        f"step-{word}:{step.step_id}"
+        for step, word in ((step, _worth(step, entry)) for step, entry in ended)
+        if step.guards_integrity and word != COMPLETED
     )
+
+
+def _worth(step: CommittedStep, entry: JsonObject) -> JsonValue:
+    """Return how a step ended; a log that was walked and is not intact is a failure."""
+    if not step.walks_a_chain or entry["status"] != COMPLETED:
+        return entry["status"]
+    return COMPLETED if at(entry, "result", "output", "intact") is True else FAILED
 
 
 def step_findings(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str, ...]:

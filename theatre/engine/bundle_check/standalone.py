@@ -57,6 +57,7 @@ RESERVED: Final = (
 """Members of the certificate that are null in this release."""
 TOLERANCE: Final = 2e-6
 SHA256: Final = re.compile("[0-9a-f]{64}")
+A_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # The checks, each a function of the evidence that yields what is wrong.
 
 
@@ -617,30 +618,44 @@ WORDS: Final = {
 }
 
 
-def problems_of_history(history: Document) -> Problems:
-    """Yield where the history has another form than docs/evidence.md gives it."""
+def problems_of_history(history: Document, theatre_id: str, moment: str) -> Problems:
+    """Yield where the history is none of other runs, known at `moment` (docs/evidence.md)."""
     if history.keys() != HISTORY.keys():
         yield "tier.json/history: another member, or one missing"
     for sort, form in HISTORY.items():
-        for item in history[sort]:
+        items = history[sort]
+        for item in items:
             if {name: type(value) for name, value in item.items()} != form or "" in item.values():
                 yield f"tier.json/history/{sort}: a record of another form"
-                continue
-            for name, value in item.items():
-                if value not in WORDS.get(name, {value}):
-                    yield f"tier.json/history/{sort}: expected another {name}, got {value!r:.60}"
-                if name == "results_hash" and not SHA256.fullmatch(value):
-                    yield f"tier.json/history/{sort}: expected a SHA-256, got {value!r:.60}"
-                if name in MOMENTS:
-                    parsed_time(value)
-            if sort == "telemetry" and not item["start"] <= item["end"] <= item["confirmed_at"]:
-                yield "tier.json/history/telemetry: times in another order"
+            else:
+                yield from (f"tier.json/history/{sort}: {one}" for one in problems_of(item, moment))
+            if item.get("theatre_id") == theatre_id:
+                yield "tier.json/history/runs: this run itself"
+        by = {"runs": "theatre_id", "disputes": "dispute_id"}.get(sort)
+        if len({item[by] if by else canonical(item) for item in items}) < len(items):
+            yield f"tier.json/history/{sort}: one of them twice"
+
+
+def problems_of(item: Document, moment: str) -> Problems:
+    """Yield what is wrong with the values of one record of a history."""
+    for name, value in item.items():
+        if value not in WORDS.get(name, {value}):
+            yield f"expected another {name}, got {value!r:.60}"
+        if name == "results_hash" and not SHA256.fullmatch(value):
+            yield f"expected a SHA-256, got {value!r:.60}"
+        if name == "theatre_id" and not A_UUID.fullmatch(value):
+            yield f"expected a UUID, got {value!r:.60}"
+        if name in MOMENTS and parsed_time(value) > parsed_time(moment):
+            yield f"expected a moment up to {moment}, got {value}"
+    if "start" in item and not item["start"] < item["end"] <= item["confirmed_at"]:
+        yield "times in another order"
 
 
 def check_tier(evidence: Evidence) -> Problems:
     """Hold that tier, unmet requirements and expiry follow from the evidence."""
     stated = evidence.document("tier.json")
-    yield from problems_of_history(stated["history"])
+    theatre_id, moment = evidence.receipt["theatre_id"], evidence.trail[-1]["at"]
+    yield from problems_of_history(stated["history"], theatre_id, moment)
     template, pins = evidence.template, evidence.template["version_pins"]
     tally, under_test = evidence.results[0], evidence.config["construct_under_test"]
     adapters = [asked.adapters for asked in evidence.recorded]
@@ -664,7 +679,7 @@ def check_tier(evidence: Evidence) -> Problems:
         "commitment_verifiable": evidence.receipt["commitment_hash"] == evidence.commitment_hash,
         "extra_caps": extra_caps(evidence, adapter),
     }
-    assessment = tier(facts, stated["history"], resolved_at=evidence.trail[-1]["at"])
+    assessment = tier(facts, stated["history"], resolved_at=moment)
     expected = {"facts": facts, "history": stated["history"], "assessment": assessment}
     yield from differs("tier.json", expected, stated)
 
@@ -686,15 +701,19 @@ def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
 
 
 def missed(evidence: Evidence) -> Iterator[tuple[str, str, bool]]:
-    """Yield each step that failed or was skipped: its id, which, and if it guards integrity."""
+    """Yield each step that failed or was skipped: its id, which, and if it guards integrity.
+
+    A `provenance_chain` that found its log not intact counts as failed.
+    """
     steps = evidence.document("resolution.json")["steps"]
     for step, done in zip(evidence.template["resolution_programme"], steps, strict=True):
-        if done["status"] in {"failed", "skipped"}:
-            spec = step.get("input_spec") or {}
-            guards = step["type"] == "deterministic_computation" and bool(
-                step.get("output_spec") or spec.get("computation") == "provenance_chain"
-            )
-            yield step["step_id"], done["status"], guards
+        computes = step["type"] == "deterministic_computation"
+        walks = (step.get("input_spec") or {}).get("computation") == "provenance_chain"
+        ended = done["status"]
+        if computes and walks and ended == "completed":
+            ended = ended if done["result"]["output"].get("intact") is True else "failed"
+        if ended != "completed":
+            yield step["step_id"], ended, computes and bool(step.get("output_spec") or walks)
 
 
 def findings(evidence: Evidence) -> list[str]:

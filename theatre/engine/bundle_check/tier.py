@@ -12,15 +12,21 @@ from theatre.engine.bundle_check.folder import CERTIFICATE, TIER, Documents
 from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, shown
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.schema_registry import SchemaRegistry
 
 _WORDS = ("scored", "missing", "not_applicable", "declined", "unscored")
 _OUTCOMES = ("total", "scored", "timeout", "error", "refused", "unscored", "not_run")
 _TIMES = {"resolved_at", "start", "end", "confirmed_at", "at"}
+_NAMED_BY = {"runs": "theatre_id", "disputes": "dispute_id"}
+_History = dict[str, list[dict[str, str]]]
 _NAME: JsonObject = {"type": "string", "minLength": 1}
 _TIME: JsonObject = {"type": "string", "pattern": "^(19[7-9]|[2-9][0-9]{2})[0-9]-"}
 _SHA256: JsonObject = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
+_UUID: JsonObject = {
+    "type": "string",
+    "pattern": "^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$",
+}
 _ABOUT: JsonObject = {"construct_id": _NAME, "construct_version": _NAME}
 
 
@@ -40,7 +46,7 @@ def _exactly(**members: JsonValue) -> JsonObject:
 _HISTORY = _exactly(
     runs=_list_of(
         **_ABOUT,
-        theatre_id=_NAME,
+        theatre_id=_UUID,
         tier={"enum": ["UNVERIFIED", "BACKTESTED", "PROVEN"]},
         resolved_at=_TIME,
         results_hash=_SHA256,
@@ -62,6 +68,7 @@ class TierEvidence:
     """What the facts are taken from; `aggregate` is the recomputed one where there is one."""
 
     plan: CommittedPlan
+    theatre_id: str | Nothing
     calls: CallFacts
     aggregate: JsonObject
     bundle_complete: bool
@@ -83,6 +90,7 @@ def check_tier(
     facts, history = _facts(evidence), documents.at(TIER, "history")
     try:
         known = _known(history, registry)
+        _require_a_past(known, evidence)
         assessment = tier(facts, known, resolved_at=str(evidence.resolved_at))
     except (DefectError, ValueError, OverflowError) as error:
         ledger.wrong(CheckId.TIER, "facts and a history that a tier follows from", str(error))
@@ -117,7 +125,7 @@ def _known(history: JsonValue | Nothing, registry: SchemaRegistry) -> JsonObject
     recorded = {} if isinstance(history, Nothing) else history
     for violation in registry.validate_inline(_HISTORY, recorded):
         raise DefectError("a history in its form", f"{violation.pointer}: {violation.detail}")
-    known = cast("dict[str, list[dict[str, str]]]", recorded)
+    known = cast("_History", recorded)
     for item in (item for items in known.values() for item in items):
         for name in _TIMES & item.keys():
             parsed_time(item[name])
@@ -125,6 +133,20 @@ def _known(history: JsonValue | Nothing, registry: SchemaRegistry) -> JsonObject
         if not window["start"] < window["end"] <= window["confirmed_at"]:
             raise DefectError("telemetry with start < end ≤ confirmed_at", shown({**window}))
     return cast("JsonObject", recorded)
+
+
+def _require_a_past(history: JsonObject, evidence: TierEvidence) -> None:
+    """Hold that each fact stands there once, was known by then, and is of another run."""
+    for sort, items in cast("_History", history).items():
+        by = _NAMED_BY.get(sort)
+        if len({item[by] if by else canonical_bytes({**item}) for item in items}) < len(items):
+            raise DefectError(f"each of the {sort} once", "one of them twice")
+        for item in items:
+            if item.get("theatre_id") == evidence.theatre_id:
+                raise DefectError("a history of other runs", "this run")
+            latest = max(item[name] for name in _TIMES & item.keys())
+            if latest > str(evidence.resolved_at):
+                raise DefectError(f"{sort} not later than {evidence.resolved_at}", latest)
 
 
 def _facts(evidence: TierEvidence) -> JsonObject:

@@ -216,7 +216,7 @@ class Settlement:
             bundle_complete=not missing,
             step_caps=ending.machine.caps,
         )
-        history = self._around.history
+        history = self._around.history.beside(self._receipt.theatre_id).as_of(resolved_at)
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
         builder.write_document("tier.json", tier_document(tier_facts, history, assessment))
         return assessment

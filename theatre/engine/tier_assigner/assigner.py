@@ -86,11 +86,11 @@ class TierAssigner:
     def assign(facts: TierFacts, history: TierHistory, *, resolved_at: datetime) -> TierAssessment:
         """Return the tier of a run that resolved at `resolved_at`, and what it lacks.
 
-        What the history dates after `resolved_at` does not count, disputes excepted. Raises
-        ClockError for a time that is naive or out of range.
+        What the history dates after `resolved_at` does not count. Raises ClockError for a time
+        that is naive or out of range.
         """
         moment = utc_moment(resolved_at)
-        known = history.known_of(facts.construct_id, facts.construct_version, until=moment)
+        known = history.as_of(moment).about(facts.construct_id, facts.construct_version)
         backtested = unmet_of_backtested(facts, known)
         proven = unmet_of_proven(known, resolved_at=moment, backtested=not backtested)
         tier = _highest(backtested, proven)
@@ -114,11 +114,11 @@ class TierAssigner:
     ) -> EffectiveTier:
         """Return what `issued` is worth at `now`; runs and telemetry after `now` do not count.
 
-        An admitted dispute leaves UNVERIFIED; one that is only filed is named among the
-        reasons. Raises ClockError for a time that is naive or out of range.
+        An admitted dispute leaves UNVERIFIED, however it is dated; one that is only filed is named
+        among the reasons. Raises ClockError for a time that is naive or out of range.
         """
         moment = utc_moment(now)
-        known = history.known_of(issued.construct_id, issued.construct_version, until=moment)
+        known = history.as_of(moment).about(issued.construct_id, issued.construct_version)
         tier, status, reasons = _decayed(issued, known, moment)
         if history.disputes_that_are(DisputeStatus.ADMITTED):
             tier = VerificationTier.UNVERIFIED

@@ -8,6 +8,7 @@ the certificate at hand (when issuing: the construct), and every one of them cou
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Self
@@ -15,13 +16,13 @@ from typing import Self
 from pydantic import model_validator
 
 from theatre.engine.tier_assigner.policy import VerificationTier
-from theatre.engine.tier_assigner.records import Moment, Name, Record, Sha256
+from theatre.engine.tier_assigner.records import Moment, Name, Record, Sha256, Uuid
 
 
 class RunRecord(Record):
     """A theatre that resolved with a certificate; `tier` is the issued one."""
 
-    theatre_id: Name
+    theatre_id: Uuid
     construct_id: Name
     construct_version: Name
     tier: VerificationTier
@@ -82,7 +83,7 @@ class BehaviouralSignal(Record):
 
 
 class TierHistory(Record):
-    """All of it, in any order; empty where nothing is known."""
+    """All of it, in any order; empty where nothing is known. No fact stands in it twice."""
 
     runs: tuple[RunRecord, ...] = ()
     telemetry: tuple[TelemetryWindow, ...] = ()
@@ -90,30 +91,53 @@ class TierHistory(Record):
     disputes: tuple[Dispute, ...] = ()
     signals: tuple[BehaviouralSignal, ...] = ()
 
-    def known_of(
-        self, construct_id: str, construct_version: str | None, *, until: datetime
-    ) -> TierHistory:
-        """Return what was known of one construct version at `until`, inclusive.
+    @model_validator(mode="after")
+    def _says_nothing_twice(self) -> Self:
+        # One run that is told three times would be three runs to PROVEN.
+        listed: dict[str, Sequence[Hashable]] = {
+            "runs with a theatre_id each": [run.theatre_id for run in self.runs],
+            "disputes with a dispute_id each": [item.dispute_id for item in self.disputes],
+            "telemetry without copies": self.telemetry,
+            "attestations without copies": self.attestations,
+            "signals without copies": self.signals,
+        }
+        for expected, items in listed.items():
+            if len(set(items)) < len(items):
+                raise ValueError(f"expected {expected}")
+        return self
 
-        Disputes stay, all of them: one that is dated by a fast clock must still count.
+    def beside(self, theatre_id: str) -> TierHistory:
+        """Return the history without the run of that theatre: it is not its own past."""
+        return self.model_copy(
+            update={"runs": tuple(run for run in self.runs if run.theatre_id != theatre_id)}
+        )
+
+    def as_of(self, moment: datetime) -> TierHistory:
+        """Return what was known at `moment`, inclusive.
+
+        A dispute that comes later counts when the certificate is read.
         """
+        return TierHistory(
+            runs=tuple(run for run in self.runs if run.resolved_at <= moment),
+            telemetry=tuple(item for item in self.telemetry if item.confirmed_at <= moment),
+            attestations=tuple(item for item in self.attestations if item.at <= moment),
+            disputes=tuple(item for item in self.disputes if item.at <= moment),
+            signals=tuple(item for item in self.signals if item.at <= moment),
+        )
+
+    def about(self, construct_id: str, construct_version: str | None) -> TierHistory:
+        """Return what is about one construct version; disputes and attestations stay, all."""
+        subject = (construct_id, construct_version)
 
         def is_about(record: RunRecord | TelemetryWindow | BehaviouralSignal) -> bool:
-            return (record.construct_id, record.construct_version) == (
-                construct_id,
-                construct_version,
-            )
+            return (record.construct_id, record.construct_version) == subject
 
-        return TierHistory(
-            runs=tuple(run for run in self.runs if is_about(run) and run.resolved_at <= until),
-            telemetry=tuple(
-                window
-                for window in self.telemetry
-                if is_about(window) and window.confirmed_at <= until
-            ),
-            attestations=tuple(item for item in self.attestations if item.at <= until),
-            disputes=self.disputes,
-            signals=tuple(item for item in self.signals if is_about(item) and item.at <= until),
+        return self.model_copy(
+            update={
+                "runs": tuple(filter(is_about, self.runs)),
+                "telemetry": tuple(filter(is_about, self.telemetry)),
+                "signals": tuple(filter(is_about, self.signals)),
+            }
         )
 
     def disputes_that_are(self, status: DisputeStatus) -> tuple[str, ...]:

@@ -59,6 +59,7 @@ Moment = Annotated[
 Name = Annotated[str, Field(min_length=1)]
 Count = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Uuid = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
 
 
 class Record(BaseModel):

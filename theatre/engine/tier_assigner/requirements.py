@@ -136,8 +136,7 @@ def _consecutive_runs(known: TierHistory, resolved_at: datetime) -> Sequence[dat
     """Return when the runs of this version resolved, up to this one, in order.
 
     An UNVERIFIED run ends what came before it: the runs that count are consecutive, not
-    picked. Runs at the same instant count once, so that a history that already holds the run
-    at hand changes nothing.
+    picked. A history has each theatre once, and runs at the same instant count once.
     """
     weak = [run.resolved_at for run in known.runs if run.tier is VerificationTier.UNVERIFIED]
     since = max(weak, default=None)
