@@ -39,6 +39,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     engine.ProgrammeError: unacceptable("programme-refused", "The programme cannot be executed"),
     engine.ExecutionPathUnavailableError: kinds.EXECUTION_PATH,
     engine.JournalError: kinds.INTERNAL,
+    engine.JournalChangedError: kinds.INTERNAL,
     engine.BundleError: kinds.INTERNAL,
     engine.AlreadySealedError: kinds.INTERNAL,
     engine.CertificateError: kinds.INTERNAL,

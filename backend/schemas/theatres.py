@@ -149,7 +149,9 @@ class WholeTheatre(TheatreDocument):
     """One theatre, with what it is made of and how it ended."""
 
     parameters: dict[str, Any] = Field(description="its template")
-    ending: Ending | None = Field(description="null before RESOLVED, and with a certificate")
+    ending: Ending | None = Field(
+        description="null before RESOLVED, with a certificate, and where no run began"
+    )
 
 
 class TheatrePage(ResponseDocument):

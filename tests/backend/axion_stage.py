@@ -18,7 +18,7 @@ from theatre.oracles.construct_registry import ConstructRegistry, construct_vers
 
 HELD = """
 from pathlib import Path
-from tests.theatre.axion.answering import answer
+import honest
 
 CALLS, GATE, HOLD_AT = Path({calls!r}), Path({gate!r}), {hold_at}
 
@@ -28,17 +28,18 @@ def act(input_data):
         calls.write("call\\n")
     if CALLS.read_text().count("\\n") == HOLD_AT:
         GATE.read_bytes()
-    return answer("honest", input_data)
+    return honest.act(input_data)
 """
 REGISTRY = """
 [constructs."axion.{agent}"]
 argv = [
   "{{python}}", "-B", "-m", "theatre.construct_kit",
-  "--stdio", "--folder", "{{folder}}", "axion_{agent}:act",
+  "--stdio", "--folder", "{{folder}}", "{module}:act",
 ]
-folder = "{agent}"
+folder = "agents"
 files = ["*.py"]
 """
+MODULES = {"honest": "held", "pseudo": "pseudo"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,16 +75,16 @@ def axion_stage(folder: Path, *, hold_at: int) -> AxionStage:
     template: dict[str, Any] = {**thinned(template_of("pair"), folder, step=26)}
     os.mkfifo(folder / "gate")
     source = HELD.format(calls=str(folder / "calls"), gate=str(folder / "gate"), hold_at=hold_at)
-    for agent in ("honest", "pseudo"):
-        (folder / agent).mkdir()
-    (folder / "honest" / "axion_honest.py").write_text(source, encoding="utf-8")
-    shutil.copy(FIXTURES / "constructs" / "axion" / "axion_pseudo.py", folder / "pseudo")
+    shutil.copytree(FIXTURES / "constructs" / "axion", folder / "agents")
+    (folder / "agents" / "held.py").write_text(source, encoding="utf-8")
     registry = folder / "constructs.toml"
-    registry.write_text("".join(REGISTRY.format(agent=agent) for agent in ("honest", "pseudo")))
+    registry.write_text(
+        "".join(REGISTRY.format(agent=agent, module=one) for agent, one in MODULES.items())
+    )
     found = ConstructRegistry.load(registry)
     pins = {
         name: construct_version(program_of(found.find_registered(name)))
-        for name in ("axion.honest", "axion.pseudo")
+        for name in (f"axion.{agent}" for agent in MODULES)
     }
     template["version_pins"] = {**template["version_pins"], "constructs": pins}
     template["execution_policy"] = {**template["execution_policy"], "timeout_seconds": 60}
