@@ -6,13 +6,14 @@ What is replaced in the construct's own folder after that changes nothing that r
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import os
 import shutil
 import sys
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,39 @@ class BoundProgram:
         """Remove the copy, once the process has ended."""
         if self.copy is not None:
             self.copy.remove()
+
+
+class CurrentProgram:
+    """What an adapter runs: bound when it is needed, released when its process has ended."""
+
+    def __init__(self, bind: Callable[[], BoundProgram]) -> None:
+        self._bind = bind
+        self._program: BoundProgram | None = None
+        self._version: str | None = None
+
+    @property
+    def version(self) -> str:
+        """Return the version of the last start; before the first, of what that will run. Blocks.
+
+        Raises ConstructFilesError where the files cannot be read.
+        """
+        if self._version is None:
+            self._program = self._bind()
+            self._version = self._program.version
+        return self._version
+
+    async def bound(self) -> BoundProgram:
+        """Return the program, bound unless it is; errors as `version`."""
+        if self._program is None:
+            self._program = await asyncio.to_thread(self._bind)
+        self._version = self._program.version
+        return self._program
+
+    def release(self) -> None:
+        """Remove the copy, if there is one; the version stays known."""
+        if self._program is not None:
+            self._program.release()
+            self._program = None
 
 
 class PrivateFolder:
@@ -98,6 +132,7 @@ class ProgramSource:
             hashes = {name: self._hash(copy.path / name) for name in names}
             copy.close_to_writing()
         except BaseException:
+            # Also where the run is stopped meanwhile: no half copy stays.
             copy.remove()
             raise
         argv = tuple(_filled(argument, self._folder, copy.path) for argument in self._argv)

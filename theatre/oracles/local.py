@@ -21,7 +21,7 @@ from theatre.engine.oracle_contract import (
     clean_detail,
     read_answer,
 )
-from theatre.oracles.bound_program import BoundProgram
+from theatre.oracles.bound_program import BoundProgram, CurrentProgram
 from theatre.oracles.breakdown import Breakdown, in_time, version_mismatch
 from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.errors import AdapterClosedError
@@ -57,14 +57,12 @@ class LocalOracleAdapter:
         clock: Clock,
         monotonic: Callable[[], float],
     ) -> None:
-        self._bind = bind
+        self._program = CurrentProgram(bind)
         self._limits = limits
         self._clock = clock
         self._monotonic = monotonic
         self._one_at_a_time = asyncio.Lock()
         self._process: ChildProcess | None = None
-        self._program: BoundProgram | None = None
-        self._version: str | None = None
         self._remarks: list[str] = []
         self._closed = False
 
@@ -79,10 +77,7 @@ class LocalOracleAdapter:
 
         Raises ConstructFilesError where the files cannot be read.
         """
-        if self._version is None:
-            self._program = self._bind()
-            self._version = self._program.version
-        return self._version
+        return self._program.version
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; calls made at the same time wait for each other, each its full time.
@@ -167,7 +162,7 @@ class LocalOracleAdapter:
         return outcome.as_attempt(request, latency_ms=latency_ms, responded_at=responded_at)
 
     async def _start(self) -> ChildProcess:
-        program = await self._bound()
+        program = await self._program.bound()
         self._process = ChildProcess(
             program.argv,
             environment=construct_environment(program.version),
@@ -198,18 +193,7 @@ class LocalOracleAdapter:
             self._keep_complaints()
             self._process.close()
             self._process = None
-        self._release()
-
-    async def _bound(self) -> BoundProgram:
-        if self._program is None:
-            self._program = await asyncio.to_thread(self._bind)
-        self._version = self._program.version
-        return self._program
-
-    def _release(self) -> None:
-        if self._program is not None:
-            self._program.release()
-            self._program = None
+        self._program.release()
 
     def _refuse_if_closed(self) -> None:
         if self._closed:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from theatre.engine.clock import Clock
 from theatre.engine.errors import TheatreError
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, clean_detail
-from theatre.oracles.bound_program import BoundProgram
+from theatre.oracles.bound_program import BoundProgram, CurrentProgram
 from theatre.oracles.breakdown import Breakdown, version_mismatch
 from theatre.oracles.construct_entries import PORT
 from theatre.oracles.construct_registry import RegisteredConstruct, source_of
@@ -66,15 +66,13 @@ class ServedOracleAdapter:
         clock: Clock,
         monotonic: Callable[[], float],
     ) -> None:
-        self._bind = bind
+        self._program = CurrentProgram(bind)
         self._limits = limits
         self._start_seconds = start_seconds
         self._clock = clock
         self._monotonic = monotonic
         self._changing = asyncio.Lock()
         self._running: _Running | None = None
-        self._program: BoundProgram | None = None
-        self._version: str | None = None
         self._port = 0
         self._http: HTTPOracleAdapter | None = None
         self._tries = 0
@@ -92,10 +90,7 @@ class ServedOracleAdapter:
 
         Raises ConstructFilesError where the files cannot be read.
         """
-        if self._version is None:
-            self._program = self._bind()
-            self._version = self._program.version
-        return self._version
+        return self._program.version
 
     async def check_reachable(self) -> None:
         """Start the program now, unless it runs.
@@ -130,7 +125,7 @@ class ServedOracleAdapter:
             if self._running is not None:
                 await self._running.process.dismiss()
                 await self._stop(self._running)
-            self._release()
+            self._program.release()
 
     async def _ask(self, running: _Running, request: OracleInvocationRequest) -> Attempt:
         attempt = await running.http.invoke(request)
@@ -157,7 +152,7 @@ class ServedOracleAdapter:
                     self._running = await self._start()
                 except TheatreError as error:
                     self._problem = error
-                    self._release()
+                    self._program.release()
                     raise
                 finally:
                     self._tries += 1
@@ -174,7 +169,7 @@ class ServedOracleAdapter:
         return await self._start_at(claimed_port(self._port))
 
     async def _start_at(self, port: int) -> _Running:
-        program = await self._bound()
+        program = await self._program.bound()
         process = ServedProcess(
             program.argv,
             port=port,
@@ -194,20 +189,9 @@ class ServedOracleAdapter:
     async def _stop(self, running: _Running) -> None:
         await running.process.end()
         running.process.close()
-        self._release()
+        self._program.release()
         # Not before: who is cancelled here leaves the rest to the next.
         self._running = None
-
-    async def _bound(self) -> BoundProgram:
-        if self._program is None:
-            self._program = await asyncio.to_thread(self._bind)
-        self._version = self._program.version
-        return self._program
-
-    def _release(self) -> None:
-        if self._program is not None:
-            self._program.release()
-            self._program = None
 
     def _http_to(self, port: int) -> HTTPOracleAdapter:
         return HTTPOracleAdapter(
