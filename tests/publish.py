@@ -25,12 +25,7 @@ from tests.theatre.axion.axion_theatres import NAMES, run_axion
 from tests.theatre.cartograph_runs import run_cartograph
 from tests.theatre.debate.debate_theatres import run_debates
 from tests.theatre.easel_requests_runs import run_requests
-from tests.theatre.easel_runs import (
-    easel_adapters,
-    easel_stage,
-    items_of,
-    let_demo_reviewers_score,
-)
+from tests.theatre.easel_runs import easel_adapters, easel_stage, items_of, let_demo_reviewers_score
 from tests.theatre.observer_runs import run_observer
 from tests.theatre.runs import Finished
 from theatre.cli.demo.reviewers import REVIEWERS, demo_scores, score_file

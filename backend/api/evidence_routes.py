@@ -56,9 +56,11 @@ _KINDS = {".json": "application/json", ".jsonl": "application/x-ndjson", ".gz": 
 async def get_verifier(request: Request) -> Response:
     """Download the check of bundles as one file of plain Python, which needs nothing installed."""
     source, sha256 = _verifier()
-    headers = {"ETag": f'"{sha256}"', "Cache-Control": FRESH}
-    return unchanged(request, **{"etag": headers["ETag"], "Cache-Control": FRESH}) or Response(
-        source, media_type="text/x-python", headers=headers | {"Repr-Digest": repr_digest(sha256)}
+    etag, caching = f'"{sha256}"', {"Cache-Control": FRESH}
+    return unchanged(request, etag, **caching) or Response(
+        source,
+        media_type="text/x-python",
+        headers={"ETag": etag, "Repr-Digest": repr_digest(sha256), **caching},
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -79,7 +78,7 @@ def _is_what_was_certified(resources: TheatreResources, bundle: Path, document: 
             registry=resources.schemas,
             computations=resources.computations,
             sanitiser=TextSanitiser(),
-            now=datetime.now(UTC),
+            now=resources.clock(),
             certificate=document + b"\n",
         )
     except BundleError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -156,7 +155,7 @@ class StoreCheck:
                 computations=self._resources.computations,
                 runners=self._resources.runners,
                 sanitiser=TextSanitiser(),
-                now=datetime.now(UTC),
+                now=self._resources.clock(),
                 certificate=None if document is None else document + b"\n",
             )
         except BundleError as error:

@@ -15,11 +15,7 @@ from backend.errors import PreconditionFailedError
 from backend.identifiers import new_id
 from backend.repositories.counted_runs import template_documents
 from backend.repositories.datasets import uploads_of
-from backend.repositories.evidence_views import (
-    details_of,
-    journal_lines,
-    resolution_of,
-)
+from backend.repositories.evidence_views import details_of, journal_lines, resolution_of
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import StoredTheatre, hold_theatre
 from backend.repositories.theatre_views import (

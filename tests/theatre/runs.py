@@ -120,6 +120,22 @@ CHAIN: Mapping[str, JsonValue] = {
 EXPECTED: JsonObject = {"colour": "red", "recall": 0.5}
 Answer = Callable[[OracleInvocationRequest], JsonObject]
 
+NOT_FILLED: dict[str, Any] = dict.fromkeys(
+    (
+        "isolation",
+        "qualification",
+        "corrected_scores",
+        "data_audit",
+        "baselines",
+        "repeats",
+        "usage",
+        "coin_sha256",
+        "episode_root",
+        "owner",
+    )
+)
+"""The members of a certificate that nothing in this release fills."""
+
 
 def right(_: OracleInvocationRequest) -> JsonObject:
     """Answer as expected."""

@@ -7,6 +7,7 @@ from typing import cast
 
 import pytest
 
+from tests.theatre.runs import NOT_FILLED
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.schema_registry import SchemaRegistry, resource_root
 
@@ -78,22 +79,13 @@ REPLAY: JsonObject = {
     "version_source": "computed",
     "construct_chain_versions": None,
     "environment": None,
-    "isolation": None,
     "scorer_version": "exact_match@1",
     "methodology_version": "1.0.0",
     "dataset_hash": "6f" * 32,
     "verification_tier": "BACKTESTED",
     "caps": ["proven-needs-telemetry"],
     "findings": [],
-    "qualification": None,
-    "corrected_scores": None,
-    "data_audit": None,
-    "baselines": None,
-    "repeats": None,
-    "usage": None,
-    "coin_sha256": None,
-    "episode_root": None,
-    "owner": None,
+    **NOT_FILLED,
     "commitment_hash": "70" * 32,
     "issuer": "local",
     "issued_at": "2026-11-21T02:07:00.000000Z",

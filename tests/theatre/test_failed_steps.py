@@ -9,14 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.forged_bundle import (
-    Effort,
-    failed_ids,
-    load,
-    resealed,
-    store,
-    with_document,
-)
+from tests.theatre.forged_bundle import Effort, failed_ids, load, resealed, store, with_document
 from tests.theatre.rated_runs import (
     AGGREGATE,
     details,

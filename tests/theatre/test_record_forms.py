@@ -116,13 +116,13 @@ FORMS: list[tuple[Form, JsonObject]] = [
             "attempts": [ATTEMPT_DOCUMENT],
         },
     ),
-    (EpisodeRecord(seq=1, episode_id="sum-1", sanitised=None, calls=({"hop": 0},)), RECORD),
+    (EpisodeRecord(seq=1, episode_id="sum-1", sanitised=None, calls=[{"hop": 0}]), RECORD),
     (
         PlayedRecord(
             seq=1,
             episode_id="sum-1",
             sanitised=None,
-            calls=({"hop": 0},),
+            calls=[{"hop": 0}],
             runner="duel@1",
             episode_result={"won": True},
         ),

@@ -407,7 +407,7 @@ def newest(edits: dict[str, object] | None = None) -> JsonObject:
 def test_a_2_2_0_template_runs_as_one_of_2_1_0_and_may_say_when_it_is_closed() -> None:
     document = newest({f"{POLICY}/close_within_days": 7})
     assert VALIDATOR.validate(document) == ValidationReport(errors=(), warnings=())
-    assert product_template(document).execution_policy.close_within_days == 7
+    assert product_template(document).theatre_id == "product_cartograph_v1"
     assert close_by(document, COMMITTED_AT) == datetime(2026, 11, 30, 12, tzinfo=UTC)
     assert CommitmentProtocol.hash_template(document) == recomputed(document)
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import click
 
+from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.input_files import read_file
-from theatre.cli.output import echo
+from theatre.cli.output import echo, print_document
 from theatre.engine.bundle_check import CheckReport, CheckStatus, check_bundle
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.input_sanitiser import TextSanitiser
@@ -41,6 +42,24 @@ def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckRepor
         runners=load_episode_runners(),
         now=datetime.now(UTC),
     )
+
+
+def require_consistent(bundle: Path, *, as_json: bool, is_named: bool = False) -> None:
+    """Compute every score of a bundle again; where that fails, say so and end.
+
+    `is_named`: which bundle it is stands above the report, too.
+    """
+    report = check_folder(bundle)
+    if report.consistent:
+        return
+    if as_json:
+        named = {"bundle": str(bundle)} if is_named else {}
+        print_document({**named, **report.as_document()})
+    else:
+        if is_named:
+            echo(f"bundle       {bundle}")
+        print_report(report)
+    raise CommandEndedError(ExitCode.CHECK_FAILED if report.failed else ExitCode.INCOMPLETE)
 
 
 def print_report(report: CheckReport) -> None:

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.checking import check_folder, print_report
+from theatre.cli.checking import require_consistent
 from theatre.cli.comparison_report import print_comparison
-from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.pictures import prepare
 from theatre.cli.recorded_answers import SealedRunFolder, recorded_run
@@ -38,7 +37,7 @@ def compare(runs: Sequence[str], *, plot: Path | None, as_json: bool) -> None:
     workspace = Workspace.from_environment()
     bundles = [_bundle(run, workspace) for run in runs]
     for bundle in bundles:
-        _require_valid(bundle, as_json=as_json)
+        require_consistent(bundle, as_json=as_json, is_named=True)
     comparison = compared(bundles)
     picture = None if plot is None else _drawn(comparison, plot, workspace)
     if as_json:
@@ -67,19 +66,6 @@ def _bundle(run: str, workspace: Workspace) -> Path:
             "its end first"
         )
     return found.bundle
-
-
-def _require_valid(bundle: Path, *, as_json: bool) -> None:
-    """Compute every score of a bundle again; where that fails, say so and end."""
-    report = check_folder(bundle)
-    if report.consistent:
-        return
-    if as_json:
-        print_document({"bundle": str(bundle), **report.as_document()})
-    else:
-        echo(f"bundle       {bundle}")
-        print_report(report)
-    raise CommandEndedError(ExitCode.CHECK_FAILED if report.failed else ExitCode.INCOMPLETE)
 
 
 def _drawn(comparison: JsonObject, folder: Path, workspace: Workspace) -> Path:

@@ -9,11 +9,7 @@ from dataclasses import dataclass, field
 
 from theatre.cli.committing import environment_of, utc_now
 from theatre.cli.judging import open_judge
-from theatre.cli.reaching import (
-    check_all_reachable,
-    construct_authors,
-    opened_adapters,
-)
+from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
 from theatre.cli.signals import cancelled_by
 from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace

@@ -8,7 +8,7 @@ from typing import cast
 
 import click
 
-from theatre.cli.checking import check_folder, print_report
+from theatre.cli.checking import require_consistent
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.recorded_answers import (
@@ -48,7 +48,7 @@ def score(data: Path, *, output: Path, as_json: bool) -> None:
     workspace = Workspace.from_environment()
     run = recorded_run(data, workspace)
     if isinstance(run, SealedRunFolder):
-        _require_valid(run.bundle, as_json=as_json)
+        require_consistent(run.bundle, as_json=as_json)
         try:
             certificate = verification_certificate(run.bundle)
         except TooFewReplaysError as error:
@@ -66,18 +66,6 @@ def score(data: Path, *, output: Path, as_json: bool) -> None:
         _report(asyncio.run(run.report()), output, as_json=as_json)
         raise CommandEndedError(ExitCode.INCOMPLETE)
     _report(run.report(), output, as_json=as_json)
-
-
-def _require_valid(bundle: Path, *, as_json: bool) -> None:
-    """Compute every score of a bundle again; where that fails, say so and end."""
-    report = check_folder(bundle)
-    if report.consistent:
-        return
-    if as_json:
-        print_document(report.as_document())
-    else:
-        print_report(report)
-    raise CommandEndedError(ExitCode.CHECK_FAILED if report.failed else ExitCode.INCOMPLETE)
 
 
 def _report(report: JsonObject, output: Path, *, as_json: bool) -> None:

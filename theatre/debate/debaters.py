@@ -21,7 +21,7 @@ from theatre.engine.oracle_contract import (
     OracleInvocationRequest,
     invocation_id,
 )
-from theatre.engine.schema_registry import model_message
+from theatre.engine.schema_registry import first_mistake
 
 PROTOCOL = "debate@1"
 
@@ -156,11 +156,8 @@ def answer_of(output: Mapping[str, object], turn_index: int) -> DebaterAnswer:
         try:
             Recommendation.model_validate(advice)
         except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            where = "/".join(map(str, first["loc"]))
             raise DebateRunError(
-                f"expected a recommendation for turn {turn_index}, got at {where}: "
-                f"{model_message(first)}"
+                f"expected a recommendation for turn {turn_index}, got at {first_mistake(error)}"
             ) from error
     return DebaterAnswer(
         content=str(content),

@@ -21,7 +21,7 @@ from theatre.debate.runner import RunPlan
 from theatre.debate.scripted.debater import Disposition, labels_of
 from theatre.debate.scripted.scenarios import Scenario
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.schema_registry import model_message
+from theatre.engine.schema_registry import first_mistake
 
 NO_CONSTRUCTS: Mapping[str, str] = MappingProxyType({})
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -115,11 +115,7 @@ def read_plan(document: JsonObject) -> SweepPlan:
     try:
         plan = SweepPlan.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = "/".join(map(str, first["loc"]))
-        raise SweepError(
-            f"expected a sweep plan, got at {where}: {model_message(first)}"
-        ) from error
+        raise SweepError(f"expected a sweep plan, got at {first_mistake(error)}") from error
     names = [one.name for one in plan.configurations]
     if len(set(names)) < len(names):
         raise SweepError(f"expected each configuration once, got {names}")

@@ -91,23 +91,18 @@ class EvidenceBundleBuilder:
         self.theatre_id = theatre_id
         self._final = output_dir / name
         self._drafts = f".{name}*.partial"
-        self._draft = output_dir / (f".{name}.{attempt}.partial" if attempt else f".{name}.partial")
+        self.draft = output_dir / (f".{name}.{attempt}.partial" if attempt else f".{name}.partial")
         self._begun: set[str] = set()
         self._entries: dict[str, FileEntry] = {}
-
-    @property
-    def draft(self) -> Path:
-        """Return the folder that is written in."""
-        return self._draft
 
     def __enter__(self) -> Self:
         """Start in an empty draft folder; what earlier attempts left, or still write, goes."""
         with _disk("make room for the bundle"):
-            for left in self._draft.parent.glob(self._drafts):
+            for left in self.draft.parent.glob(self._drafts):
                 # A link is left, and refused where it stands in the way.
                 if not left.is_symlink():
                     _remove_at_once(left)
-            self._draft.mkdir(parents=True)
+            self.draft.mkdir(parents=True)
         return self
 
     def __exit__(
@@ -117,7 +112,7 @@ class EvidenceBundleBuilder:
         traceback: TracebackType | None,
     ) -> None:
         """Remove the draft; after `seal` there is none."""
-        shutil.rmtree(self._draft, ignore_errors=True)
+        shutil.rmtree(self.draft, ignore_errors=True)
 
     def write_document(self, path: str, document: JsonObject) -> None:
         """Write canonical bytes and a final LF to `path`."""
@@ -141,10 +136,10 @@ class EvidenceBundleBuilder:
             raise BundleError(f"expected to write {path} once, got a second write")
         self._begun.add(path)
         with _disk(f"write {path}"):
-            target = self._draft / path
+            target = self.draft / path
             # Folder by folder: a draft that another attempt has removed is not made again.
             for folder in reversed(PurePosixPath(path).parents[:-1]):
-                (self._draft / folder).mkdir(exist_ok=True)
+                (self.draft / folder).mkdir(exist_ok=True)
             with target.open("wb") as handle:
                 summed = _SummedFile(handle)
                 yield summed
@@ -204,16 +199,16 @@ class EvidenceBundleBuilder:
         stays as it is.
         """
         with _disk("seal the bundle"):
-            if file_stamps(self._draft) != as_checked:
+            if file_stamps(self.draft) != as_checked:
                 raise BundleError(
                     "expected the draft of the bundle as it was checked, got it changed by another "
                     "program: run again"
                 )
-            for folder in {(self._draft / path).parent for path in self._entries}:
+            for folder in {(self.draft / path).parent for path in self._entries}:
                 _sync_folder(folder)
-            _sync_folder(self._draft)
+            _sync_folder(self.draft)
             try:
-                self._draft.rename(self._final)
+                self.draft.rename(self._final)
             except OSError as error:
                 if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
                     raise

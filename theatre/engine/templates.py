@@ -109,7 +109,6 @@ class ExecutionPolicy(_View):
     retry_policy: RetryPolicy = RetryPolicy()
     deterministic_sample: int = 0
     sanitise_input: bool = True
-    close_within_days: int = DEFAULT_CLOSE_WITHIN_DAYS
 
 
 class ProductTheatreConfig(_View):

@@ -55,7 +55,7 @@ class FileRunJournal:
         self._state: str | None = None
         self._commitment_hash: str | None = None
         named: list[range] = []
-        for entry in verified_entries(self._entries(), theatre_id=theatre_id):
+        for entry in verified_entries(_documents(self._trail), theatre_id=theatre_id):
             self._advance(entry)
             named += named_sequences(entry)
         self._index = EpisodeIndex()
@@ -104,7 +104,7 @@ class FileRunJournal:
 
     async def trail(self) -> AsyncIterator[JsonObject]:
         """Yield the audit entries in order."""
-        for entry in self._entries():
+        for entry in _documents(self._trail):
             yield entry
 
     def _append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
@@ -178,9 +178,6 @@ class FileRunJournal:
         if entry["event_type"] == "committed":
             detail = cast("JsonObject", entry["detail"])
             self._commitment_hash = cast("str", detail["commitment_hash"])
-
-    def _entries(self) -> Iterator[JsonObject]:
-        yield from _documents(self._trail)
 
 
 def read_trail(folder: Path, theatre_id: str) -> Iterator[JsonObject]:

@@ -12,13 +12,7 @@ from typing import Any
 import pytest
 
 from tests.theatre.axion.answering import answer
-from tests.theatre.axion.axion_theatres import (
-    FIXTURES,
-    NAMES,
-    published_of,
-    run_axion,
-    template_of,
-)
+from tests.theatre.axion.axion_theatres import FIXTURES, NAMES, published_of, run_axion, template_of
 from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORERS, load, store
 from tests.theatre.record_edits import Edit, forged, of_record
 from tests.theatre.runs import LATE, Finished, ScriptedAdapter

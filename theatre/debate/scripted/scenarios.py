@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from theatre.debate.actions import Action
 from theatre.debate.errors import DebateRunError
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.schema_registry import model_message
+from theatre.engine.schema_registry import first_mistake
 
 
 class _Closed(BaseModel):
@@ -56,11 +56,7 @@ def read_scenario(document: JsonObject) -> Scenario:
     try:
         scenario = Scenario.model_validate(document)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = "/".join(map(str, first["loc"]))
-        raise DebateRunError(
-            f"expected a scenario, got at {where}: {model_message(first)}"
-        ) from error
+        raise DebateRunError(f"expected a scenario, got at {first_mistake(error)}") from error
     sides = {scenario.truth, scenario.hint}
     if len(sides) != 2 or sides - set(scenario.facts):  # noqa: PLR2004 - the two sides
         raise DebateRunError("expected facts for truth and for hint, which differ")

@@ -32,7 +32,7 @@ from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import CallFacts
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.bundle_check.resolution import computation_versions
-from theatre.engine.bundle_check.tier import history_summary
+from theatre.engine.bundle_check.tier import ON_CERTIFICATE, history_summary
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, parse_object
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import SchemaRegistry
@@ -139,11 +139,7 @@ def check_certificate_fields(
         "findings": _findings(sources),
         **{
             name: documents.at(TIER, "assessment", member)
-            for name, member in (
-                ("verification_tier", "tier"),
-                ("caps", "caps"),
-                ("expires_at", "expires_at"),
-            )
+            for name, member in ON_CERTIFICATE.items()
         },
     }
     for name, value in expected.items():

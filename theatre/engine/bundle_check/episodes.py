@@ -20,17 +20,9 @@ from theatre.engine.bundle_check.recorded import CallFacts, RecordItem, stored_r
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.results import ScoreLines
-from theatre.engine.bundle_check.scorers import (
-    EpisodeAnswer,
-    EpisodeScoring,
-    PinnedScorers,
-)
+from theatre.engine.bundle_check.scorers import EpisodeAnswer, EpisodeScoring, PinnedScorers
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import (
-    EpisodeOutcome,
-    GroundTruthEpisode,
-    InvocationStatus,
-)
+from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode, InvocationStatus
 
 _OUTCOMES = {
     InvocationStatus.SUCCESS: frozenset({EpisodeOutcome.SCORED, EpisodeOutcome.UNSCORED}),

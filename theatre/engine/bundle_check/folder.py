@@ -34,7 +34,6 @@ MAX_FILE_BYTES = 16 * 1024**3
 MAX_DOCUMENT_BYTES = DEFAULT_MAX_BYTES
 """Largest JSON document, and longest line, that is parsed."""
 
-_MARKERS = ("manifest.json", "SHA256SUMS", "certificate.json")
 _CHUNK = 1024 * 1024
 
 MANIFEST = "manifest.json"
@@ -47,6 +46,8 @@ PER_EPISODE = "scores/per_episode.jsonl"
 RESOLUTION = "resolution.json"
 TIER = "tier.json"
 AUDIT_TRAIL = "audit_trail.jsonl"
+
+_MARKERS = (MANIFEST, SUMS, CERTIFICATE)
 
 DOCUMENTS = (MANIFEST, CERTIFICATE, TEMPLATE, RECEIPT, AGGREGATE, RESOLUTION, TIER)
 """The files that hold one JSON object each, invocation records aside."""

@@ -10,13 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from theatre.engine.bundle_check.folder import BundleFolder, canonical_object
-from theatre.engine.bundle_check.json_values import (
-    NOTHING,
-    DefectError,
-    Nothing,
-    at,
-    same_json,
-)
+from theatre.engine.bundle_check.json_values import NOTHING, DefectError, Nothing, at, same_json
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import EPISODE_RESULT, FIRST, JUDGEMENTS, SECOND, InvocationStatus

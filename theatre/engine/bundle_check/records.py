@@ -8,12 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from theatre.engine.bundle_check.calls import (
-    OUTPUT_SPEC,
-    CallChecker,
-    CallPlace,
-    upstream_input,
-)
+from theatre.engine.bundle_check.calls import OUTPUT_SPEC, CallChecker, CallPlace, upstream_input
 from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
@@ -24,10 +19,7 @@ from theatre.engine.bundle_check.json_values import (
     shown,
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import (
-    STATUSES,
-    Recorded,
-)
+from theatre.engine.bundle_check.recorded import STATUSES, Recorded
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.sanitising import SanitisingCheck, SentInput
 from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers

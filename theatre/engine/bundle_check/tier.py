@@ -15,6 +15,9 @@ from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.schema_registry import SchemaRegistry
 
+ON_CERTIFICATE = {"verification_tier": "tier", "caps": "caps", "expires_at": "expires_at"}
+"""Member of the certificate → of the assessment in `tier.json`."""
+
 _WORDS = ("scored", "missing", "not_applicable", "declined", "unscored")
 _OUTCOMES = ("total", "scored", "timeout", "error", "refused", "unscored", "not_run")
 _TIMES = {"resolved_at", "start", "end", "confirmed_at", "at"}
@@ -97,11 +100,7 @@ def check_tier(
         return
     recomputed: JsonObject = {"facts": facts, "history": known, "assessment": assessment}
     ledger.compare(CheckId.TIER, TIER, recomputed, documents.at(TIER))
-    for name, member in (
-        ("verification_tier", "tier"),
-        ("caps", "caps"),
-        ("expires_at", "expires_at"),
-    ):
+    for name, member in ON_CERTIFICATE.items():
         seen = documents.at(CERTIFICATE, name)
         ledger.compare(CheckId.TIER, f"{name} of the certificate", assessment[member], seen)
     ledger.completed(CheckId.TIER, f"{assessment['tier']}")

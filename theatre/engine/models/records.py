@@ -33,6 +33,15 @@ def members_of(form: type) -> frozenset[str]:
     return frozenset(one.name for one in fields(form))
 
 
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """A form whose fields hold JSON values already."""
+
+    def as_document(self) -> JsonObject:
+        """Return what the evidence keeps."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+
 class RetryPolicy(BaseModel):
     """How often a failed call is tried again, and the first wait in seconds (then doubling)."""
 
@@ -172,22 +181,13 @@ class RecordedCall:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeRecord:
+class EpisodeRecord(_Form):
     """The record of one episode: `calls` are documents of `RecordedCall`, made as each ended."""
 
     seq: int
     episode_id: str
     sanitised: JsonObject | None
-    calls: Sequence[JsonValue]
-
-    def as_document(self) -> JsonObject:
-        """Return the invocation record."""
-        return {
-            "seq": self.seq,
-            "episode_id": self.episode_id,
-            "sanitised": self.sanitised,
-            "calls": [*self.calls],
-        }
+    calls: list[JsonValue]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,13 +196,6 @@ class PlayedRecord(EpisodeRecord):
 
     runner: str
     episode_result: JsonValue
-
-    def as_document(self) -> JsonObject:
-        """Return the invocation record."""
-        return EpisodeRecord.as_document(self) | {
-            "runner": self.runner,
-            EPISODE_RESULT: self.episode_result,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,7 +222,7 @@ class RecordedBatch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeTrouble:
+class EpisodeTrouble(_Form):
     """What the trail says of an episode that ended in a failure or a refusal."""
 
     seq: int
@@ -239,18 +232,6 @@ class EpisodeTrouble:
     status: str
     reason: str | None
     error_detail: str | None
-
-    def as_document(self) -> JsonObject:
-        """Return the detail of the audit event."""
-        return {
-            "seq": self.seq,
-            "episode_id": self.episode_id,
-            "construct_id": self.construct_id,
-            "hop": self.hop,
-            "status": self.status,
-            "reason": self.reason,
-            "error_detail": self.error_detail,
-        }
 
 
 def _copied(value: JsonValue) -> JsonValue:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from datetime import datetime
 from typing import cast
 
 from theatre.engine.audit_chain import AuditEvent
@@ -176,7 +175,7 @@ class ReplayEngine:
                 await self._activate(datasets)
             if self._theatre.state is TheatreState.ACTIVE:
                 await self._invoke_all(datasets)
-                await self._move(self._theatre.settle(at=self._now(), detail={}))
+                await self._move(self._theatre.settle(at=self._clock(), detail={}))
             return await self._seal(datasets)
 
     @contextlib.contextmanager
@@ -191,7 +190,7 @@ class ReplayEngine:
             yield OpenDatasets(replay=replay, others=readers)
 
     async def _activate(self, datasets: OpenDatasets) -> None:
-        self._theatre.require_in_time(self._now())
+        self._theatre.require_in_time(self._clock())
         detail = activation_detail(
             self._template,
             self._provider,
@@ -200,11 +199,11 @@ class ReplayEngine:
             self._around,
         )
         detail["episodes"] = datasets.replay.lines_total
-        await self._move(self._theatre.activate(at=self._now(), detail=detail))
+        await self._move(self._theatre.activate(at=self._clock(), detail=detail))
 
     async def _invoke_all(self, datasets: OpenDatasets) -> None:
         """Call the constructs for every episode that is not recorded, in dataset order."""
-        at = format_rfc3339(self._now())
+        at = format_rfc3339(self._clock())
         events = await events_kept_back(self._journal, self._receipt.theatre_id, at=at)
         if events:
             await self._journal.append([], events)
@@ -226,7 +225,7 @@ class ReplayEngine:
             return await settlement.seal(
                 self._journal,
                 datasets,
-                resolved_at=self._now(),
+                resolved_at=self._clock(),
                 certificate_run=self._settings.certificate_run,
             )
         except AlreadySealedError:
@@ -261,25 +260,25 @@ class ReplayEngine:
     async def _fail(self, error: DatasetMismatchError | JournalChangedError) -> None:
         await beside_the_loop(self._set_aside)
         if self._theatre.state is TheatreState.ACTIVE:
-            await self._move(self._theatre.settle(at=self._now(), detail={"reason": error.code}))
-        outcome = {"outcome": "failed", "outcome_reason": error.code, "error_detail": str(error)}
-        if isinstance(error, JournalChangedError):
-            # What its trail says of failures is no longer to be relied on.
-            await self._end({**outcome})
-        else:
-            await self._end_without_certificate({**outcome})
+            await self._move(self._theatre.settle(at=self._clock(), detail={"reason": error.code}))
+        outcome: JsonObject = {
+            "outcome": "failed",
+            "outcome_reason": error.code,
+            "error_detail": str(error),
+        }
+        if not isinstance(error, JournalChangedError):
+            # Else what its trail says of failures is not to be relied on.
+            outcome = await with_reasons(self._journal, outcome)
+        await self._end(outcome)
 
     def _set_aside(self) -> None:
         set_aside(self._theatre.theatre_id, self._settings.output_dir, self._settings.drafts_dir)
 
     async def _end(self, outcome: JsonObject) -> None:
-        await self._move(self._theatre.resolve(at=self._now(), detail=outcome))
+        await self._move(self._theatre.resolve(at=self._clock(), detail=outcome))
 
     async def _move(self, step: tuple[Theatre, AuditEvent]) -> None:
         """Make a transition durable first, then believe it."""
         theatre, event = step
         await self._journal.note(event)
         self._theatre = theatre
-
-    def _now(self) -> datetime:
-        return self._clock()

@@ -4,7 +4,11 @@
 beside the code.
 """
 
-from theatre.engine.schema_registry.pattern_words import model_message, pattern_words
+from theatre.engine.schema_registry.pattern_words import (
+    first_mistake,
+    model_message,
+    pattern_words,
+)
 from theatre.engine.schema_registry.registry import SchemaRegistry
 from theatre.engine.schema_registry.resources import resource_root
 from theatre.engine.schema_registry.violations import (
@@ -22,6 +26,7 @@ __all__ = [
     "SchemaViolation",
     "Seen",
     "Wording",
+    "first_mistake",
     "json_pointer",
     "model_message",
     "pattern_words",

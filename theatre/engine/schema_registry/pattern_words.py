@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
+from pydantic import ValidationError
+
 _SHA256 = "a SHA-256: 64 hexadecimal digits in lower case"
 _VERSION = "a version: 7 to 64 hexadecimal digits in lower case"
 _NAME = "a name of lower-case letters, digits and underscores that does not begin with a digit"
@@ -95,3 +97,9 @@ def model_message(error: Mapping[str, Any]) -> str:
         return message.removeprefix("Value error, ")
     _, _, pattern = message.partition("'")
     return f"expected {pattern_words(pattern[:-1])}"
+
+
+def first_mistake(error: ValidationError) -> str:
+    """Return where the first of pydantic's errors is, and its message."""
+    first = error.errors(include_url=False)[0]
+    return f"{'/'.join(map(str, first['loc']))}: {model_message(first)}"

@@ -1,9 +1,6 @@
 """Scoring: outcomes, exact arithmetic, intervals, aggregate. Pure; no clock, no order, no I/O."""
 
-from theatre.engine.scoring.aggregate import (
-    Aggregator,
-    ScoredEpisode,
-)
+from theatre.engine.scoring.aggregate import Aggregator, ScoredEpisode
 from theatre.engine.scoring.arithmetic import exact, nano_to_number, ratio, to_nano
 from theatre.engine.scoring.calibration import (
     Probability,
