@@ -29,6 +29,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     engine.InvalidTransitionError: kinds.INVALID_TRANSITION,
     engine.StateConflictError: kinds.STATE_CONFLICT,
     engine.RunStoppedError: kinds.INTERNAL,
+    engine.IsolationLostError: kinds.INTERNAL,
     engine.CommitmentError: unacceptable("commitment-refused", "No commitment can be made"),
     engine.PinMismatchError: unacceptable("pin-mismatch", "Not the pinned version"),
     engine.RehearsalAdapterError: unacceptable(
@@ -59,6 +60,9 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     oracles.UnknownConstructError: unacceptable("construct-unknown", "No such construct"),
     oracles.ConstructUnreachableError: unacceptable(
         "construct-unreachable", "The construct cannot be reached"
+    ),
+    oracles.IsolationUnavailableError: unacceptable(
+        "isolation-unavailable", "No program can be isolated here"
     ),
     oracles.AdapterClosedError: kinds.INTERNAL,
     oracles.OutboundRefusedError: unacceptable(

@@ -16,7 +16,7 @@ from backend.api.rate_limits import Rate
 from backend.api.service import service_of
 from backend.database.migrations import head_revision
 from backend.errors import NotReadyError
-from backend.schemas.operations import Alive, Ready, VersionDocument
+from backend.schemas.operations import Alive, ClosedTo, Ready, ReadyDetails, VersionDocument
 from backend.schemas.problems import ProblemExplanation
 from theatre.engine.errors import NotFoundError
 
@@ -52,6 +52,9 @@ async def ready(
     """
     service = service_of(request)
     checks = service.ready_checks
+    # Tried when the process began: what is waited for here is the memory of it.
+    isolation = await asyncio.to_thread(service.resources.constructs.isolation)
+    details = ReadyDetails(isolation=ClosedTo.model_validate(isolation.as_document()))
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             for check in checks.values():
@@ -61,8 +64,8 @@ async def ready(
     if service.store_watch.trouble is not None:
         if whole:
             raise NotReadyError("expected an evidence store that takes something, got one away")
-        return Ready(status="degraded", checks=sorted(checks), failing=[_STORE])
-    return Ready(status="ready", checks=sorted([*checks, _STORE]), failing=[])
+        return Ready(status="degraded", checks=sorted(checks), failing=[_STORE], details=details)
+    return Ready(status="ready", checks=sorted([*checks, _STORE]), failing=[], details=details)
 
 
 @router.get("/version", operation_id="version")

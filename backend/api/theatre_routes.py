@@ -66,6 +66,7 @@ DECLARED = {
         "template-invalid",
         "construct-unknown",
         "endpoint-not-allowed",
+        "isolation-unavailable",
         "address-not-allowed",
     ),
     "list_theatres": for_owner(Scope.READ),

@@ -13,6 +13,21 @@ class Alive(ResponseDocument):
     status: Literal["alive"]
 
 
+class ClosedTo(ResponseDocument):
+    """What the operator's programs are kept from here, as was tried when the process began."""
+
+    files: bool
+    processes: bool
+    network: bool
+    by: Literal["namespaces", "landlock", "other-user", "remote", "none"]
+
+
+class ReadyDetails(ResponseDocument):
+    """Facts about this machine that decide what it can be asked."""
+
+    isolation: ClosedTo
+
+
 class Ready(ResponseDocument):
     """Everything that requests need answers; degraded where only some of them can be served."""
 
@@ -20,6 +35,7 @@ class Ready(ResponseDocument):
     checks: list[str]
     failing: list[str]
     """What is away, so that runs wait and some requests are refused; the rest is served."""
+    details: ReadyDetails
 
 
 class VersionDocument(ResponseDocument):

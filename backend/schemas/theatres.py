@@ -42,6 +42,9 @@ class Commitment(ResponseDocument):
     environment: dict[str, str] | None = Field(
         description="what a construct that runs here could import: its hash, interpreter, platform"
     )
+    isolation: dict[str, bool | str] | None = Field(
+        description="what the constructs that run here were kept from, as tried at the commitment"
+    )
     canonicalisation: Literal["RFC8785"]
     committed_at: datetime
 

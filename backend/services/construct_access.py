@@ -6,15 +6,18 @@ that the operator registered. Commands, modules and files are the operator's alo
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock
 from theatre.engine.errors import ProgrammeError
+from theatre.engine.oracle_contract import Isolation
 from theatre.engine.schema_registry import SchemaViolation
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_registry import (
@@ -24,13 +27,15 @@ from theatre.oracles.construct_registry import (
     program_of,
 )
 from theatre.oracles.endpoints import REGISTERED, Endpoint, Places, endpoints
-from theatre.oracles.environment import environment_for
+from theatre.oracles.environment import environment_for, isolation_for
 from theatre.oracles.errors import (
     ConstructUnreachableError,
+    IsolationUnavailableError,
     OutboundRefusedError,
     UnknownConstructError,
 )
 from theatre.oracles.http import http_adapter_for
+from theatre.oracles.isolation.canary import tried_isolation
 from theatre.oracles.outbound_connector import found_addresses
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.reachable import ReachableAdapter
@@ -49,6 +54,8 @@ class ConstructAccess:
     registry: ConstructRegistry
     policy: OutboundPolicy
     environment: Mapping[str, str]
+    closed: tuple[Path, ...]
+    """Where answers lie, which no program may read."""
     clock: Clock
 
     @contextlib.asynccontextmanager
@@ -75,8 +82,30 @@ class ConstructAccess:
 
     def environment_of(self, template: ProductTheatreTemplate) -> JsonObject | None:
         """Return what the operator's programs among the constructs can import here. Blocks."""
-        places = Places(find=self.registry.find_registered, folder=Path())
-        return environment_for(template, places)
+        return environment_for(template, self._places())
+
+    def isolation_of(self, template: ProductTheatreTemplate) -> JsonObject | None:
+        """Return what the operator's programs among the constructs are kept from. Blocks."""
+        return isolation_for(template, self._places(), self.closed)
+
+    def isolation(self, *, network: bool = False) -> Isolation:
+        """Return what programs are kept from here, tried once a process. Blocks."""
+        return _isolation_here(self.closed, network)
+
+    async def require_isolated(self, wanted: Iterable[Endpoint]) -> None:
+        """Raise IsolationUnavailableError for a program that nothing here keeps from answers."""
+        for endpoint in wanted:
+            construct = self.construct_at(endpoint) if endpoint.is_registered else None
+            if isinstance(construct, RegisteredConstruct):
+                found = await asyncio.to_thread(self.isolation, network=construct.network)
+                if not found.holds:
+                    raise IsolationUnavailableError(
+                        "expected a machine that can isolate the operator's programs, got one "
+                        "that cannot: a construct behind a URL can be called"
+                    )
+
+    def _places(self) -> Places:
+        return Places(find=self.registry.find_registered, folder=Path())
 
     def construct_at(self, endpoint: Endpoint) -> Construct:
         """Return what an endpoint stands for, here of all places never a command of a template.
@@ -152,6 +181,11 @@ class ConstructAccess:
             monotonic=time.monotonic,
             form=form,
         )
+
+
+@cache
+def _isolation_here(closed: tuple[Path, ...], network: bool) -> Isolation:  # noqa: FBT001 - a key
+    return tried_isolation(closed, network=network)
 
 
 async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:

@@ -73,6 +73,7 @@ class TheatreResources:
                 registry=_registry(settings, shipped / "constructs" / "constructs.toml"),
                 policy=OutboundPolicy(allow=settings.outbound_allow),
                 environment=dict(environment),
+                closed=(settings.home.resolve(), *settings.dataset_roots),
                 clock=clock,
             ),
             repositories=RepositoryAccess(

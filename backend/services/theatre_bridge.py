@@ -41,6 +41,7 @@ from theatre.engine.rlmf_export import RlmfExport
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
+from theatre.oracles.endpoints import endpoints
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.retry import retrying
 from theatre.verification.training_records import training_calibration
@@ -167,6 +168,7 @@ async def opened_replay(
                 adapters=adapters,
                 authors=resources.constructs.authors(template),
                 environment=await asyncio.to_thread(resources.constructs.environment_of, template),
+                closed=resources.constructs.closed,
                 invoke=watch.guarded(retrying(watch.guarded_sleep(asyncio.sleep))),
                 datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
                 scorers=resources.scorers,
@@ -181,6 +183,7 @@ async def opened_replay(
             _settings_of(stored, resources, claim),
         )
         if theatre.state in _BEFORE_THE_LAST_CALL:
+            await resources.constructs.require_isolated(endpoints(template))
             await check_all_reachable(adapters)
         yield replay
 

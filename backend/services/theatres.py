@@ -72,12 +72,14 @@ async def validated(
 ) -> ValidTemplate:
     """Return a template with its warnings; InvalidTemplateError lists every violation.
 
-    `found` has the addresses of its endpoints. Raises as `ConstructAccess.check_named`.
+    `found` has the addresses of its endpoints. Raises as `ConstructAccess.check_named` and
+    `require_isolated`.
     """
     report = await asyncio.to_thread(resources.require_valid, document)
     view = view_template(document)
     if isinstance(view, ProductTheatreTemplate):
         doubts = resources.constructs.check_named(endpoints(view), found)
+        await resources.constructs.require_isolated(endpoints(view))
         report = replace(report, warnings=tuple(sorted([*report.warnings, *doubts])))
     return ValidTemplate(document=document, report=report)
 
@@ -248,15 +250,17 @@ def _receipt(
     """Return the receipt of a valid draft. Blocks."""
     document = theatre.template
     view = view_template(document)
-    environment = None
+    environment = isolation = None
     if isinstance(view, ProductTheatreTemplate):
         environment = resources.constructs.environment_of(view)
+        isolation = resources.constructs.isolation_of(view)
     return CommitmentProtocol.commit(
         theatre.theatre_id,
         document,
         scorer_pins=scorers_in_use(document, view, resources.scorers),
         committed_at=committed_at,
         environment=environment,
+        isolation=isolation,
     )
 
 

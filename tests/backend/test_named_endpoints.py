@@ -14,6 +14,7 @@ from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_runs import committed, run
 from tests.backend.theatre_templates import cartograph, with_config
+from theatre.oracles.isolation.means import REFUSED
 
 NOWHERE = "http://nothing.invalid/"
 UNRESOLVED = {
@@ -61,6 +62,22 @@ def test_an_endpoint_that_no_call_may_go_to_makes_no_theatre(
     assert (refused.status, refused.slug) == (422, slug)
     assert place not in refused.body.decode()
     assert database.rows("SELECT id FROM theatres") == []
+
+
+def test_a_program_that_nothing_here_isolates_makes_no_theatre(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(REFUSED, "namespaces,landlock,other-user")
+    with served(create_app(settings_for(database, tmp_path / "home"))) as client:
+        ada = client.registered("ada")
+        refused = ada.post("/theatres", {"template_json": cartograph()})
+        assert (refused.status, refused.slug) == (422, "isolation-unavailable")
+        assert database.rows("SELECT id FROM theatres") == []
+        assert ada.get("/readyz").document["details"] == {
+            "isolation": {"files": False, "processes": False, "network": False, "by": "none"}
+        }
+        # What runs elsewhere needs no isolation here.
+        assert ada.post("/theatres", {"template_json": at(NOWHERE)}).status == 201
 
 
 def test_so_is_one_of_the_constructs_of_a_chain(ada: Client) -> None:

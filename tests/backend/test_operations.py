@@ -22,6 +22,7 @@ from backend.main import create_app
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.theatre.echelon_process import until
+from theatre.oracles.isolation.canary import tried_isolation
 
 
 @pytest.fixture
@@ -46,12 +47,13 @@ def set_revision(database: Database, revision: str) -> None:
 
 
 def test_the_service_is_ready_while_its_database_has_its_revision(
-    client: Client, database: Database
+    client: Client, database: Database, tmp_path: Path
 ) -> None:
     assert until_ready(client).document == {
         "status": "ready",
         "checks": ["database", "evidence-store", "worker"],
         "failing": [],
+        "details": {"isolation": tried_isolation([tmp_path], network=False).as_document()},
     }
     set_revision(database, "0001")
     refused = client.get("/readyz")

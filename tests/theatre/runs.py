@@ -27,6 +27,7 @@ from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import Scorer
 from theatre.engine.oracle_contract import (
     Attempt,
+    Isolation,
     OracleAdapter,
     OracleInvocationRequest,
     read_answer,
@@ -122,7 +123,6 @@ Answer = Callable[[OracleInvocationRequest], JsonObject]
 
 NOT_FILLED: dict[str, Any] = dict.fromkeys(
     (
-        "isolation",
         "qualification",
         "corrected_scores",
         "data_audit",
@@ -171,6 +171,8 @@ def episodes(count: int, answers: Mapping[int, JsonObject] | None = None) -> lis
     ]
 
 
+ISOLATED = Isolation(files=True, processes=True, network=True, by="landlock")
+
 ERROR: JsonObject = {"status": "error", "output_data": None, "error_detail": "cannot"}
 REFUSED: JsonObject = {"status": "refused", "output_data": None, "error_detail": "will not"}
 WRONG: JsonObject = {"output_data": {"colour": "blue", "recall": 0.9}}
@@ -180,13 +182,19 @@ class ScriptedAdapter:
     """Reaches a construct in this process: a function from request to envelope members."""
 
     def __init__(
-        self, answer: Answer = right, *, pin: str = "local@1", version: str | None = VERSION
+        self,
+        answer: Answer = right,
+        *,
+        pin: str = "local@1",
+        version: str | None = VERSION,
+        isolation: Isolation = ISOLATED,
     ) -> None:
         self.asked: list[OracleInvocationRequest] = []
         self.closed = False
         self._answer = answer
         self._pin = pin
         self._version = version
+        self._isolation = isolation
 
     @property
     def pin(self) -> str:
@@ -197,6 +205,10 @@ class ScriptedAdapter:
     def computed_version(self) -> str | None:
         """Return the version that the engine would have computed."""
         return self._version
+
+    async def tried_isolation(self, _: Sequence[Path]) -> Isolation:
+        """Return what a program would have been kept from: this one is the test's own function."""
+        return self._isolation
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Return what the function answers, read as any adapter reads it."""

@@ -88,6 +88,20 @@ def trail_changed(event_type: str, members: JsonObject) -> Change:
     return change
 
 
+def isolated(*, another: str | None = None, **members: JsonValue) -> Change:
+    """Say in the trail that the construct, or another, was kept from other things."""
+
+    def change(files: Files) -> Files:
+        entries = lines(files, TRAIL)
+        (activated,) = (one for one in entries if one["event_type"] == "activated")
+        detail = cast("JsonObject", activated["detail"])
+        ((construct_id, closed),) = cast("JsonObject", detail["isolation"]).items()
+        detail["isolation"] = {another or construct_id: cast("JsonObject", closed) | members}
+        return with_lines(files, TRAIL, entries)
+
+    return change
+
+
 def in_record(pointer: str, value: JsonValue) -> Change:
     return set_in(RECORD, f"/calls/0{pointer}", value)
 
@@ -234,7 +248,7 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
     ("a finding that is none", set_in("certificate.json", "/findings", ["version-claimed"]),
      {"certificate-fields"}),
     ("an isolation that was never tried", set_in("certificate.json", "/isolation",
-     {"files": True, "processes": True, "network": True, "by": "namespaces"}),
+     {"files": True, "processes": True, "network": True, "by": "remote"}),
      {"certificate-fields"}),
     ("an environment that the receipt has not", set_in("certificate.json", "/environment",
      {"environment_hash": "0" * 64, "interpreter": "x", "platform": "y"}),
@@ -420,3 +434,23 @@ def test_a_folder_that_is_no_bundle_is_refused(tmp_path: Path) -> None:
     for name in ("nowhere", "empty", "file", "other"):
         with pytest.raises(BundleError, match="expected"):
             check(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("change", "caught_by"),
+    [
+        (isolated(files=False), {"certificate-fields", "tier"}),
+        (isolated(processes=False), {"certificate-fields", "tier"}),
+        (isolated(network=False), {"certificate-fields"}),
+        (isolated(by="trust"), {"audit-chain", "certificate-fields", "tier"}),
+        (isolated(how="well"), {"audit-chain", "certificate-fields", "tier"}),
+        (isolated(another="observer"), {"audit-chain", "certificate-fields", "tier"}),
+        (set_in("commitment_receipt.json", "/isolation", {"files": True}), {"commitment", "tier"}),
+    ],
+    ids=["files", "processes", "network", "no means", "a member more", "another", "receipt"],
+)
+def test_a_certificate_says_what_the_trail_says_was_closed_to_the_construct(
+    files: Files, tmp_path: Path, change: Change, caught_by: set[str]
+) -> None:
+    forged = resealed(change(files), Effort.CHAIN)
+    assert failed_ids(check(store(forged, tmp_path / "bundle"))) == caught_by

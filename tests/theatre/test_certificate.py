@@ -12,7 +12,7 @@ import pytest
 import rfc8785
 from pydantic import ValidationError
 
-from tests.theatre.runs import NOT_FILLED, PILOT, TEMPLATE, VERSION, with_changes
+from tests.theatre.runs import ISOLATED, NOT_FILLED, PILOT, TEMPLATE, VERSION, with_changes
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.certificate import (
     CertifiedEvidence,
@@ -72,6 +72,7 @@ EVIDENCE = CertifiedEvidence(
     bundle_hash="34" * 32,
     audit_head="56" * 32,
     version_source="computed",
+    isolation=ISOLATED,
     issuer="a test",
     moment="2026-11-21T12:00:00.000000Z",
 )
@@ -137,6 +138,7 @@ def test_every_field_comes_from_the_commitment_or_from_the_evidence() -> None:
         "caps": ["runs-below-3", "telemetry-missing"],
         "findings": [],
         **NOT_FILLED,
+        "isolation": ISOLATED.as_document(),
         "commitment_hash": commitment_hash,
         "issuer": "a test",
         "issued_at": "2026-11-21T12:00:00.000000Z",
@@ -344,6 +346,7 @@ MARKET: JsonObject = {
     "caps": ["replays-below-50"],
     "findings": ["version-claimed"],
     **NOT_FILLED,
+    "isolation": None,
     "commitment_hash": "78" * 32,
     "issuer": "local",
     "issued_at": "2026-11-21T12:00:00Z",

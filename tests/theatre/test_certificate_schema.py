@@ -86,6 +86,7 @@ REPLAY: JsonObject = {
     "caps": ["proven-needs-telemetry"],
     "findings": [],
     **NOT_FILLED,
+    "isolation": {"files": True, "processes": True, "network": False, "by": "remote"},
     "commitment_hash": "70" * 32,
     "issuer": "local",
     "issued_at": "2026-11-21T02:07:00.000000Z",

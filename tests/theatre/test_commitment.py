@@ -139,6 +139,7 @@ def test_a_template_without_pins_and_hashes_is_committed_with_empty_objects() ->
         "scorer_pins": {},
         "escrowed_capital": 138.629436112,
         "environment": None,
+        "isolation": None,
         "canonicalisation": "RFC8785",
         "committed_at": "2026-11-21T12:00:00.000000Z",
     }
@@ -159,6 +160,7 @@ def test_a_receipt_holds_all_that_was_committed_and_the_time_in_utc() -> None:
         "scorer_pins": {"exact_match": "1"},
         "escrowed_capital": None,
         "environment": None,
+        "isolation": None,
         "canonicalisation": "RFC8785",
         "committed_at": "2026-11-21T12:00:00.000000Z",
     }

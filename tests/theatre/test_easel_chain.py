@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -32,7 +32,12 @@ from tests.theatre.thinned import thinned
 from theatre.cli.demo.reviewers import REVIEWERS, demo_scores
 from theatre.engine.canonical_json import JsonValue
 from theatre.engine.errors import HumanScoreRefusedError, PinMismatchError
-from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, invocation_id
+from theatre.engine.oracle_contract import (
+    Attempt,
+    Isolation,
+    OracleInvocationRequest,
+    invocation_id,
+)
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 from theatre.oracles.served import ServedOracleAdapter
 
@@ -134,6 +139,10 @@ class Doomed:
     def computed_version(self) -> str | None:
         """Return the service's."""
         return self._service.computed_version
+
+    async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
+        """Return the service's."""
+        return await self._service.tried_isolation(closed)
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Ask the service; one question meets its death."""

@@ -27,7 +27,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import BundleError, CertificateError, JournalError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import Scorer, ScoringCase
-from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
+from theatre.engine.oracle_contract import NOT_ISOLATED, Attempt, OracleInvocationRequest
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.mock import MockOracleAdapter
 
@@ -213,6 +213,7 @@ def test_a_rehearsal_resolves_without_a_certificate(tmp_path: Path) -> None:
         "computations": {},
         "sanitiser": None,
         "environment": None,
+        "isolation": {PILOT: NOT_ISOLATED.as_document()},
     }
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 from fractions import Fraction
+from functools import partial
 from typing import cast
 
 import pytest
 
-from tests.theatre.runs import PILOT, TEMPLATE, VERSION, with_changes
+from tests.theatre.runs import ISOLATED, PILOT, TEMPLATE, VERSION, with_changes
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
+from theatre.engine.oracle_contract import Isolation
 from theatre.engine.replay.records import facts_of
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
 from theatre.engine.tier_assigner import (
@@ -36,6 +38,9 @@ AGGREGATE: JsonObject = {
     "score_counts": {"colour": COUNTS, "recall": COUNTS},
     "human_scores": None,
 }
+
+read_facts = partial(tier_facts_of, isolation=ISOLATED)
+CAPPED = ("construct-not-isolated",)
 
 
 def receipt(changes: dict[str, JsonValue] | None = None) -> CommitmentReceipt:
@@ -92,7 +97,7 @@ def test_facts_are_counted_from_aggregate_records_and_commitment() -> None:
         record(call("timeout", "version-mismatch")),
         record(call(None), call("version-mismatch")),
     )
-    facts = tier_facts_of(receipt(), AGGREGATE, calls, bundle_complete=True)
+    facts = read_facts(receipt(), AGGREGATE, calls, bundle_complete=True)
     assert facts == TierFacts(
         construct_id=PILOT,
         construct_version=VERSION,
@@ -120,7 +125,7 @@ def test_facts_are_counted_from_aggregate_records_and_commitment() -> None:
 
 def test_a_run_to_the_end_has_no_cap_for_episodes_that_were_not_run() -> None:
     counts = cast("JsonObject", AGGREGATE["episode_counts"]) | {"total": 10, "not_run": 0}
-    facts = tier_facts_of(
+    facts = read_facts(
         receipt(), AGGREGATE | {"episode_counts": counts}, noted(record()), bundle_complete=True
     )
     assert (facts.run, facts.total, facts.extra_caps) == (10, 10, ())
@@ -137,7 +142,7 @@ def test_a_human_part_that_was_committed_and_not_given_is_a_cap_of_its_criterion
         "no_part": step("colour", None, None),
         "no_criterion": step(None, None, None),
     }
-    facts = tier_facts_of(
+    facts = read_facts(
         receipt(), AGGREGATE | {"human_scores": human}, noted(record()), bundle_complete=True
     )
     assert facts.extra_caps == (
@@ -147,7 +152,7 @@ def test_a_human_part_that_was_committed_and_not_given_is_a_cap_of_its_criterion
 
 @pytest.mark.parametrize("rate", [0, 0.1, 0.3])
 def test_the_committed_refusal_rate_is_taken_exactly(rate: float) -> None:
-    facts = tier_facts_of(
+    facts = read_facts(
         receipt({"/execution_policy/max_refusal_rate": rate}),
         AGGREGATE,
         noted(record()),
@@ -162,7 +167,7 @@ def test_absent_pins_scorers_and_a_broken_commitment_are_facts_too() -> None:
         {"/version_pins": {"scorer_version": "label"}, "/scoring": {"holdout_split": 0}}
     )
     broken = replace(without, commitment_hash="0" * 64)
-    facts = tier_facts_of(broken, AGGREGATE, noted(record()), bundle_complete=True)
+    facts = read_facts(broken, AGGREGATE, noted(record()), bundle_complete=True)
     assert facts.construct_version is None
     assert facts.missing_pins == ("construct_version",)
     assert (facts.scorers_committed, facts.commitment_verifiable) == (False, False)
@@ -221,7 +226,7 @@ def test_a_repeat_differs_where_a_hop_fails_or_says_another_thing(
 
 def test_a_difference_is_counted_once_an_episode_and_caps_the_tier() -> None:
     first, second = call(None, output=RED), call(None, output=BLUE, repeat=1)
-    facts = tier_facts_of(
+    facts = read_facts(
         receipt(),
         AGGREGATE,
         noted(record(first, second), record(), record(first, second)),
@@ -233,7 +238,7 @@ def test_a_difference_is_counted_once_an_episode_and_caps_the_tier() -> None:
 
 
 def test_the_tier_document_holds_what_was_read_and_what_was_concluded() -> None:
-    facts = tier_facts_of(receipt(), AGGREGATE, noted(record()), bundle_complete=True)
+    facts = read_facts(receipt(), AGGREGATE, noted(record()), bundle_complete=True)
     history = TierHistory()
     assessment = TierAssigner.assign(facts, history, resolved_at=MOMENT)
     document = tier_document(facts, history, assessment)
@@ -249,3 +254,23 @@ def test_the_tier_document_holds_what_was_read_and_what_was_concluded() -> None:
         "assessment": assessment.as_document(),
     }
     assert TierFacts.from_document(cast("JsonObject", document["facts"])) == facts
+
+
+@pytest.mark.parametrize(
+    ("closed", "cap"), [("network", ()), ("files", CAPPED), ("processes", CAPPED)]
+)
+def test_a_construct_that_could_read_the_answers_caps_the_tier_and_an_open_network_does_not(
+    closed: str, cap: tuple[str, ...]
+) -> None:
+    isolation = Isolation(
+        files=closed != "files",
+        processes=closed != "processes",
+        network=closed != "network",
+        by="namespaces",
+    )
+    counts = cast("JsonObject", AGGREGATE["episode_counts"]) | {"total": 10, "not_run": 0}
+    aggregate = AGGREGATE | {"episode_counts": counts}
+    facts = tier_facts_of(
+        receipt(), aggregate, noted(record()), isolation=isolation, bundle_complete=True
+    )
+    assert facts.extra_caps == cap

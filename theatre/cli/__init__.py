@@ -11,6 +11,7 @@ import sys
 
 from theatre.cli.exits import ExitCode, run_guarded
 from theatre.cli.lazy_group import LazyGroup
+from theatre.oracles.isolation.closed_memory import close_memory
 
 COMMANDS = {
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
@@ -38,6 +39,8 @@ cli = LazyGroup(
 
 def main() -> None:
     """Run the command line and exit with the documented code."""
+    # What a command holds in memory, constructs of the same user may not read.
+    close_memory()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A table or a bar must not fail on a terminal that knows no Unicode.

@@ -22,7 +22,7 @@ from theatre.engine.theatre import Theatre
 from theatre.files.dataset_checks import verify_datasets
 from theatre.files.datasets import DatasetRoots
 from theatre.oracles.endpoints import Places
-from theatre.oracles.environment import environment_for
+from theatre.oracles.environment import environment_for, isolation_for
 from theatre.scorers import load_scorers
 from theatre.scorers.pins import scorers_in_use
 
@@ -42,10 +42,11 @@ async def commit_template(
     """
     require_valid(document)
     view = view_template(document)
-    environment = None
+    environment = isolation = None
     if isinstance(view, ProductTheatreTemplate):
         verify_datasets(view, workspace.datasets_for(template_folder))
         environment = await environment_of(view, workspace, template_folder)
+        isolation = await _isolation_of(view, workspace, template_folder)
     scorer_pins = scorers_in_use(document, view, load_scorers())
     clock = SteadyClock(clock)
     theatre, created = Theatre.create(str(uuid4()), document, at=clock())
@@ -55,6 +56,7 @@ async def commit_template(
         scorer_pins=scorer_pins,
         committed_at=clock(),
         environment=environment,
+        isolation=isolation,
     )
     store = workspace.store
     store.create_folder(theatre.theatre_id, document, template_folder=template_folder)
@@ -70,11 +72,29 @@ async def environment_of(
     template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
 ) -> JsonObject | None:
     """Return what the constructs of a template can import here, as `environment_for`."""
-    places = Places(
+    places = _places(workspace, template_folder)
+    return await asyncio.to_thread(environment_for, template, places)
+
+
+async def _isolation_of(
+    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
+) -> JsonObject | None:
+    """Return what the constructs of a template are kept from, as `isolation_for`."""
+    closed = closed_places(workspace, template_folder)
+    places = _places(workspace, template_folder)
+    return await asyncio.to_thread(isolation_for, template, places, closed)
+
+
+def closed_places(workspace: Workspace, template_folder: Path) -> list[Path]:
+    """Return where answers lie: no construct may read there."""
+    return [workspace.home.resolve(), template_folder.resolve(), *workspace.dataset_roots]
+
+
+def _places(workspace: Workspace, template_folder: Path) -> Places:
+    return Places(
         find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
         folder=template_folder,
     )
-    return await asyncio.to_thread(environment_for, template, places)
 
 
 def require_runnable(document: JsonObject) -> None:

@@ -1,18 +1,28 @@
-"""`echelon construct …`: serve a callable as a construct, and print the version a pin needs."""
+"""`echelon construct …`: serve a callable, list what is registered, print versions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, TypeGuard
 
 import click
 
+from theatre.cli.committing import closed_places
 from theatre.cli.output import json_option, print_document
+from theatre.cli.reports import isolation_words
 from theatre.cli.workspace import Workspace
 from theatre.construct_kit.http_server import LOOPBACK
 from theatre.construct_kit.serving import serve_target_on_stdio, serve_target_over_http
 from theatre.oracles.construct_files import file_hash, listed_files
-from theatre.oracles.construct_registry import RegisteredConstruct, source_of
+from theatre.oracles.construct_registry import (
+    ConstructRegistry,
+    RegisteredConstruct,
+    source_of,
+)
+from theatre.oracles.isolation.canary import tried_isolation
 from theatre.oracles.python_callable import construct_from_callable
+from theatre.oracles.remote_construct import RemoteConstruct
 
 _MAX_PORT = 65535
 
@@ -26,7 +36,7 @@ folder_option = click.option(
 
 @click.group(no_args_is_help=True)
 def construct() -> None:
-    """Serve a callable as a construct, and print versions."""
+    """Serve a callable as a construct, list what is registered, and print versions."""
 
 
 @construct.command()
@@ -83,6 +93,54 @@ def version(subject: str, folder: Path, *, as_json: bool) -> None:
         print_document({**document, "folder": str(found.folder), **bound})
     else:
         click.echo(construct_version)
+
+
+@construct.command(name="list")
+@folder_option
+@json_option
+def list_constructs(folder: Path, *, as_json: bool) -> None:
+    """List the registered constructs, and what each would be kept from here: tried now.
+
+    Those of the `constructs.toml` of the folder, yours, and the shipped one; the first counts.
+    """
+    workspace = Workspace.from_environment()
+    found: dict[str, RegisteredConstruct | RemoteConstruct] = {}
+    for path in reversed(workspace.registries(folder)):
+        found |= ConstructRegistry.load(path).constructs
+    closed = closed_places(workspace, folder)
+    tried = {
+        network: tried_isolation(closed, network=network)
+        for network in {one.network for one in found.values() if _runs_here(one)}
+    }
+    rows = [
+        {
+            "construct": construct_id,
+            "adapter_type": "local" if _speaks_on_stdin(one) else "http",
+            "isolation": tried[one.network].as_document() if _runs_here(one) else None,
+        }
+        for construct_id, one in sorted(found.items())
+    ]
+    if as_json:
+        print_document({"constructs": rows})
+        return
+    for row in rows:
+        click.echo(f"{row['construct']:30}  {row['adapter_type']:5}  {_closed_words(row)}")
+
+
+def _runs_here(
+    one: RegisteredConstruct | RemoteConstruct,
+) -> TypeGuard[RegisteredConstruct]:
+    return isinstance(one, RegisteredConstruct)
+
+
+def _speaks_on_stdin(one: RegisteredConstruct | RemoteConstruct) -> bool:
+    return _runs_here(one) and one.start_seconds is None
+
+
+def _closed_words(row: Mapping[str, Any]) -> str:
+    if row["isolation"] is None:
+        return "a service elsewhere: judged by the address that answers"
+    return isolation_words(row["isolation"])
 
 
 def _construct(subject: str, folder: Path) -> RegisteredConstruct:

@@ -92,6 +92,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.StateConflictError, ExitCode.WRONG_STATE),
     # What is there is kept; the same command goes on with it.
     (oracle_errors.ConstructUnreachableError, ExitCode.INCOMPLETE),
+    (errors.IsolationLostError, ExitCode.INCOMPLETE),
     (verification_errors.TooFewReplaysError, ExitCode.INCOMPLETE),
     (verification_errors.RateLimitedError, ExitCode.INCOMPLETE),
     (JudgeUnavailableError, ExitCode.INCOMPLETE),

@@ -120,6 +120,7 @@ def print_certificate(bundle: Path) -> None:
         f"@ {certificate['construct_version'][:12]} ({certificate['version_source']})"
     )
     _print_chain(certificate)
+    echo(f"isolation    {isolation_words(certificate['isolation'])}")
     echo(f"template     {certificate['template_id']}")
     echo(f"commitment   {certificate['commitment_hash']}")
     echo("")
@@ -141,6 +142,15 @@ def print_certificate(bundle: Path) -> None:
     print_twins(bundle)
     print_separation(bundle)
     print_second_opinions(bundle)
+
+
+def isolation_words(isolation: Mapping[str, Any]) -> str:
+    """Return what was closed to a construct, what was open, and by what."""
+    told = [
+        f"{name} {'closed' if isolation[name] else 'OPEN'}"
+        for name in ("files", "processes", "network")
+    ]
+    return f"{', '.join(told)} ({isolation['by']})"
 
 
 def print_comparison(bundles: Mapping[str, Path]) -> None:

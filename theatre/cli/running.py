@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from theatre.cli.committing import environment_of, utc_now
+from theatre.cli.committing import closed_places, environment_of, utc_now
 from theatre.cli.judging import open_judge
 from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
 from theatre.cli.signals import cancelled_by
@@ -80,6 +80,7 @@ async def run_theatre(
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
                     environment=await environment_of(template, workspace, held.template_folder),
+                    closed=closed_places(workspace, held.template_folder),
                     invoke=_invoker(options, adapters),
                     datasets=workspace.datasets_for(held.template_folder),
                     scorers=load_scorers(),

@@ -67,6 +67,12 @@ class Workspace:
         """Return the roots in order: the template's folder, the user's, the shipped ones."""
         return DatasetRoots([template_folder, *self.dataset_roots, resource_root() / "fixtures"])
 
+    def registries(self, folder: Path) -> list[Path]:
+        """Return the `constructs.toml` that there are: of a folder, the user's, the shipped one."""
+        shipped = resource_root() / "fixtures" / "constructs" / CONSTRUCTS_FILE
+        candidates = [folder / CONSTRUCTS_FILE, self.constructs, shipped]
+        return [path for path in candidates if path is not None and path.is_file()]
+
     def find_construct(self, construct_id: str, template_folder: Path) -> RegisteredConstruct:
         """Return a registered construct that is run here; errors as `find_registered`.
 
@@ -81,9 +87,7 @@ class Workspace:
 
         Raises UnknownConstructError naming the files that were looked into.
         """
-        shipped = resource_root() / "fixtures" / "constructs" / CONSTRUCTS_FILE
-        candidates = [template_folder / CONSTRUCTS_FILE, self.constructs, shipped]
-        files = [path for path in candidates if path is not None and path.is_file()]
+        files = self.registries(template_folder)
         for path in files:
             with contextlib.suppress(UnknownConstructError):
                 return ConstructRegistry.load(path).find_registered(construct_id)

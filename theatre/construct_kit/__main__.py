@@ -1,4 +1,4 @@
-"""`python -m theatre.construct_kit --stdio | --port N module:name`.
+"""`python -m theatre.construct_kit --stdio | --socket | --port N module:name`.
 
 What `echelon construct serve` does, for a machine that has only this package: `python@1`
 starts constructs with it.
@@ -12,7 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from theatre.construct_kit.http_server import LOOPBACK
-from theatre.construct_kit.serving import serve_target_on_stdio, serve_target_over_http
+from theatre.construct_kit.serving import (
+    serve_target_on_socket,
+    serve_target_on_stdio,
+    serve_target_over_http,
+)
 from theatre.engine.errors import TheatreError
 
 _EXIT_FAILURE = 1
@@ -22,8 +26,9 @@ def main(arguments: Sequence[str]) -> int:
     """Serve until the end of input or a signal; return the exit code."""
     options = _parser().parse_args(arguments)
     try:
-        if options.stdio:
-            serve_target_on_stdio(
+        if options.stdio or options.socket:
+            serve = serve_target_on_stdio if options.stdio else serve_target_on_socket
+            serve(
                 options.target,
                 options.folder,
                 construct_id=options.id,
@@ -51,6 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     transport = parser.add_mutually_exclusive_group(required=True)
     transport.add_argument(
         "--stdio", action="store_true", help="one envelope a line on stdin and stdout"
+    )
+    transport.add_argument(
+        "--socket", action="store_true", help="HTTP on the socket that is descriptor 3"
     )
     transport.add_argument("--port", type=int, help="HTTP on this port; 0 takes a free one")
     parser.add_argument("--host", default=LOOPBACK, help="HTTP on this address (%(default)s)")

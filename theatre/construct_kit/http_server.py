@@ -7,6 +7,7 @@ TLS. Whatever faces the world stands in front of it.
 from __future__ import annotations
 
 import functools
+import os
 import signal
 import socket
 import socketserver
@@ -23,6 +24,7 @@ from theatre.construct_kit.served_construct import ServedConstruct, served
 LOOPBACK = "127.0.0.1"
 _GRACE_SECONDS = 10.0
 _POLL_SECONDS = 0.2
+_FIRST_DESCRIPTOR_PASSED = 3
 
 
 def serve_http(function: Callable[..., object], host: str = LOOPBACK, port: int = 0) -> None:
@@ -36,16 +38,34 @@ def serve_http(function: Callable[..., object], host: str = LOOPBACK, port: int 
     serve_construct(served(function), host=host, port=port)
 
 
-def serve_construct(construct: ServedConstruct, *, host: str, port: int) -> None:
-    """Serve until a signal comes, as `serve_http`."""
+def serve_construct(
+    construct: ServedConstruct,
+    *,
+    host: str = LOOPBACK,
+    port: int = 0,
+    listener: socket.socket | None = None,
+) -> None:
+    """Serve until a signal comes, as `serve_http`, or on `listener`, which listens already."""
     calls = Calls(construct)
-    with _Server(calls, host, port) as server:
+    with _Server(calls, host, port, listener) as server:
         _shut_down_on_signals(server)
         name = construct.construct_id or "(any id)"
         sys.stderr.write(f"construct {name} version {construct.version} listens on {server.url}\n")
         sys.stderr.flush()
         server.serve_forever(_POLL_SECONDS)
     calls.finish(within_seconds=_GRACE_SECONDS)
+
+
+def handed_socket() -> socket.socket:
+    """Return the listening socket that this process was started with, as systemd hands it over.
+
+    Raises AddressError where there is none.
+    """
+    if os.environ.get("LISTEN_PID") != str(os.getpid()) or os.environ.get("LISTEN_FDS") != "1":
+        raise AddressError(
+            "expected a listening socket as descriptor 3 (LISTEN_FDS=1, LISTEN_PID), got none"
+        )
+    return socket.socket(fileno=_FIRST_DESCRIPTOR_PASSED)
 
 
 class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
@@ -56,11 +76,17 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     # As many as an engine connects at once: the system drops what does not fit.
     request_queue_size = 128
 
-    def __init__(self, calls: Calls, host: str, port: int) -> None:
+    def __init__(self, calls: Calls, host: str, port: int, listener: socket.socket | None) -> None:
+        handler = functools.partial(RequestHandler, calls)
+        if listener is not None:
+            # The other constructor opens a socket, which an isolated program must not.
+            socketserver.BaseServer.__init__(self, listener.getsockname(), handler)
+            self.socket = listener
+            return
         if ":" in host:
             self.address_family = socket.AF_INET6
         try:
-            super().__init__((host, port), functools.partial(RequestHandler, calls))
+            super().__init__((host, port), handler)
         except (OSError, OverflowError) as error:
             raise AddressError(f"expected to listen on {host} port {port}, got: {error}") from error
 

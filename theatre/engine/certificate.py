@@ -17,6 +17,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import CertificateError
 from theatre.engine.models import ExecutionPath, TheatreCriteria
+from theatre.engine.oracle_contract import Isolation
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import ProductTheatreTemplate
 
@@ -78,7 +79,7 @@ class TheatreCalibrationCertificate(BaseModel):
     version_source: VersionSource
     construct_chain_versions: dict[str, str] | None
     environment: dict[str, Any] | None
-    isolation: dict[str, Any] | None = None
+    isolation: dict[str, Any] | None
     scorer_version: str
     methodology_version: str
     dataset_hash: str | None
@@ -121,13 +122,20 @@ ENVIRONMENT_CHANGED = "environment-changed"
 """The finding where the run began in another environment than the receipt has."""
 
 
-def findings_of(version_source: VersionSource, others: Iterable[str] = ()) -> tuple[str, ...]:
+NETWORK_OPEN = "network-open"
+"""The finding where a construct could reach a network, so that others may have answered."""
+
+
+def findings_of(
+    version_source: VersionSource, isolation: Isolation, others: Iterable[str] = ()
+) -> tuple[str, ...]:
     """Return the codes of what a reader has to know and no tier rule looks at, sorted.
 
-    A version that the engine did not compute is one of them.
+    A version that the engine did not compute is one of them, and so is an open network.
     """
     uncomputed = () if version_source == "computed" else (f"version-{version_source}",)
-    return tuple(sorted({*uncomputed, *others}))
+    opened = () if isolation.network else (NETWORK_OPEN,)
+    return tuple(sorted({*uncomputed, *opened, *others}))
 
 
 def ground_truth_hash(dataset_hashes: JsonObject) -> str:
@@ -139,7 +147,8 @@ def ground_truth_hash(dataset_hashes: JsonObject) -> str:
 class CertifiedEvidence:
     """What sealing established, beside the commitment: results, tier, anchors, moment.
 
-    `findings` are codes beyond the one that `version_source` gives. `moment` (RFC 3339) is the
+    `isolation` is the weakest of the constructs'. `findings` are codes beyond those that it and
+    `version_source` give. `moment` (RFC 3339) is the
     time of the sealing entry: the theatre is resolved and the certificate issued by that one act.
     """
 
@@ -150,6 +159,7 @@ class CertifiedEvidence:
     bundle_hash: str
     audit_head: str
     version_source: VersionSource
+    isolation: Isolation
     findings: Iterable[str] = ()
     issuer: str
     moment: str
@@ -184,12 +194,13 @@ def issue_certificate(
             "version_source": evidence.version_source,
             "construct_chain_versions": chain or None,
             "environment": receipt.as_document().get("environment"),
+            "isolation": evidence.isolation.as_document(),
             "scorer_version": pins.scorer_version,
             "methodology_version": pins.methodology_version,
             "dataset_hash": template.replay_dataset_hash,
             "verification_tier": evidence.tier,
             "caps": evidence.caps,
-            "findings": findings_of(evidence.version_source, evidence.findings),
+            "findings": findings_of(evidence.version_source, evidence.isolation, evidence.findings),
             "commitment_hash": receipt.commitment_hash,
             "issuer": evidence.issuer,
             "issued_at": evidence.moment,

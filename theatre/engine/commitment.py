@@ -32,7 +32,8 @@ class CommitmentReceipt:
     """Proof of what was committed, frozen deeply. `escrowed_capital` is null but for markets.
 
     `environment` (`environment_hash`, `interpreter`, `platform`) is what a construct that runs
-    here could import when it was committed; None where no such construct is called.
+    here could import when it was committed, `isolation` (`files`, `processes`, `network`, `by`)
+    what it was kept from when that was tried then; None where no such construct is called.
     """
 
     theatre_id: str
@@ -44,6 +45,7 @@ class CommitmentReceipt:
     escrowed_capital: float | None
     committed_at: str
     environment: JsonObject | None = None
+    isolation: JsonObject | None = None
     canonicalisation: str = CANONICALISATION
 
     def as_document(self) -> JsonObject:
@@ -57,6 +59,7 @@ class CommitmentReceipt:
             "scorer_pins": self.scorer_pins,
             "escrowed_capital": self.escrowed_capital,
             "environment": self.environment,
+            "isolation": self.isolation,
             "canonicalisation": self.canonicalisation,
             "committed_at": self.committed_at,
         }
@@ -88,6 +91,7 @@ _MEMBERS: Mapping[str, tuple[type, ...]] = {
     "scorer_pins": (dict,),
     "escrowed_capital": (float, int, NoneType),
     "environment": (dict, NoneType),
+    "isolation": (dict, NoneType),
     "canonicalisation": (str,),
     "committed_at": (str,),
 }
@@ -177,6 +181,7 @@ class CommitmentProtocol:
         scorer_pins: Mapping[str, str],
         committed_at: datetime,
         environment: JsonObject | None = None,
+        isolation: JsonObject | None = None,
     ) -> CommitmentReceipt:
         """Return the receipt for a validated template whose datasets have been verified.
 
@@ -194,6 +199,7 @@ class CommitmentProtocol:
             escrowed_capital=escrowed_capital(snapshot),
             committed_at=format_rfc3339(committed_at),
             environment=None if environment is None else freeze_object(environment),
+            isolation=None if isolation is None else freeze_object(isolation),
         )
 
     @staticmethod

@@ -115,6 +115,12 @@ class RehearsalAdapterError(TheatreError):
     code = "mock-adapter"
 
 
+class IsolationLostError(TheatreError):
+    """A construct could reach more than when its run began: the run goes on where it cannot."""
+
+    code = "isolation-lost"
+
+
 class UnaskedError(TheatreError):
     """Recorded exchanges with a judge are not those that a scorer asks for."""
 

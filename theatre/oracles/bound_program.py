@@ -39,11 +39,13 @@ _PREFIX = "echelon-files-"
 class BoundProgram:
     """What is executed, and the version that was computed of it.
 
-    `copy` is what it runs from; None for a program that nothing was copied for.
+    `reading` is what it runs from: the private copy, `copy`, and what else it is to see; `copy` is
+    None for a program that nothing was copied for.
     """
 
     argv: tuple[str, ...]
     version: str
+    reading: tuple[Path, ...] = ()
     copy: PrivateFolder | None = None
 
     def release(self) -> None:
@@ -136,7 +138,8 @@ class ProgramSource:
             copy.remove()
             raise
         argv = tuple(_filled(argument, self._folder, copy.path) for argument in self._argv)
-        return BoundProgram(argv=argv, version=program_version(self._argv, hashes), copy=copy)
+        version = program_version(self._argv, hashes)
+        return BoundProgram(argv=argv, version=version, reading=(copy.path,), copy=copy)
 
     def version(self) -> str:
         """Return the version of the files as they are now, without a copy; errors as `bind`."""

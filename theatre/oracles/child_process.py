@@ -13,6 +13,7 @@ import termios
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits, allow_cpu_for_one_call
 from theatre.oracles.pipes import CHUNK_BYTES, read_now, ready
 from theatre.oracles.running_program import SLOW_DEATH_SECONDS, RunningProgram
@@ -47,12 +48,17 @@ class ChildProcess(RunningProgram):
         *,
         environment: Mapping[str, str],
         limits: ProcessLimits,
+        reach: Reach,
         line_limit: int,
         complaint_limit: int,
     ) -> None:
         """Start `argv` as `RunningProgram`; a line is read up to `line_limit` bytes."""
         super().__init__(
-            argv, environment=environment, limits=limits, complaint_limit=complaint_limit
+            argv,
+            environment=environment,
+            limits=limits,
+            reach=reach,
+            complaint_limit=complaint_limit,
         )
         self._line_limit = line_limit
         self._output = bytearray()
@@ -67,7 +73,7 @@ class ChildProcess(RunningProgram):
 
         Output that came before the call is part of the reply: look at `unsolicited` first.
         """
-        allow_cpu_for_one_call(self._popen.pid, self._limits)
+        allow_cpu_for_one_call(self._pid, self._limits)
         self._unsent = memoryview(line)
         while True:
             self._push()

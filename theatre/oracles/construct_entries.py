@@ -14,7 +14,7 @@ from theatre.oracles.errors import ConstructRegistryError
 from theatre.oracles.limited_process import ProcessLimits
 
 PORT = "{port}"
-"""What stands in the argv of a program that serves HTTP, for the port that it is given."""
+"""What stands in the argv of a program that opens a port for HTTP, for the number of that port."""
 
 
 class ProgramEntry(BaseModel):
@@ -30,10 +30,12 @@ class ProgramEntry(BaseModel):
     cpu_seconds: int | None = Field(default=None, ge=1)
     open_files: int | None = Field(default=None, ge=1)
     start_seconds: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    serves_http: bool = False
+    network: bool = False
 
     @property
-    def serves_http(self) -> bool:
-        """Say whether the program is given a port instead of lines on stdin."""
+    def opens_port(self) -> bool:
+        """Say whether the program is given the number of a port, and opens it itself."""
         return any(PORT in argument for argument in self.argv)
 
 

@@ -46,8 +46,9 @@ class RegisteredConstruct:
     `argv` is as written, `{python}` and `{folder}` unfilled; `folder` is absolute and `files` are
     globs below it. Both are bound by the version, and nothing else of the folder is there when it
     runs (`theatre.oracles.bound_program`).
-    `start_seconds` is None for a program that speaks on stdin. Else it serves HTTP: `{port}` in
-    `argv` stands for the port, which has to accept a connection within so many seconds.
+    `start_seconds` is None for a program that speaks on stdin. Else it serves HTTP and has to
+    accept a connection within so many seconds: on the socket that it is handed or, where `{port}`
+    stands in `argv`, on that port. `network` lets it open sockets of its own.
     """
 
     construct_id: str
@@ -57,6 +58,7 @@ class RegisteredConstruct:
     author: str | None = None
     limits: ProcessLimits = field(default_factory=ProcessLimits)
     start_seconds: float | None = None
+    network: bool = False
 
 
 class ConstructRegistry:
@@ -91,6 +93,11 @@ class ConstructRegistry:
         it has a `url`.
         """
         return program_of(self.find_registered(construct_id))
+
+    @property
+    def constructs(self) -> Mapping[str, RegisteredConstruct | RemoteConstruct]:
+        """Return all of them, by id."""
+        return self._constructs
 
     def find_registered(self, construct_id: str) -> RegisteredConstruct | RemoteConstruct:
         """Return a construct, run here or elsewhere; UnknownConstructError where there is none."""
@@ -177,7 +184,7 @@ def local_adapter_for(
     """
     if construct.start_seconds is not None:
         raise ConstructTransportError(
-            f"expected {construct.construct_id} to speak on stdin, got one that serves {PORT}: "
+            f"expected {construct.construct_id} to speak on stdin, got one that serves HTTP: "
             "its adapter is http"
         )
     return LocalOracleAdapter(
@@ -185,6 +192,7 @@ def local_adapter_for(
         limits=construct.limits,
         clock=clock,
         monotonic=monotonic,
+        network=construct.network,
     )
 
 
@@ -209,20 +217,26 @@ def _located(construct_id: str, entry: ProgramEntry, base: Path) -> RegisteredCo
             open_files=entry.open_files,
         ),
         start_seconds=(entry.start_seconds or DEFAULT_START_SECONDS) if entry.serves_http else None,
+        network=entry.network,
     )
 
 
 def _check_keys(construct_id: str, entry: ProgramEntry) -> None:
-    """Refuse keys that would do nothing for this kind of program."""
+    """Refuse keys that would do nothing for this kind of program, or without each other."""
+    name = f"constructs.{construct_id}"
+    if entry.opens_port and not (entry.serves_http and entry.network):
+        raise ConstructRegistryError(
+            f"{name}: expected serves_http = true and network = true for a program that opens "
+            f"{PORT} itself; without a network it can serve the socket that it is handed"
+        )
     if entry.serves_http and entry.cpu_seconds is not None:
         raise ConstructRegistryError(
-            f"constructs.{construct_id}.cpu_seconds: expected none for a program that serves "
-            f"{PORT}, got {entry.cpu_seconds}: several calls may run in it at a time"
+            f"{name}.cpu_seconds: expected none for a program that serves HTTP, got "
+            f"{entry.cpu_seconds}: several calls may run in it at a time"
         )
     if not entry.serves_http and entry.start_seconds is not None:
         raise ConstructRegistryError(
-            f"constructs.{construct_id}.start_seconds: expected it only where {PORT} stands in "
-            f"argv, got {entry.start_seconds:g}"
+            f"{name}.start_seconds: expected it only with serves_http, got {entry.start_seconds:g}"
         )
 
 

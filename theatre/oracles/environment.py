@@ -1,6 +1,6 @@
-"""What else a program that runs here can import: the distributions of its interpreter.
+"""What a program that runs here finds: what it can import, and what it is kept from.
 
-A version binds a construct's own files; this names what lies beyond them (docs/adr/0172).
+A version binds a construct's own files; this names what lies beyond them (docs/adr/0172, 0173).
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import site
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from importlib.metadata import Distribution
@@ -15,10 +16,12 @@ from pathlib import Path
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.errors import TheatreError
+from theatre.engine.oracle_contract import weakest
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_files import PYTHON
 from theatre.oracles.construct_registry import RegisteredConstruct
 from theatre.oracles.endpoints import Places, construct_at, endpoints
+from theatre.oracles.isolation.canary import tried_isolation
 
 
 def environment_for(template: ProductTheatreTemplate, places: Places) -> JsonObject | None:
@@ -28,7 +31,20 @@ def environment_for(template: ProductTheatreTemplate, places: Places) -> JsonObj
     runs with cannot be seen here. What cannot be found is the run's to refuse. Reads files the
     first time: not on an event loop.
     """
-    return python_environment() if _runs_python(template, places) else None
+    programs = _programs(template, places)
+    return python_environment() if any(one.argv[0] == PYTHON for one in programs) else None
+
+
+def isolation_for(
+    template: ProductTheatreTemplate, places: Places, closed: Sequence[Path]
+) -> JsonObject | None:
+    """Return what the constructs that run here are kept from now, the weakest of them.
+
+    None where there is no such construct. Blocks for a start of Python or two.
+    """
+    networks = {one.network for one in _programs(template, places)}
+    tried = [tried_isolation(closed, network=network) for network in sorted(networks)]
+    return weakest(tried).as_document() if tried else None
 
 
 @cache
@@ -60,10 +76,11 @@ def _distribution(info: Path) -> list[JsonValue]:
     return [about.name, about.version, digest]
 
 
-def _runs_python(template: ProductTheatreTemplate, places: Places) -> bool:
+def _programs(template: ProductTheatreTemplate, places: Places) -> list[RegisteredConstruct]:
+    found = []
     for endpoint in endpoints(template):
         with suppress(TheatreError):
             construct = construct_at(endpoint, places)
-            if isinstance(construct, RegisteredConstruct) and construct.argv[0] == PYTHON:
-                return True
-    return False
+            if isinstance(construct, RegisteredConstruct):
+                found.append(construct)
+    return found

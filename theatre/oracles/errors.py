@@ -32,6 +32,12 @@ class ConstructUnreachableError(TheatreError):
     code = "construct-unreachable"
 
 
+class IsolationUnavailableError(TheatreError):
+    """A program would be run here, and nothing here can keep it from the answers."""
+
+    code = "isolation-unavailable"
+
+
 class AdapterClosedError(TheatreError):
     """An adapter was used after `aclose`."""
 

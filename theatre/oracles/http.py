@@ -8,20 +8,32 @@ read, nor where it goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import aiohttp
 
 from theatre.engine.clock import Clock
-from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
+from theatre.engine.oracle_contract import (
+    NOT_ISOLATED,
+    REMOTE,
+    Attempt,
+    Isolation,
+    OracleInvocationRequest,
+)
 from theatre.oracles.breakdown import Breakdown, in_time
-from theatre.oracles.errors import AdapterClosedError
+from theatre.oracles.errors import (
+    AdapterClosedError,
+    ConstructUnreachableError,
+    OutboundRefusedError,
+)
 from theatre.oracles.http_exchange import exchange
 from theatre.oracles.outbound_connector import (
     Lookup,
     connect_once,
     guarded_connector,
+    is_own_address,
     system_lookup,
 )
 from theatre.oracles.outbound_policy import OutboundPolicy
@@ -72,6 +84,7 @@ class HTTPOracleAdapter:
         self._lookup = lookup
         self._form = form
         self._session: aiohttp.ClientSession | None = None
+        self._is_elsewhere = False
         self._closed = False
 
     @property
@@ -82,6 +95,19 @@ class HTTPOracleAdapter:
     @property
     def computed_version(self) -> None:
         """Return None: what runs behind a URL is known by what it reports only."""
+
+    async def tried_isolation(self, _: Sequence[Path]) -> Isolation:
+        """Connect once; nothing holds what answers from an address of this machine.
+
+        Where it is another's, no address of this machine is connected from then on: a name may
+        come to mean another place. What does not answer is not known to be elsewhere.
+        """
+        try:
+            address = await connect_once(self._policy, self._url, lookup=self._lookup)
+        except (ConstructUnreachableError, OutboundRefusedError):
+            return NOT_ISOLATED
+        self._is_elsewhere = not is_own_address(address)
+        return REMOTE if self._is_elsewhere else NOT_ISOLATED
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; raises AdapterClosedError after `aclose`, and nothing for the other side.
@@ -131,7 +157,12 @@ class HTTPOracleAdapter:
 
     def _open_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
-            connector=guarded_connector(self._policy, self._url, lookup=self._lookup),
+            connector=guarded_connector(
+                self._policy,
+                self._url,
+                lookup=self._lookup,
+                is_refused=lambda address: self._is_elsewhere and is_own_address(address),
+            ),
             headers={**_OWN_HEADERS, **self._headers.values},
             # Cookies would let one episode speak to the next.
             cookie_jar=aiohttp.DummyCookieJar(),

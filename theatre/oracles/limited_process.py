@@ -1,22 +1,26 @@
-"""Starting a program under limits and in a scrubbed environment; CPU time call by call."""
+"""Starting a program isolated, under limits and in a scrubbed environment; CPU time by calls."""
 
 from __future__ import annotations
 
 import contextlib
+import marshal
 import math
 import os
 import resource
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, cast
 
 from theatre.oracles import process_tree
 from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.isolation.allowed_paths import LAUNCHER
+from theatre.oracles.isolation.means import Means, Reach, planned_start
 
-_LAUNCHER = Path(__file__).with_name("launcher.py")
 _MEBIBYTE = 1024 * 1024
 
 
@@ -50,40 +54,107 @@ def construct_environment(version: str) -> dict[str, str]:
     }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartedProcess:
+    """What was started, and this side's ends of its pipes.
+
+    `status` says why the program could not be executed; it comes to its end without a word when
+    the program runs.
+    """
+
+    process: subprocess.Popen[bytes]
+    means: Means
+    status: int
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+    stderr: IO[bytes]
+
+    def program_pid(self) -> int:
+        """Return the pid of the program, as this process sees it, once it has been launched.
+
+        Within namespaces it is a child of theirs, which is a child of what was started.
+        """
+        pid = self.process.pid
+        if self.means is Means.NAMESPACES:
+            for _ in range(2):
+                pid = process_tree.first_child_of(pid) or pid
+        return pid
+
+    def close_pipes(self) -> None:
+        """Let go of this side's ends."""
+        os.close(self.status)
+        for pipe in (self.stdin, self.stdout, self.stderr):
+            pipe.close()
+
+
 def start_limited(
-    argv: Sequence[str], *, folder: str, environment: Mapping[str, str], limits: ProcessLimits
-) -> tuple[subprocess.Popen[bytes], int]:
+    argv: Sequence[str],
+    *,
+    folder: str,
+    environment: Mapping[str, str],
+    limits: ProcessLimits,
+    reach: Reach,
+    listener: int | None = None,
+) -> StartedProcess:
     """Start the launcher of `argv` with `folder` as working folder, HOME and TMPDIR.
 
-    Returns the process, the leader of a session of its own, and a descriptor on which the
-    launcher says why the program could not be executed; it comes to its end without a word
-    when the program runs. Raises ConstructUnreachableError where the system starts nothing.
+    It is the leader of a session of its own, isolated by the best means that there is, and is
+    given the listening socket `listener`, if there is one. Raises ConstructUnreachableError where
+    the system starts nothing.
     """
-    status, status_of_child = os.pipe()
-    command = [sys.executable, "-I", "-S", str(_LAUNCHER), str(status_of_child), str(os.getpid())]
-    command += [str(limits.memory_mb * _MEBIBYTE), str(limits.open_files or 0), *argv]
+    pipes = {name: os.pipe() for name in ("status", "stdin", "stdout")}
+    status, stdin, stdout = pipes["status"], pipes["stdin"], pipes["stdout"]
+    start = planned_start(argv, reach, Path(folder))
+    order: dict[str, Any] = {
+        "status": status[1],
+        "stdin": stdin[0],
+        "stdout": stdout[1],
+        "listener": listener,
+        # Namespaces end with their own first process, which ends with the runner.
+        "runner": 0 if start.means is Means.NAMESPACES else os.getpid(),
+        "memory": limits.memory_mb * _MEBIBYTE,
+        "open_files": limits.open_files or 0,
+        "argv": list(argv),
+        "user": start.user,
+        **start.orders,
+    }
+    passed = [one for one in (status[1], stdin[0], stdout[1], listener) if one is not None]
     try:
-        process = process_tree.start_leader(
-            lambda: subprocess.Popen(  # noqa: S603 - an argv of the operator, never a shell
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                cwd=folder,
-                env={**environment, "HOME": folder, "TMPDIR": folder},
-                pass_fds=[status_of_child],
-                start_new_session=True,
+        with tempfile.TemporaryFile() as file:
+            file.write(marshal.dumps(order))
+            file.seek(0)
+            passed.append(file.fileno())
+            command = [*start.prefix, sys.executable, "-I", "-S", str(LAUNCHER), str(passed[-1])]
+            process = process_tree.start_leader(
+                lambda: subprocess.Popen(  # noqa: S603 - an argv of the operator, never a shell
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    bufsize=0,
+                    cwd=folder,
+                    env={**environment, "HOME": folder, "TMPDIR": folder},
+                    pass_fds=passed,
+                    start_new_session=True,
+                )
             )
-        )
     except (OSError, ValueError) as error:
-        os.close(status)
+        for end in (status[0], stdin[1], stdout[0]):
+            os.close(end)
         raise ConstructUnreachableError(
             f"expected to start {list(argv)!r:.300}, got: {error}"
         ) from error
     finally:
-        os.close(status_of_child)
-    return process, status
+        for end in (status[1], stdin[0], stdout[1]):
+            os.close(end)
+    return StartedProcess(
+        process=process,
+        means=start.means,
+        status=status[0],
+        stdin=os.fdopen(stdin[1], "wb", buffering=0),
+        stdout=os.fdopen(stdout[0], "rb", buffering=0),
+        stderr=cast("IO[bytes]", process.stderr),
+    )
 
 
 def allow_cpu_for_one_call(pid: int, limits: ProcessLimits) -> None:

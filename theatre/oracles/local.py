@@ -1,15 +1,16 @@
 """`local@1`: a construct as a child process, one JSON envelope a line (contract/construct.md).
 
-A process boundary keeps a construct's faults away from the run and its settings out of the
-construct's reach; it is no sandbox: the process has the rights of the user who runs it.
+A process boundary keeps a construct's faults away from the run; what else it can reach is bounded
+by `theatre.oracles.isolation`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from theatre.engine.clock import Clock
 from theatre.engine.errors import TheatreError
@@ -17,6 +18,7 @@ from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
     MAX_ERROR_DETAIL,
     Attempt,
+    Isolation,
     OracleInvocationRequest,
     clean_detail,
     read_answer,
@@ -25,6 +27,8 @@ from theatre.oracles.bound_program import BoundProgram, CurrentProgram
 from theatre.oracles.breakdown import Breakdown, in_time, version_mismatch
 from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.errors import AdapterClosedError
+from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import (
     ProcessLimits,
     construct_environment,
@@ -43,7 +47,8 @@ class LocalOracleAdapter:
     `bind` makes the private copy that runs, and computes its version; it is called for every
     start of the process, in a thread, so that an edit between two starts shows as a
     `version-mismatch` and one after a start as nothing. The argv is executed as bound, never by a
-    shell, in an empty folder of its own. `monotonic` returns seconds and measures latency.
+    shell, in an empty folder of its own, isolated, without `network` unless it is allowed one.
+    `monotonic` returns seconds and measures latency.
 
     Reasons beside those of `read_answer`: `timeout`, `crashed` (ended before an answer),
     `unreachable` (could not be started).
@@ -56,9 +61,11 @@ class LocalOracleAdapter:
         limits: ProcessLimits,
         clock: Clock,
         monotonic: Callable[[], float],
+        network: bool = False,
     ) -> None:
         self._program = CurrentProgram(bind)
         self._limits = limits
+        self._network = network
         self._clock = clock
         self._monotonic = monotonic
         self._one_at_a_time = asyncio.Lock()
@@ -78,6 +85,10 @@ class LocalOracleAdapter:
         Raises ConstructFilesError where the files cannot be read.
         """
         return self._program.version
+
+    async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
+        """Return what a program started now can reach, as `canary.tried_isolation`."""
+        return await asyncio.to_thread(tried_isolation, closed, network=self._network)
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; calls made at the same time wait for each other, each its full time.
@@ -167,6 +178,7 @@ class LocalOracleAdapter:
             program.argv,
             environment=construct_environment(program.version),
             limits=self._limits,
+            reach=Reach(reading=program.reading, network=self._network),
             line_limit=MAX_ANSWER_BYTES,
             complaint_limit=_MAX_COMPLAINT_BYTES,
         )

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.clock import Clock
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
+    NOT_ISOLATED,
     Attempt,
+    Isolation,
     OracleInvocationRequest,
     RehearsalAdapter,
     failed_attempt,
@@ -43,6 +46,10 @@ class MockOracleAdapter(RehearsalAdapter):
     @property
     def computed_version(self) -> None:
         """Return None: there is no program whose files could be hashed."""
+
+    async def tried_isolation(self, _: Sequence[Path]) -> Isolation:
+        """Return that nothing is closed: there is no program that could try."""
+        return NOT_ISOLATED
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Return the canned answer, as if it had come at once."""

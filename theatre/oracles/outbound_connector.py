@@ -12,7 +12,11 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from theatre.oracles.errors import ConstructUnreachableError, OutboundRefusedError
+from theatre.oracles.errors import (
+    AddressNotAllowedError,
+    ConstructUnreachableError,
+    OutboundRefusedError,
+)
 from theatre.oracles.outbound_policy import OutboundPolicy
 
 Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
@@ -52,14 +56,28 @@ async def found_addresses(
     return found
 
 
+def is_own_address(address: str) -> bool:
+    """Say whether an IP address is one of this machine's: a socket can be bound to no other."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as one, contextlib.suppress(OSError):
+        one.bind((address, 0))
+        return True
+    return False
+
+
 def guarded_connector(
-    policy: OutboundPolicy, url: URL, *, lookup: Lookup = system_lookup
+    policy: OutboundPolicy,
+    url: URL,
+    *,
+    lookup: Lookup = system_lookup,
+    is_refused: Callable[[str], bool] = lambda _: False,
 ) -> aiohttp.TCPConnector:
     """Return a pool of connections for one endpoint that obeys `policy`.
 
     A name is resolved once for a connection; one refused answer among others refuses it whole.
     What a socket is opened for is judged once more, so that no way through aiohttp (an address
-    in the URL is never resolved) leads round the policy. Call it in a running loop.
+    in the URL is never resolved) leads round the policy, or to an address that `is_refused`. Call
+    it in a running loop.
     """
     host, port = url.raw_host or "", url.port or 0
 
@@ -67,6 +85,11 @@ def guarded_connector(
         family, kind, protocol, _, address = info
         try:
             policy.judge(str(address[0]), host=host, port=port)
+            if is_refused(str(address[0])):
+                raise AddressNotAllowedError(
+                    f"expected {host} to stay on another machine, got {address[0]}, which is of "
+                    "this one"
+                )
         except OutboundRefusedError as error:
             raise PermissionError(errno.EACCES, str(error)) from error
         return socket.socket(family=family, type=kind, proto=protocol)
@@ -79,8 +102,10 @@ def guarded_connector(
     )
 
 
-async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> None:
+async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> str:
     """Open one connection that `policy` allows to the host of `url`, and close it again.
+
+    Returns the address that took it.
 
     Raises OutboundRefusedError for an address that the policy refuses, and
     ConstructUnreachableError where there is none or it takes no connection within ten seconds.
@@ -89,7 +114,7 @@ async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> N
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             results = await _JudgingResolver(policy, lookup).resolve(host, port)
-            await _connect_first(results)
+            return await _connect_first(results)
     except TimeoutError as error:
         raise ConstructUnreachableError(
             f"expected {url.origin()} to accept a connection within {_PATIENCE_SECONDS:g} s, "
@@ -101,8 +126,8 @@ async def connect_once(policy: OutboundPolicy, url: URL, *, lookup: Lookup) -> N
         ) from error
 
 
-async def _connect_first(results: Sequence[ResolveResult]) -> None:
-    """Connect one of the addresses; raises the OSError of the last where none can be."""
+async def _connect_first(results: Sequence[ResolveResult]) -> str:
+    """Return the first address that could be connected; raises the OSError of the last."""
     for result in results:
         try:
             _, writer = await asyncio.open_connection(result["host"], result["port"])
@@ -111,7 +136,8 @@ async def _connect_first(results: Sequence[ResolveResult]) -> None:
                 raise
         else:
             writer.close()
-            return
+            return result["host"]
+    raise OSError(errno.EADDRNOTAVAIL, "expected an address, got none")
 
 
 class _JudgingResolver(AbstractResolver):

@@ -20,22 +20,25 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from theatre.oracles.isolation.closed_memory import close_memory
 from theatre.oracles.pipes import ready
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PATIENCE_SECONDS = 2.0
 _PROC = Path("/proc")
-# In the ninth field of /proc/PID/stat, the seventh from the state on: PF_EXITING of the kernel.
-_FLAGS, _EXITING = 6, 0x4
+# Fields of /proc/PID/stat, counted from the state on; PF_EXITING of the kernel is a flag.
+_PARENT, _SESSION, _FLAGS, _EXITING = 1, 3, 6, 0x4
 
 # One set for one operating-system process, because adoption and children are a matter of the
 # whole process, whichever adapter or thread started them.
 _leaders: set[int] = set()
+_dead_leaders: set[int] = set()
 _registration = threading.Lock()
 
 
 def start_leader(start: Callable[[], subprocess.Popen[bytes]]) -> subprocess.Popen[bytes]:
     """Call `start` and register its process as a construct's own, so that no sweep ends it."""
+    close_memory()
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     with _registration:
@@ -48,6 +51,22 @@ def forget_leader(pid: int) -> None:
     """Take `pid` off the register. Call it when the process has been reaped."""
     with _registration:
         _leaders.discard(pid)
+        _dead_leaders.add(pid)
+
+
+def end_leader(leader: subprocess.Popen[bytes]) -> int:
+    """Wait for a leader to end, and for what it leaves; return its exit code. Blocks.
+
+    Bubblewrap ends before the first process of its namespaces, which then comes to the runner.
+    """
+    exit_code = leader.wait()
+    forget_leader(leader.pid)
+    for pid in _strays() if sys.platform == "linux" else ():
+        fields = _stat_fields(pid)
+        if fields is not None and int(fields[_SESSION]) == leader.pid and _kill(pid):
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+    return exit_code
 
 
 def kill_group(leader: int) -> None:
@@ -71,6 +90,7 @@ async def end_strays() -> None:
             while strays := [pid for pid in _strays() if _kill(pid)]:
                 for pid in strays:
                     await _reap(pid)
+            _dead_leaders.clear()
 
 
 def open_pidfd(pid: int) -> int | None:
@@ -109,7 +129,17 @@ def is_dying(pid: int) -> bool:
 def _strays() -> list[int]:
     """Return children of the runner that descend from a construct whose process is dead."""
     with _registration:
-        return [pid for pid in _children() if pid not in _leaders and _bears_mark(pid)]
+        return [
+            pid
+            for pid in children_of(os.getpid())
+            if pid not in _leaders and (_bears_mark(pid) or _leads_back(pid))
+        ]
+
+
+def _leads_back(pid: int) -> bool:
+    """Say whether a process is of the session of a dead leader, as the first in namespaces is."""
+    fields = _stat_fields(pid)
+    return fields is not None and int(fields[_SESSION]) in _dead_leaders
 
 
 def _bears_mark(pid: int) -> bool:
@@ -121,11 +151,24 @@ def _bears_mark(pid: int) -> bool:
     return hard != resource.RLIM_INFINITY and (own == resource.RLIM_INFINITY or hard < own)
 
 
-def _children() -> list[int]:
+def first_child_of(parent: int) -> int | None:
+    """Return a child of a process without threads; None where there is none."""
+    with contextlib.suppress(OSError):
+        known = (_PROC / str(parent) / "task" / str(parent) / "children").read_text().split()
+        return int(known[0]) if known else None
+    # Not every kernel is built to list them.
+    return next(iter(children_of(parent)), None)
+
+
+def children_of(parent: int) -> list[int]:
+    """Return the processes whose parent is `parent`."""
     pids = [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
     stats = {pid: _stat_fields(pid) for pid in pids}
-    runner = str(os.getpid())
-    return [pid for pid, fields in stats.items() if fields is not None and fields[1] == runner]
+    return [
+        pid
+        for pid, fields in stats.items()
+        if fields is not None and fields[_PARENT] == str(parent)
+    ]
 
 
 def _stat_fields(pid: int) -> list[str] | None:

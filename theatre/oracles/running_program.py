@@ -10,16 +10,17 @@ import os
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from typing import IO, cast
 
 from theatre.oracles import process_tree
 from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.isolation.means import Means, Reach
 from theatre.oracles.limited_process import ProcessLimits, start_limited
 from theatre.oracles.pipes import CHUNK_BYTES, ComplaintPipe, is_ready, ready
 
 SLOW_DEATH_SECONDS = 10.0
 """How long the last thread of a process may take that the system is ending on a busy machine."""
 _PATIENCE_SECONDS = 5.0
+_SIGNALLED = 128
 
 
 class RunningProgram:
@@ -34,11 +35,14 @@ class RunningProgram:
         *,
         environment: Mapping[str, str],
         limits: ProcessLimits,
+        reach: Reach,
         complaint_limit: int,
+        listener: int | None = None,
     ) -> None:
         """Start `argv` in an empty folder of its own, which is also its HOME and TMPDIR.
 
-        Raises ConstructUnreachableError where the system starts no process.
+        It can read and write nothing else but what `reach` says. Raises
+        ConstructUnreachableError where the system starts no process.
         """
         self._argv = argv
         self._limits = limits
@@ -47,19 +51,24 @@ class RunningProgram:
             prefix="echelon-construct-", ignore_cleanup_errors=True
         )
         try:
-            self._popen, self._status = start_limited(
-                argv, folder=self._folder.name, environment=environment, limits=limits
+            self._started = start_limited(
+                argv,
+                folder=self._folder.name,
+                environment=environment,
+                limits=limits,
+                reach=reach,
+                listener=listener,
             )
         except ConstructUnreachableError:
             self._folder.cleanup()
             raise
+        self._popen = self._started.process
+        self._pid = self._popen.pid
         self._pidfd = process_tree.open_pidfd(self._popen.pid)
-        self._stdin = cast("IO[bytes]", self._popen.stdin)
-        self._stdout = cast("IO[bytes]", self._popen.stdout)
-        self._stderr = cast("IO[bytes]", self._popen.stderr)
-        for pipe in (self._stdin, self._stdout, self._stderr):
+        self._stdin, self._stdout = self._started.stdin, self._started.stdout
+        for pipe in (self._stdin, self._stdout, self._started.stderr):
             os.set_blocking(pipe.fileno(), False)
-        self._complaints = ComplaintPipe(self._stderr.fileno(), limit=complaint_limit)
+        self._complaints = ComplaintPipe(self._started.stderr.fileno(), limit=complaint_limit)
         self._family_ended = False
 
     async def launched(self) -> None:
@@ -67,13 +76,14 @@ class RunningProgram:
 
         Raises ConstructUnreachableError where it could not be executed.
         """
-        await ready(readers=[self._status])
-        problem = os.read(self._status, CHUNK_BYTES)
+        await ready(readers=[self._started.status])
+        problem = os.read(self._started.status, CHUNK_BYTES)
         if problem:
             raise ConstructUnreachableError(
                 f"expected to start {list(self._argv)!r:.300}, "
                 f"got: {problem.decode('utf-8', 'replace')}"
             )
+        self._pid = self._started.program_pid()
 
     def has_ended(self) -> bool:
         """Say whether the process has ended, without waiting."""
@@ -83,7 +93,7 @@ class RunningProgram:
 
     def is_dying(self) -> bool:
         """Say whether the system is ending the process, or has; False where it does not tell."""
-        return process_tree.is_dying(self._popen.pid)
+        return process_tree.is_dying(self._pid)
 
     async def ends_within(self, seconds: float) -> bool:
         """Wait for the process to end by itself; say whether it did. For one caller at a time."""
@@ -113,17 +123,22 @@ class RunningProgram:
             process_tree.forget_leader(self._popen.pid)
             self._family_ended = True
         await process_tree.end_strays()
-        return self._popen.returncode
+        return self._exit_code()
 
     def close(self) -> None:
         """Let go of descriptors and folder, after `end`."""
         self._complaints.stop()
-        for pipe in (self._stdin, self._stdout, self._stderr):
-            pipe.close()
-        os.close(self._status)
+        self._started.close_pipes()
         for descriptor in self._exit_descriptors():
             os.close(descriptor)
         self._folder.cleanup()
+
+    def _exit_code(self) -> int | None:
+        code: int | None = self._popen.returncode
+        # As in a shell: it ended for a signal of which only the number got out of the namespaces.
+        if self._started.means is not Means.NAMESPACES or code is None:
+            return code
+        return _SIGNALLED - code if code > _SIGNALLED else code
 
     def _exit_descriptors(self) -> list[int]:
         return [] if self._pidfd is None else [self._pidfd]

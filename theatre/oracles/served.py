@@ -1,4 +1,4 @@
-"""`http@1` over a program that the runner starts itself: registered with `{port}` in its argv.
+"""`http@1` over a program that the runner starts itself: one that is registered to serve HTTP.
 
 The process is kept as `theatre.oracles.local` keeps its own, and asked as
 `theatre.oracles.http` asks any service; the policy lets calls go to its port and nowhere else.
@@ -7,12 +7,18 @@ The process is kept as `theatre.oracles.local` keeps its own, and asked as
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from theatre.engine.clock import Clock
 from theatre.engine.errors import TheatreError
-from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, clean_detail
+from theatre.engine.oracle_contract import (
+    Attempt,
+    Isolation,
+    OracleInvocationRequest,
+    clean_detail,
+)
 from theatre.oracles.bound_program import BoundProgram, CurrentProgram
 from theatre.oracles.breakdown import Breakdown, version_mismatch
 from theatre.oracles.construct_entries import PORT
@@ -23,9 +29,17 @@ from theatre.oracles.errors import (
     ConstructUnreachableError,
 )
 from theatre.oracles.http import HTTPOracleAdapter
+from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits, construct_environment
 from theatre.oracles.outbound_policy import OutboundPolicy
-from theatre.oracles.served_process import LOOPBACK, ServedProcess, claimed_port, is_taken
+from theatre.oracles.served_process import (
+    LOOPBACK,
+    ServedPlace,
+    ServedProcess,
+    claimed_place,
+    is_taken,
+)
 
 _MILLISECONDS = 1000
 # After these the program may be dead.
@@ -43,14 +57,15 @@ class _Running:
 
 
 class ServedOracleAdapter:
-    """Starts a program with a port of its own and asks it by HTTP, several calls at a time.
+    """Starts a program that serves a port and asks it by HTTP, several calls at a time.
 
     `bind` makes the private copy that runs, and computes its version, for every start, in a thread.
     The argv is executed as bound but for `{port}`, never by a shell, in an empty folder of its
-    own. The process lives until `aclose`; where it died, the next call starts it again on the
-    same port. Nobody can hold a port for a program that is about to start: the first start takes
-    another where somebody was quicker, up to three. The start, at most `start_seconds`, is no
-    part of a call's time. Clocks as in `HTTPOracleAdapter`.
+    own, isolated, without `network` unless it is allowed one. Without `{port}` it is handed the
+    socket that listens; for a program that opens its own, no port can be held, and the first
+    start takes another where one was lost, up to three. The process lives until `aclose`; where
+    it died, the next call starts it again on the same port. The start, at most `start_seconds`, is
+    no part of a call's time. Clocks as in `HTTPOracleAdapter`.
 
     Reasons beside those of `HTTPOracleAdapter`: `unreachable` where the program does not come
     up, with the end of what it printed. A call that met the death of the program has its last
@@ -65,9 +80,11 @@ class ServedOracleAdapter:
         start_seconds: float,
         clock: Clock,
         monotonic: Callable[[], float],
+        network: bool = False,
     ) -> None:
         self._program = CurrentProgram(bind)
         self._limits = limits
+        self._network = network
         self._start_seconds = start_seconds
         self._clock = clock
         self._monotonic = monotonic
@@ -91,6 +108,10 @@ class ServedOracleAdapter:
         Raises ConstructFilesError where the files cannot be read.
         """
         return self._program.version
+
+    async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
+        """Return what a program started now can reach, as `canary.tried_isolation`."""
+        return await asyncio.to_thread(tried_isolation, closed, network=self._network)
 
     async def check_reachable(self) -> None:
         """Start the program now, unless it runs.
@@ -159,31 +180,37 @@ class ServedOracleAdapter:
             return self._running
 
     async def _start(self) -> _Running:
-        for _ in range(_PORTS_TRIED - 1):
-            port = claimed_port(self._port)
-            try:
-                return await self._start_at(port)
-            except ConstructUnreachableError:
-                if self._port or not is_taken(port):
-                    raise
-        return await self._start_at(claimed_port(self._port))
-
-    async def _start_at(self, port: int) -> _Running:
         program = await self._program.bound()
-        process = ServedProcess(
-            program.argv,
-            port=port,
-            environment=construct_environment(program.version),
-            limits=self._limits,
-        )
+        opens_port = any(PORT in argument for argument in program.argv)
+        for _ in range(_PORTS_TRIED - 1 if opens_port else 0):
+            place = claimed_place(self._port, listens=False)
+            try:
+                return await self._start_at(program, place)
+            except ConstructUnreachableError:
+                if self._port or not is_taken(place.port):
+                    raise
+        return await self._start_at(program, claimed_place(self._port, listens=not opens_port))
+
+    async def _start_at(self, program: BoundProgram, place: ServedPlace) -> _Running:
+        try:
+            process = ServedProcess(
+                program.argv,
+                place=place,
+                environment=construct_environment(program.version),
+                limits=self._limits,
+                reach=Reach(reading=program.reading, network=self._network),
+            )
+        except BaseException:
+            place.close()
+            raise
         try:
             await process.serves(within_seconds=self._start_seconds)
         except BaseException:
             await process.end()
             process.close()
             raise
-        self._port = port
-        self._http = self._http or self._http_to(port)
+        self._port = place.port
+        self._http = self._http or self._http_to(place.port)
         return _Running(process=process, version=program.version, http=self._http)
 
     async def _stop(self, running: _Running) -> None:
@@ -211,8 +238,8 @@ def served_adapter_for(
     """
     if construct.start_seconds is None:
         raise ConstructTransportError(
-            f"expected {construct.construct_id} with a url, or with {PORT} in its argv, got one "
-            "that speaks on stdin: its adapter is local"
+            f"expected {construct.construct_id} with a url, or as a program that serves_http, got "
+            "one that speaks on stdin: its adapter is local"
         )
     return ServedOracleAdapter(
         source_of(construct).bind,
@@ -220,4 +247,5 @@ def served_adapter_for(
         start_seconds=construct.start_seconds,
         clock=clock,
         monotonic=monotonic,
+        network=construct.network,
     )

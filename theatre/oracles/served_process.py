@@ -10,11 +10,14 @@ import contextlib
 import os
 import signal
 import socket
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from theatre.engine.oracle_contract import MAX_ERROR_DETAIL
 from theatre.oracles.construct_entries import PORT
 from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits, describe_exit
 from theatre.oracles.pipes import ComplaintPipe
 from theatre.oracles.running_program import SLOW_DEATH_SECONDS, RunningProgram
@@ -24,27 +27,40 @@ _LAST_WORDS_BYTES = (MAX_ERROR_DETAIL - 400) // 2
 _POLL_SECONDS = 0.01
 _DEATH_GRACE_SECONDS = 0.5
 _TERMINATION_GRACE_SECONDS = 0.5
+# As many as an engine connects at once.
+_BACKLOG = 128
+# Where `struct tcp_info` has, for a socket that listens, its connections that wait.
+_UNACKED = 24
 
 
 class ServedProcess(RunningProgram):
-    """A program that serves `port` of 127.0.0.1. Its stdin is open and silent."""
+    """A program that serves a port of 127.0.0.1. Its stdin is open and silent.
+
+    Where `{port}` stands in `argv` it opens the port itself; else it is handed the socket, which
+    listens already. `place` is closed once the program serves, or has ended.
+    """
 
     def __init__(
         self,
         argv: Sequence[str],
         *,
-        port: int,
+        place: ServedPlace,
         environment: Mapping[str, str],
         limits: ProcessLimits,
+        reach: Reach,
     ) -> None:
         """Start `argv`, with the port for each `{port}` in it, as `RunningProgram`."""
+        self._place = place
+        self._is_knocked = False
         super().__init__(
-            [argument.replace(PORT, str(port)) for argument in argv],
+            [argument.replace(PORT, str(place.port)) for argument in argv],
             environment=environment,
             limits=limits,
+            reach=reach,
             complaint_limit=_LAST_WORDS_BYTES,
+            listener=None if place.listener is None else place.listener.fileno(),
         )
-        self._port = port
+        self._port = place.port
         self._prints = ComplaintPipe(self._stdout.fileno(), limit=_LAST_WORDS_BYTES)
         self._obituary: str | None = None
         self._over = asyncio.Event()
@@ -68,7 +84,7 @@ class ServedProcess(RunningProgram):
         try:
             async with asyncio.timeout(within_seconds):
                 await self.launched()
-                while not await _accepts_connections(self._port):
+                while not await self._accepts_connections():
                     if await self.ends_within(_POLL_SECONDS):
                         break
         except TimeoutError as error:
@@ -76,12 +92,22 @@ class ServedProcess(RunningProgram):
                 f"{wanted} within {within_seconds:g} s, got no connection; it printed:\n"
                 f"{self._last_words() or '[nothing]'}".rstrip("\n")
             ) from error
+        # From now on the socket closes with the program, and calls learn of its death.
+        self._place.close()
         # Whoever accepts may be another program that took the port, of which this one dies.
         if self.has_ended():
             await self.end()
             raise ConstructUnreachableError(
                 f"{wanted}, got its end; it printed:\n{self._obituary}".rstrip("\n")
             )
+
+    async def _accepts_connections(self) -> bool:
+        listener = self._place.listener
+        if listener is None:
+            return await _accepts_connections(self._port)
+        # The system connects to a socket that listens: the program serves once it took that over.
+        self._is_knocked = self._is_knocked or await _accepts_connections(self._port)
+        return self._is_knocked and _waiting_connections(listener) == 0
 
     async def ends_soon(self) -> bool:
         """Say whether the process ends within half a second, or is dying by then. Any may ask.
@@ -107,12 +133,13 @@ class ServedProcess(RunningProgram):
     async def dismiss(self) -> None:
         """Ask it to end (SIGTERM), and give it half a second."""
         if not self.has_ended():
-            os.kill(self._popen.pid, signal.SIGTERM)
+            os.kill(self._pid, signal.SIGTERM)
         await self.ends_within(_TERMINATION_GRACE_SECONDS)
 
     def close(self) -> None:
         """Let go of descriptors and folder, after `end`."""
         self._note_end()
+        self._place.close()
         self._prints.stop()
         super().close()
 
@@ -137,30 +164,57 @@ class ServedProcess(RunningProgram):
         )
 
 
-def claimed_port(port: int) -> int:
-    """Return `port`, or for 0 any, on which nobody on this machine listens at the moment.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedPlace:
+    """A port of 127.0.0.1 for a program, and the socket that listens there already, if one does."""
 
-    Raises ConstructUnreachableError where somebody does.
+    port: int
+    listener: socket.socket | None
+
+    def close(self) -> None:
+        """Let go of this side's copy of the socket."""
+        if self.listener is not None:
+            self.listener.close()
+
+
+def claimed_place(port: int, *, listens: bool) -> ServedPlace:
+    """Return a place at `port`, or for 0 any, on which no program of this machine listens now.
+
+    Raises ConstructUnreachableError where one does.
     """
-    with socket.socket() as claim:
-        # As servers do: what is left of closed connections is no obstacle.
-        claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            claim.bind((LOOPBACK, port))
-        except OSError as error:
-            raise ConstructUnreachableError(
-                f"expected {LOOPBACK}:{port} to be free again, got: {error}"
-            ) from error
-        return int(claim.getsockname()[1])
+    claim = socket.socket()
+    # As servers do: what is left of closed connections is no obstacle.
+    claim.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        claim.bind((LOOPBACK, port))
+        if listens:
+            claim.listen(_BACKLOG)
+    except OSError as error:
+        claim.close()
+        raise ConstructUnreachableError(
+            f"expected {LOOPBACK}:{port} to be free again, got: {error}"
+        ) from error
+    place = ServedPlace(port=int(claim.getsockname()[1]), listener=claim if listens else None)
+    if not listens:
+        claim.close()
+    return place
 
 
 def is_taken(port: int) -> bool:
-    """Say whether somebody on this machine has `port`."""
+    """Say whether a program on this machine has `port`."""
     try:
-        claimed_port(port)
+        claimed_place(port, listens=False)
     except ConstructUnreachableError:
         return True
     return False
+
+
+def _waiting_connections(listener: socket.socket) -> int:
+    """Return how many connections no program has accepted yet; 0 where the system does not say."""
+    if sys.platform != "linux":
+        return 0
+    facts = listener.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _UNACKED + 4)
+    return int.from_bytes(facts[_UNACKED : _UNACKED + 4], sys.byteorder)
 
 
 async def _accepts_connections(port: int) -> bool:

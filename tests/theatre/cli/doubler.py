@@ -33,9 +33,10 @@ def double(input_data: dict) -> dict:
 # The kit's own server, started by the runner.
 SERVED = """
 [constructs.doubler]
-argv = ["{python}", "-m", "theatre.construct_kit", "--port", "{port}", "--folder", "{folder}", "doubling:double"]
+argv = ["{python}", "-m", "theatre.construct_kit", "--socket", "--folder", "{folder}", "doubling:double"]
 folder = "."
 files = ["doubling.py"]
+serves_http = true
 """  # noqa: E501 - one line, as an author would write it
 
 

@@ -24,6 +24,7 @@ from theatre.engine.state_machine import TheatreState
 from theatre.files.run_journal import TRAIL
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
+from theatre.oracles.isolation import means
 
 FILES = 'folder = "."\nfiles = ["doubling.py"]\n'
 LOCAL = f"""
@@ -37,11 +38,15 @@ url = "https://construct.example/"
 DIES = f"""
 [constructs.doubler]
 argv = ["{{python}}", "-c", "raise SystemExit('no settings')", "{{port}}"]
+serves_http = true
+network = true
 {FILES}"""
 NEVER_OPENS = f"""
 [constructs.doubler]
 argv = ["sh", "-c", "echo warming up; exec sleep 1000 # {{port}}"]
 start_seconds = 1.5
+serves_http = true
+network = true
 {FILES}"""
 
 # It knows the test's folder by its own temporary one, which lies there.
@@ -57,6 +62,8 @@ argv = ["sh", "{folder}/start.sh", "{python}", "{port}", "{folder}"]
 folder = "."
 files = ["doubling.py", "start.sh"]
 start_seconds = 600
+serves_http = true
+network = true
 """
 
 
@@ -89,7 +96,7 @@ REFUSED = {
         None,
         5,
         "construct-transport",
-        "expected doubler to speak on stdin, got one that serves {port}: its adapter is http",
+        "expected doubler to speak on stdin, got one that serves HTTP: its adapter is http",
     ),
     "local as http": Refusal(
         LOCAL,
@@ -97,7 +104,8 @@ REFUSED = {
         None,
         5,
         "construct-transport",
-        "expected doubler with a url, or with {port} in its argv, got one that speaks on stdin: "
+        "expected doubler with a url, or as a program that serves_http, got one that speaks on "
+        "stdin: "
         "its adapter is local",
     ),
     "registered as python": Refusal(
@@ -245,6 +253,8 @@ def test_a_mistaken_list_of_allowed_hosts_is_refused_by_the_name_of_its_variable
 def test_a_run_stopped_while_a_program_starts_leaves_nothing_and_goes_on_later(
     tmp_path: Path,
 ) -> None:
+    # Isolated, it could leave no note.
+    more = {means.REFUSED: "namespaces,landlock,other-user"}
     write_module(tmp_path)
     (tmp_path / "start.sh").write_text(SLOW_AT_FIRST)
     (tmp_path / "constructs.toml").write_text(STARTED_BY_A_SHELL)
@@ -252,13 +262,13 @@ def test_a_run_stopped_while_a_program_starts_leaves_nothing_and_goes_on_later(
     template = write_theatre(tmp_path, adapter_type="http", version=construct_version(construct))
     note = tmp_path / "started"
     home = tmp_path / "home"
-    with started("theatre", "run", template, "--json", home=home) as process:
+    with started("theatre", "run", template, "--json", home=home, more=more) as process:
         until(note.exists, "the start of the program")
         process.send_signal(signal.SIGTERM)
         answer = ended(process)
     assert (answer.code, answer.document["error"]["code"]) == (8, "interrupted")
     assert processes_that_mention(tmp_path) == []
-    assert run(template).code == 0
+    assert run(template, more=more).code == 0
 
 
 def test_a_name_that_does_not_resolve_is_committed_with_a_warning(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from theatre.engine.oracle_contract import (
     OracleInvocationRequest,
     RetryPolicy,
 )
+from theatre.oracles.isolation.means import REFUSED
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.local import LocalOracleAdapter
 
@@ -155,6 +156,12 @@ def ask(
         return asyncio.run(session())
 
     return run
+
+
+@pytest.fixture
+def unisolated(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let programs write notes where the test reads them, and see pids as the test does."""
+    monkeypatch.setenv(REFUSED, "namespaces,landlock,other-user")
 
 
 @pytest.fixture

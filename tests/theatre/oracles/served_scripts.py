@@ -47,10 +47,17 @@ def serve(respond):
 """
 
 
-def unbound(argv: Sequence[str], *versions: str) -> Callable[[], BoundProgram]:
-    """Return what starts a script where it lies, each start under the next of `versions`."""
+def unbound(
+    argv: Sequence[str], *versions: str, reading: Sequence[Path] = ()
+) -> Callable[[], BoundProgram]:
+    """Return what starts a script where it lies, each start under the next of `versions`.
+
+    It can read the files that argv names, and `reading`.
+    """
     coming = chain(versions, repeat(versions[-1]))
-    return lambda: BoundProgram(argv=tuple(argv), version=next(coming))
+    named = [Path(argument) for argument in argv if Path(argument).is_file()]
+    seen = tuple({*reading, *(path for path in named if path.suffix == ".py")})
+    return lambda: BoundProgram(argv=tuple(argv), version=next(coming), reading=seen)
 
 
 def served_adapter(
@@ -68,6 +75,7 @@ def served_adapter(
         unbound(argv or [sys.executable, str(script), "{port}"], *versions),
         limits=limits or ProcessLimits(),
         start_seconds=start_seconds,
+        network=True,
         clock=lambda: NOW,
         monotonic=lambda: 0.0,
     )

@@ -74,6 +74,7 @@ def registered(
 ) -> RegisteredConstruct:
     entry = ["[constructs.pilot]", f"argv = {json.dumps(argv)}", 'folder = "pilot"']
     lines = [*entry, f"files = {json.dumps(files)}"]
+    lines += ["serves_http = true"] if "--socket" in argv else []
     (home / "constructs.toml").write_text("\n".join(lines), encoding="utf-8")
     return ConstructRegistry.load(home / "constructs.toml").find("pilot")
 
@@ -167,7 +168,7 @@ def test_what_runs_is_the_copy_that_was_hashed(
 
 
 def test_a_served_program_runs_from_the_copy_too(home: Path, request_for: RequestFor) -> None:
-    serve = ["{python}", "-m", "theatre.construct_kit", "--port", "{port}", "--folder"]
+    serve = ["{python}", "-m", "theatre.construct_kit", "--socket", "--folder"]
     construct = registered(home, [*serve, "{folder}", "main:answer"])
     pin = construct_version(construct)
     adapter = served_adapter_for(construct, clock=lambda: NOW, monotonic=time.monotonic)

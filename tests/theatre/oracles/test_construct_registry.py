@@ -123,7 +123,10 @@ SERVED = """
 argv = ["{python}", "{folder}/main.py", "--port={port}"]
 folder = "pilot"
 files = ["*.py"]
+serves_http = true
+network = true
 """
+HANDED = SERVED.replace(', "--port={port}"', "").replace("network = true\n", "")
 
 
 def test_a_program_with_a_port_in_its_argv_serves_http(home: Path) -> None:
@@ -133,6 +136,18 @@ def test_a_program_with_a_port_in_its_argv_serves_http(home: Path) -> None:
         folder=home / "pilot",
         files=("*.py",),
         start_seconds=10.0,
+        network=True,
+    )
+
+
+def test_a_program_that_is_handed_its_socket_serves_http_without_a_network(home: Path) -> None:
+    assert load(home, HANDED).find("service") == RegisteredConstruct(
+        construct_id="service",
+        argv=("{python}", "{folder}/main.py"),
+        folder=home / "pilot",
+        files=("*.py",),
+        start_seconds=10.0,
+        network=False,
     )
 
 
@@ -149,7 +164,7 @@ def test_a_construct_is_reached_in_the_way_it_is_registered(home: Path) -> None:
     with pytest.raises(ConstructTransportError, match="got one with a url: its adapter is http"):
         registry.find("observer")
     with pytest.raises(
-        ConstructTransportError, match=r"got one that serves \{port\}: its adapter is http"
+        ConstructTransportError, match=r"got one that serves HTTP: its adapter is http"
     ):
         local_adapter_for(registry.find("service"), clock=lambda: NOW, monotonic=time.monotonic)
     with pytest.raises(
@@ -186,11 +201,19 @@ WRONG = {
     "no open files": (MINIMAL + "open_files = -1\n", "open_files: Input should be greater"),
     "CPU time of a call of many": (
         SERVED + "cpu_seconds = 5\n",
-        r"constructs.service.cpu_seconds: expected none for a program that serves \{port\}, got 5",
+        r"constructs.service.cpu_seconds: expected none for a program that serves HTTP, got 5",
     ),
     "time to start of one without a port": (
         MINIMAL + "start_seconds = 5\n",
-        r"constructs.pilot.start_seconds: expected it only where \{port\} stands in argv, got 5",
+        r"constructs.pilot.start_seconds: expected it only with serves_http, got 5",
+    ),
+    "a port without a network": (
+        SERVED.replace("network = true", ""),
+        r"constructs.service: expected serves_http = true and network = true for a program",
+    ),
+    "a port of a program on stdin": (
+        SERVED.replace("serves_http = true", ""),
+        r"constructs.service: expected serves_http = true and network = true for a program",
     ),
     "no time to start": (SERVED + "start_seconds = 0\n", "start_seconds: Input should be greater"),
     "endless time to start": (SERVED + "start_seconds = inf\n", "should be a finite number"),

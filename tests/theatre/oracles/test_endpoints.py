@@ -40,6 +40,8 @@ files = ["doubling.py"]
 argv = ["{{python}}", "{{folder}}/doubling.py", "{{port}}"]
 folder = "."
 files = ["doubling.py"]
+serves_http = true
+network = true
 
 [constructs.remote]
 url = "{URL}"

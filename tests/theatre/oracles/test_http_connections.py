@@ -8,7 +8,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import aiohttp
 import pytest
+from yarl import URL
 
 from tests.theatre.oracles.http_asking import LOOPBACK, NOW, adapter_of, ask
 from tests.theatre.oracles.http_misbehaviour import hang
@@ -21,7 +23,13 @@ from tests.theatre.oracles.loopback import (
     serving,
 )
 from theatre.engine.models import InvocationStatus
-from theatre.engine.oracle_contract import Attempt, OracleAdapter, OracleInvocationRequest
+from theatre.engine.oracle_contract import (
+    NOT_ISOLATED,
+    Attempt,
+    Isolation,
+    OracleAdapter,
+    OracleInvocationRequest,
+)
 from theatre.oracles.errors import (
     AdapterClosedError,
     AddressNotAllowedError,
@@ -29,7 +37,7 @@ from theatre.oracles.errors import (
     OutboundRefusedError,
 )
 from theatre.oracles.http import HTTPOracleAdapter
-from theatre.oracles.outbound_connector import Lookup
+from theatre.oracles.outbound_connector import Lookup, guarded_connector, is_own_address
 from theatre.oracles.outbound_policy import OutboundPolicy
 
 RequestFor = Callable[..., OracleInvocationRequest]
@@ -289,3 +297,42 @@ def test_a_check_opens_no_connection_that_the_policy_refuses() -> None:
         with pytest.raises(AddressNotAllowedError, match=r"got 127\.0\.0\.2, which is loopback"):
             check(adapter_of(url, lookup=lookup))
         assert server.connections == 0
+
+
+def test_what_answers_from_an_address_of_this_machine_is_held_by_nothing() -> None:
+    async def session(url: str) -> Isolation:
+        adapter = adapter_of(url)
+        try:
+            return await adapter.tried_isolation([])
+        finally:
+            await adapter.aclose()
+
+    with serving(hang) as server:
+        assert asyncio.run(session(server.url)) == NOT_ISOLATED
+    # Nobody answers there any more: it is not known to be elsewhere.
+    assert asyncio.run(session(server.url)) == NOT_ISOLATED
+
+
+@pytest.mark.parametrize(
+    ("address", "is_own"),
+    [("127.0.0.1", True), ("127.8.8.8", True), ("192.0.2.1", False), ("2001:db8::1", False)],
+)
+def test_an_address_is_this_machines_own_where_a_socket_can_be_bound_to_it(
+    address: str,
+    is_own: bool,  # noqa: FBT001 - a case
+) -> None:
+    assert is_own_address(address) is is_own
+
+
+def test_a_service_that_was_elsewhere_is_not_connected_on_this_machine() -> None:
+    async def session(url: URL) -> str:
+        connector = guarded_connector(LOOPBACK, url, is_refused=is_own_address)
+        async with aiohttp.ClientSession(connector=connector) as client:
+            with pytest.raises(aiohttp.ClientConnectorError) as caught:
+                await client.get(url)
+        return str(caught.value)
+
+    with serving(hang) as server:
+        said = asyncio.run(session(URL(server.url)))
+        assert "expected 127.0.0.1 to stay on another machine, got 127.0.0.1" in said
+        assert server.received == []

@@ -23,6 +23,8 @@ from theatre.oracles.errors import AdapterClosedError, ConstructUnreachableError
 from theatre.oracles.local import LocalOracleAdapter
 from theatre.oracles.process_tree import kill_group
 
+pytestmark = pytest.mark.usefixtures("unisolated")
+
 Ask = Callable[..., list[Attempt]]
 AdapterOf = Callable[..., LocalOracleAdapter]
 RequestFor = Callable[..., OracleInvocationRequest]
@@ -448,9 +450,10 @@ def test_the_process_ends_with_a_runner_that_was_killed(
     runner.write_text(f"""
 import asyncio, os, sys
 from theatre.oracles.child_process import ChildProcess
+from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits
 async def run():
-    child = ChildProcess([sys.executable, {str(script)!r}], environment={{}},
+    child = ChildProcess([sys.executable, {str(script)!r}], environment={{}}, reach=Reach(),
                          limits=ProcessLimits(), line_limit=9, complaint_limit=99)
     while not (pid := child.complaints()):
         await asyncio.sleep(0.01)
@@ -472,7 +475,7 @@ NOT_STARTED = {
     "missing program": (["/nowhere/at/all"], "No such file or directory"),
     "missing on PATH": (["no-such-program-anywhere"], "No such file or directory"),
     "folder": (["/"], "Permission denied"),
-    "null character": (["a\0b"], "embedded null byte"),
+    "null character": (["a\0b"], "embedded null character in path"),
 }
 
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
+    NOT_ISOLATED,
     Attempt,
+    Isolation,
     OracleInvocationRequest,
     OracleInvocationResponse,
     RetryPolicy,
@@ -32,6 +35,9 @@ class ScriptedAdapter:
     def __init__(self, *outcomes: tuple[InvocationStatus, str | None]) -> None:
         self._outcomes = list(outcomes)
         self.asked: list[OracleInvocationRequest] = []
+
+    async def tried_isolation(self, _: Sequence[Path]) -> Isolation:
+        return NOT_ISOLATED
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         self.asked.append(request)

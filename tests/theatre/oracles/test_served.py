@@ -21,6 +21,8 @@ from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.served import ServedOracleAdapter
 
+pytestmark = pytest.mark.usefixtures("unisolated")
+
 RequestFor = Callable[..., OracleInvocationRequest]
 WriteScript = Callable[[str], Path]
 T = TypeVar("T")

@@ -21,8 +21,11 @@ from tests.theatre.oracles.served_scripts import SERVING, served_adapter
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.oracles.errors import AdapterClosedError, ConstructUnreachableError
+from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits
-from theatre.oracles.served_process import ServedProcess, claimed_port
+from theatre.oracles.served_process import ServedPlace, ServedProcess, claimed_place
+
+pytestmark = pytest.mark.usefixtures("unisolated")
 
 RequestFor = Callable[..., OracleInvocationRequest]
 WriteScript = Callable[[str], Path]
@@ -276,21 +279,22 @@ def test_the_program_ends_with_a_runner_that_was_killed(
 
 
 def test_a_port_is_free_for_a_program_or_refused_by_name() -> None:
-    port = claimed_port(0)
-    assert claimed_port(port) == port
+    place = claimed_place(0, listens=False)
+    assert claimed_place(place.port, listens=False) == place
     with serving(honest) as server:
         message = rf"expected 127.0.0.1:{server.port} to be free again, got: .*in use"
         with pytest.raises(ConstructUnreachableError, match=message):
-            claimed_port(server.port)
+            claimed_place(server.port, listens=True)
 
 
 def test_a_server_that_took_the_port_is_not_taken_for_the_program_that_died_of_it() -> None:
     async def session(port: int) -> None:
         process = ServedProcess(
             ["/bin/sh", "-c", "echo port {port} is in use; exit 98"],
-            port=port,
+            place=ServedPlace(port=port, listener=None),
             environment={"PATH": os.environ["PATH"]},
             limits=ProcessLimits(),
+            reach=Reach(network=True),
         )
         try:
             await process.launched()

@@ -69,7 +69,10 @@ FOLLOWERS: dict[str, frozenset[str]] = {
 """What may stand behind an event; which step is whose turn is for the check `resolution`."""
 
 _ACTIVATED = frozenset(
-    {"episodes", "adapters", "scorers", "computations", "sanitiser", "environment"}
+    {
+        *("episodes", "adapters", "scorers", "computations", "sanitiser"),
+        *("environment", "isolation"),
+    }
 )
 _STEP = frozenset({"step_id", "type", "status", "result"})
 _HUMAN = frozenset({"step_id", "scorer", "episode_id", "score"})

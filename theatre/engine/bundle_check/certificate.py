@@ -20,6 +20,7 @@ from theatre.engine.bundle_check.folder import (
     TIER,
     Documents,
 )
+from theatre.engine.bundle_check.isolation import isolation_by_construct
 from theatre.engine.bundle_check.json_values import (
     NOTHING,
     DefectError,
@@ -52,7 +53,6 @@ _FROM_RESULTS = (
 _METRICS = ("precision", "recall", "reply_accuracy")
 """Each is the score of the criterion of that name, else null."""
 _RESERVED = (
-    "isolation",
     "qualification",
     "corrected_scores",
     "data_audit",
@@ -82,6 +82,7 @@ class CertificateSources:
     trail: AuditTrail
     calls: CallFacts
     environment: JsonValue
+    isolation: JsonObject
     findings: Iterable[str]
 
 
@@ -136,6 +137,7 @@ def check_certificate_fields(
         **_sealed(sources),
         **dict.fromkeys(_RESERVED, None),
         "environment": sources.environment,
+        "isolation": sources.isolation,
         "findings": _findings(sources),
         **{
             name: documents.at(TIER, "assessment", member)
@@ -160,8 +162,11 @@ def certificate_id(theatre_id: str | Nothing, commitment_hash: str | Nothing) ->
 
 def _findings(sources: CertificateSources) -> list[JsonValue]:
     source = sources.calls.version_source
-    uncomputed = set() if source == "computed" else {f"version-{source}"}
-    return [*sorted(uncomputed.union(sources.findings))]
+    found = {
+        f"version-{source}": source != "computed",
+        "network-open": not sources.isolation["network"],
+    }
+    return [*sorted({code for code, there in found.items() if there}.union(sources.findings))]
 
 
 def _identity(sources: CertificateSources) -> _Fields:
@@ -271,11 +276,15 @@ def check_trail_facts(
         "activated/scorers": documents.at(RECEIPT, "scorer_pins"),
         "activated/computations": NOTHING,
         "activated/sanitiser": sources.sanitiser,
+        "activated/isolation": NOTHING,
         "sealed/certificate_id": certificate_id(sources.theatre_id, sources.commitment_hash),
         "sealed/issued_at": sealed_at,
         "sealed/theatre_resolved_at": sealed_at,
     }
     if sources.plan is not None:
+        expected["activated/isolation"] = isolation_by_construct(
+            [hop.construct_id for hop in sources.plan.hops], trail.detail("activated", "isolation")
+        )
         expected["activated/adapters"] = _adapters(sources.plan, trail, sources.calls, ledger)
         expected["activated/computations"] = computation_versions(sources.plan, trail)
         if sources.plan.sanitising is None:

@@ -48,6 +48,7 @@ from theatre.engine.bundle_check.folder import (
 )
 from theatre.engine.bundle_check.human_scores import RatingSources, check_human_scores, rated_files
 from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
+from theatre.engine.bundle_check.isolation import weakest_isolation
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.records import JudgementCheck, RecordChecker
@@ -301,12 +302,18 @@ class _BundleCheck:
             trail=self._trail,
             calls=evidence.calls,
             environment=None if isinstance(environment, Nothing) else environment,
+            isolation=self._isolation(),
             findings=[*changed, *failed],
         )
         check_certificate_fields(documents, sources, ledger)
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
         name_what_nothing_settles(documents, ledger)
         return ledger.report()
+
+    def _isolation(self) -> JsonObject:
+        hops = () if self._plan is None else self._plan.hops
+        stated = self._trail.detail("activated", "isolation")
+        return weakest_isolation([hop.construct_id for hop in hops], stated)
 
     def _check_results(
         self, evidence: EpisodeEvidence, ground_truth: GroundTruth | None
@@ -355,6 +362,7 @@ class _BundleCheck:
             plan=plan,
             theatre_id=self._theatre_id,
             calls=evidence.calls,
+            isolation=self._isolation(),
             aggregate=results,
             bundle_complete=complete,
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),

@@ -17,6 +17,7 @@ from theatre.engine.bundle_check.folder import (
     BundleFolder,
     Documents,
 )
+from theatre.engine.bundle_check.isolation import is_isolation
 from theatre.engine.bundle_check.json_values import (
     NOTHING,
     DefectError,
@@ -65,6 +66,7 @@ _RECEIPT_MEMBERS = frozenset(
         "scorer_pins",
         "escrowed_capital",
         "environment",
+        "isolation",
         "canonicalisation",
         "committed_at",
     }
@@ -169,6 +171,10 @@ def _check_receipt(documents: Documents, ledger: Ledger) -> None:
     for name, expected in expectations:
         seen = documents.at(RECEIPT, name)
         ledger.compare(CheckId.COMMITMENT, f"the receipt's {name}", expected, seen)
+    tried = documents.at(RECEIPT, "isolation")
+    if tried is not None and not is_isolation(tried):
+        expected_form = "the receipt's isolation in its form, or null"
+        ledger.wrong(CheckId.COMMITMENT, expected_form, shown(tried))
 
 
 def _template(documents: Documents) -> JsonValue | Nothing:

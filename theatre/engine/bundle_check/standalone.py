@@ -43,7 +43,6 @@ NOT_MADE: Final = {
 """Checks of `echelon check` that are not made here, and why."""
 UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json"}
 RESERVED: Final = (
-    "isolation",
     "data_audit",
     "baselines",
     "qualification",
@@ -55,6 +54,8 @@ RESERVED: Final = (
     "owner",
 )
 """Members of the certificate that are null in this release."""
+CLOSED: Final = ("files", "processes", "network")
+WEAKEST_FIRST: Final = ("none", "other-user", "landlock", "namespaces", "remote")
 TOLERANCE: Final = 2e-6
 SHA256: Final = re.compile("[0-9a-f]{64}")
 A_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -161,6 +162,23 @@ def is_environment(value: object) -> bool:
     return texts and bool(SHA256.fullmatch(value["environment_hash"]))
 
 
+def is_isolation(value: object) -> bool:
+    """Tell whether a value says what a construct was kept from when that was tried."""
+    if not isinstance(value, dict) or value.keys() != {*CLOSED, "by"}:
+        return False
+    return all(isinstance(value[name], bool) for name in CLOSED) and value["by"] in WEAKEST_FIRST
+
+
+def isolation(evidence: Evidence) -> Document:
+    """Return what every construct of an episode was kept from at the start of the run."""
+    (activated,) = evidence.details("activated")
+    found = [activated["isolation"][one] for one in evidence.chain]
+    return {
+        **{name: all(one[name] for one in found) for name in CLOSED},
+        "by": min((one["by"] for one in found), key=WEAKEST_FIRST.index),
+    }
+
+
 def check_commitment(evidence: Evidence) -> Problems:
     """Hold that there is one commitment hash, recomputed, wherever it is named."""
     (activated,) = evidence.details("activated")
@@ -179,9 +197,11 @@ def check_commitment(evidence: Evidence) -> Problems:
     environment = evidence.receipt["environment"]
     if not is_environment(environment):
         yield "commitment_receipt.json/environment: another form"
-    yield from differs(
-        "commitment_receipt.json", expected | {"environment": environment}, evidence.receipt
-    )
+    tried = evidence.receipt["isolation"]
+    if tried is not None and not is_isolation(tried):
+        yield "commitment_receipt.json/isolation: another form"
+    free = {"environment": environment, "isolation": tried}
+    yield from differs("commitment_receipt.json", expected | free, evidence.receipt)
     (committed,) = evidence.details("committed")
     yield from differs("committed", {"commitment_hash": evidence.commitment_hash}, committed)
     pins = evidence.template.get("scorer_pins")
@@ -277,10 +297,15 @@ def problems_of_activation(evidence: Evidence) -> Problems:
     }
     sanitises = (evidence.template.get("execution_policy") or {}).get("sanitise_input", True)
     people = any(step["type"] == "hitl_rubric" for step in programme)
-    form = ["adapters", "computations", "environment", "episodes", "sanitiser", "scorers"]
-    yield from differs("activated", sorted([*form, *["authors"] * people]), sorted(activated))
+    form = ["adapters", "computations", "environment", "episodes", "isolation", "sanitiser"]
+    form += ["scorers", *["authors"] * people]
+    yield from differs("activated", sorted(form), sorted(activated))
     if not is_environment(activated["environment"]):
         yield "activated/environment: another form"
+    tried = activated["isolation"]
+    yield from differs("activated/isolation", sorted(evidence.chain), sorted(tried))
+    if not all(is_isolation(one) for one in tried.values()):
+        yield "activated/isolation: another form"
     yield from differs("activated/computations", sorted(named), sorted(activated["computations"]))
     yield from differs("activated/adapters", sorted(evidence.chain), sorted(activated["adapters"]))
     if isinstance(activated["sanitiser"], str) is not sanitises:
@@ -686,10 +711,12 @@ def check_tier(evidence: Evidence) -> Problems:
 
 def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
     """Return the codes of what is found with the evidence and caps the tier."""
+    closed = isolation(evidence)
     found = {
         "episodes-not-run": evidence.results[0].outcomes["not_run"] > 0,
         "gold-unpinned": evidence.gold_is_unpinned(),
         "version-unreported": adapter.startswith("plain_"),
+        "construct-not-isolated": not (closed["files"] and closed["processes"]),
     }
     people = {
         f"human-part-missing:{one['criterion_id']}"
@@ -721,6 +748,7 @@ def findings(evidence: Evidence) -> list[str]:
     (activated,) = evidence.details("activated")
     source = evidence.version_source
     found = [] if source == "computed" else [f"version-{source}"]
+    found += [] if isolation(evidence)["network"] else ["network-open"]
     if canonical(activated["environment"]) != canonical(evidence.receipt["environment"]):
         found.append("environment-changed")
     found += [
@@ -779,6 +807,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         if chain
         else None,
         "environment": receipt["environment"],
+        "isolation": isolation(evidence),
         "scorer_version": pins["scorer_version"],
         "methodology_version": pins.get("methodology_version", "1.0.0"),
         "verification_tier": assessment["tier"],

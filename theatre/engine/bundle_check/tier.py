@@ -8,6 +8,7 @@ from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import parsed_time, tier
 from theatre.engine.bundle_check.folder import CERTIFICATE, TIER, Documents
+from theatre.engine.bundle_check.isolation import holds
 from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, shown
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import CallFacts
@@ -73,6 +74,7 @@ class TierEvidence:
     plan: CommittedPlan
     theatre_id: str | Nothing
     calls: CallFacts
+    isolation: JsonObject
     aggregate: JsonObject
     bundle_complete: bool
     commitment_verifiable: bool
@@ -185,6 +187,7 @@ def _facts(evidence: TierEvidence) -> JsonObject:
             *plan.caps,
             # Whoever is asked in a plain form reports no version (docs/evidence.md).
             *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
+            *([] if holds(evidence.isolation) else ["construct-not-isolated"]),
             *_missing_human_parts(evidence.aggregate),
             *sorted(evidence.step_caps),
         ],

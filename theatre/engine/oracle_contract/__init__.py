@@ -14,6 +14,13 @@ from theatre.engine.models import (
 from theatre.engine.oracle_contract.adapters import Invoker, OracleAdapter, RehearsalAdapter
 from theatre.engine.oracle_contract.answers import failed_attempt, read_answer
 from theatre.engine.oracle_contract.invocation_ids import invocation_id
+from theatre.engine.oracle_contract.isolation import (
+    NOT_ISOLATED,
+    REMOTE,
+    IsolatedBy,
+    Isolation,
+    weakest,
+)
 from theatre.engine.oracle_contract.program_version import program_version, served_argv
 from theatre.engine.oracle_contract.sanitising import InputSanitiser, SanitisedInput
 from theatre.engine.oracle_contract.text import (
@@ -28,9 +35,13 @@ __all__ = [
     "MAX_ANSWER_BYTES",
     "MAX_ERROR_DETAIL",
     "MAX_STDERR",
+    "NOT_ISOLATED",
+    "REMOTE",
     "Attempt",
     "InputSanitiser",
     "Invoker",
+    "IsolatedBy",
+    "Isolation",
     "OracleAdapter",
     "OracleInvocationMetadata",
     "OracleInvocationRequest",
@@ -45,4 +56,5 @@ __all__ = [
     "program_version",
     "read_answer",
     "served_argv",
+    "weakest",
 ]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from theatre.engine.models import Attempt, OracleInvocationRequest
+from theatre.engine.oracle_contract.isolation import Isolation
 
 
 @runtime_checkable
@@ -20,6 +23,12 @@ class OracleAdapter(Protocol):
         """Return the construct's version where the engine can compute it from its files.
 
         None for a remote construct: its version is what it reports (`claimed`).
+        """
+
+    async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
+        """Try what the construct can reach, and return it; nothing is asked of the construct.
+
+        `closed` are places with answers in them, which it must not be able to read.
         """
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.oracle_contract import InputSanitiser
+from theatre.engine.errors import IsolationLostError
+from theatre.engine.oracle_contract import InputSanitiser, Isolation
 from theatre.engine.replay.computations import PlannedComputation
 from theatre.engine.replay.surroundings import Surroundings
 from theatre.engine.scoring import TheatreScoringProvider
@@ -18,8 +21,9 @@ def activation_detail(
     computations: Sequence[PlannedComputation],
     sanitiser: InputSanitiser | None,
     around: Surroundings,
+    tried: Mapping[str, Isolation],
 ) -> JsonObject:
-    """Return what `activated` says beside the number of episodes.
+    """Return what `activated` says beside the number of episodes; `tried` is by construct.
 
     `authors` only where people rate: who may not has to be known before anybody knows how the
     run went, and nobody's name stands in evidence that does not need it.
@@ -32,8 +36,40 @@ def activation_detail(
         },
         "sanitiser": None if sanitiser is None else sanitiser.version,
         "environment": around.environment,
+        "isolation": {name: one.as_document() for name, one in tried.items()},
     }
     if provider.ratings:
         names = (hop.construct_id for hop in template.hops)
         detail["authors"] = {name: around.authors.get(name) for name in names}
     return detail
+
+
+async def tried_isolation(
+    template: ProductTheatreTemplate, closed: Sequence[Path], around: Surroundings
+) -> dict[str, Isolation]:
+    """Try what each construct of an episode can reach now; `closed` are places with answers."""
+    return {
+        hop.construct_id: await around.adapters[hop.construct_id].tried_isolation(closed)
+        for hop in template.hops
+    }
+
+
+def isolation_at_start(activated: JsonObject) -> dict[str, Isolation]:
+    """Return what `activated` says of each construct's isolation."""
+    documents = cast("dict[str, dict[str, Any]]", activated["isolation"])
+    return {name: Isolation(**document) for name, document in documents.items()}
+
+
+def refuse_weaker(tried: Mapping[str, Isolation], begun: Mapping[str, Isolation]) -> None:
+    """Raise IsolationLostError where a construct could reach more than when the run began."""
+    for name, one in tried.items():
+        if not one.covers(begun[name]):
+            raise IsolationLostError(
+                f"expected {name} isolated as when the run began "
+                f"({_words(begun[name])}), got {_words(one)}"
+            )
+
+
+def _words(one: Isolation) -> str:
+    closed = [name for name in ("files", "processes", "network") if getattr(one, name)]
+    return f"{', '.join(closed) or 'nothing'} closed, by {one.by}"

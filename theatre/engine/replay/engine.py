@@ -7,7 +7,7 @@ that died is run again with the same journal and does only what is not recorded 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -21,7 +21,13 @@ from theatre.engine.errors import (
     JournalChangedError,
 )
 from theatre.engine.evidence_bundle import bundle_name, set_aside
-from theatre.engine.replay.activation import activation_detail
+from theatre.engine.oracle_contract import Isolation
+from theatre.engine.replay.activation import (
+    activation_detail,
+    isolation_at_start,
+    refuse_weaker,
+    tried_isolation,
+)
 from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.calling import CallingPass
 from theatre.engine.replay.computations import planned_computations
@@ -64,6 +70,8 @@ class ReplayEngine:
         self._around = surroundings = replace(surroundings, clock=self._clock)
         self._settings = settings
         self._receipt = theatre.commitment
+        self._begun: Mapping[str, Isolation] = {}
+        self._tried: Mapping[str, Isolation] | None = None
         self._bundle = settings.output_dir / bundle_name(theatre.theatre_id)
         if theatre.state in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
             raise InvalidTransitionError(
@@ -147,6 +155,7 @@ class ReplayEngine:
                 f"expected a theatre that is ACTIVE, got one in {self._theatre.state}"
             )
         await self._read_trail()
+        await self._require_isolated()
         with self._open_datasets() as datasets:
             await self._calls.run(datasets, span, is_needed=is_needed)
 
@@ -155,6 +164,8 @@ class ReplayEngine:
         refused, last = None, self._receipt.committed_at
         async for entry in self._journal.trail():
             last = max(last, cast("str", entry["at"]))
+            if entry["event_type"] == "activated":
+                self._begun = isolation_at_start(cast("JsonObject", entry["detail"]))
             if entry["event_type"] == SELF_CHECK_FAILED:
                 refused = RefusedDraft.of(entry)
         self._clock.not_before(last)
@@ -191,15 +202,31 @@ class ReplayEngine:
 
     async def _activate(self, datasets: OpenDatasets) -> None:
         self._theatre.require_in_time(self._clock())
+        tried = await self._tried_isolation()
         detail = activation_detail(
             self._template,
             self._provider,
             self._computations,
             self._around.sanitiser_for(self._template),
             self._around,
+            tried,
         )
         detail["episodes"] = datasets.replay.lines_total
         await self._move(self._theatre.activate(at=self._clock(), detail=detail))
+        self._tried = tried
+
+    async def _tried_isolation(self) -> Mapping[str, Isolation]:
+        closed = [self._settings.output_dir, *self._around.closed]
+        return await tried_isolation(self._template, closed, self._around)
+
+    async def _require_isolated(self) -> None:
+        """Try again where this process did not begin the run: on another machine all may be open.
+
+        Raises IsolationLostError for a construct that could reach more than it could then.
+        """
+        if self._tried is None:
+            self._tried = await self._tried_isolation()
+            refuse_weaker(self._tried, self._begun)
 
     async def _invoke_all(self, datasets: OpenDatasets) -> None:
         """Call the constructs for every episode that is not recorded, in dataset order."""
@@ -207,6 +234,7 @@ class ReplayEngine:
         events = await events_kept_back(self._journal, self._receipt.theatre_id, at=at)
         if events:
             await self._journal.append([], events)
+        await self._require_isolated()
         await self._calls.run(datasets)
 
     async def _seal(self, datasets: OpenDatasets) -> SealedRun | ProgrammeEnding | RefusedDraft:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from theatre.engine.canonical_json import canonical_bytes
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
     Attempt,
+    Isolation,
     OracleAdapter,
     OracleInvocationRequest,
     clean_detail,
@@ -54,6 +56,10 @@ class ShapeCheckingAdapter:
     def computed_version(self) -> str | None:
         """Return the version that the adapter behind computes."""
         return self._adapter.computed_version
+
+    async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
+        """Return what the construct behind can reach."""
+        return await self._adapter.tried_isolation(closed)
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try and judge the shape of what came back."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
@@ -22,6 +23,8 @@ from theatre.engine.clock import format_rfc3339
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import BundleError, CertificateError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder, ManifestFacts, file_stamps
+from theatre.engine.oracle_contract import Isolation, weakest
+from theatre.engine.replay.activation import isolation_at_start
 from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.computations import (
     EPISODES,
@@ -48,6 +51,17 @@ from theatre.engine.tier_assigner import TierAssessment, TierAssigner
 
 SEALED = "sealed"
 WRITTEN_AFTER_TIER = frozenset({"tier.json", "audit_trail.jsonl"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettledRun:
+    """What a run came to, before it is sealed; `isolation` is the weakest of the constructs'."""
+
+    ending: ProgrammeEnding
+    calls: CallFacts
+    isolation: Isolation
+    findings: tuple[str, ...]
+    resolved_at: datetime
 
 
 class Settlement:
@@ -123,8 +137,14 @@ class Settlement:
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await beside_the_loop(ending.write, builder)
-            findings = (*self._environment_findings(trail.activated), *ending.machine.findings)
-            return await self._finish(builder, journal, ending, facts, resolved_at, findings)
+            settled = SettledRun(
+                ending=ending,
+                calls=facts,
+                isolation=weakest(isolation_at_start(trail.activated).values()),
+                findings=(*self._environment_findings(trail.activated), *ending.machine.findings),
+                resolved_at=resolved_at,
+            )
+            return await self._finish(builder, journal, settled)
 
     def _environment_findings(self, activated: JsonObject) -> tuple[str, ...]:
         """Return what there is to say of the environment at the start, against the commitment's."""
@@ -139,20 +159,13 @@ class Settlement:
             builder.write_lines(path, reader.chunks())
 
     async def _finish(
-        self,
-        builder: EvidenceBundleBuilder,
-        journal: RunJournal,
-        ending: ProgrammeEnding,
-        facts: CallFacts,
-        resolved_at: datetime,
-        findings: tuple[str, ...],
+        self, builder: EvidenceBundleBuilder, journal: RunJournal, settled: SettledRun
     ) -> SealedRun | RefusedDraft:
-        write_tier = self._write_tier
-        assessment = await beside_the_loop(write_tier, builder, ending, facts, resolved_at)
-        event = self._sealed_event(resolved_at)
+        assessment = await beside_the_loop(self._write_tier, builder, settled)
+        event = self._sealed_event(settled.resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
         certificate = await beside_the_loop(
-            self._certified, builder, ending, facts, assessment, event, audit_head, findings
+            self._certified, builder, settled, assessment, event, audit_head
         )
         as_checked = await beside_the_loop(file_stamps, builder.draft)
         refused = await refusal_of(builder.draft, self._around)
@@ -160,7 +173,7 @@ class Settlement:
             await refuse(refused, journal, self._receipt.theatre_id, self._around, self._settings)
             return refused
         return SealedRun(
-            aggregate=ending.aggregate,
+            aggregate=settled.ending.aggregate,
             certificate=certificate,
             sealed_event=event,
             bundle_path=await beside_the_loop(builder.seal, as_checked),
@@ -169,12 +182,10 @@ class Settlement:
     def _certified(
         self,
         builder: EvidenceBundleBuilder,
-        ending: ProgrammeEnding,
-        facts: CallFacts,
+        settled: SettledRun,
         assessment: TierAssessment,
         event: AuditEvent,
         audit_head: str,
-        findings: tuple[str, ...],
     ) -> JsonObject:
         missing = builder.validate_minimum_files()
         if missing:
@@ -184,14 +195,15 @@ class Settlement:
             self._template,
             self._receipt,
             CertifiedEvidence(
-                aggregate=ending.aggregate,
+                aggregate=settled.ending.aggregate,
                 tier=assessment.tier,
                 caps=assessment.caps,
                 expires_at=None if expiry is None else format_rfc3339(expiry),
                 bundle_hash=bundle_hash,
                 audit_head=audit_head,
-                version_source=facts.version_source,
-                findings=findings,
+                version_source=settled.calls.version_source,
+                isolation=settled.isolation,
+                findings=settled.findings,
                 issuer=self._settings.issuer,
                 moment=event.at,
             ),
@@ -201,21 +213,17 @@ class Settlement:
         builder.write_manifest(self._manifest_facts(bundle_hash, event.at))
         return certificate
 
-    def _write_tier(
-        self,
-        builder: EvidenceBundleBuilder,
-        ending: ProgrammeEnding,
-        facts: CallFacts,
-        resolved_at: datetime,
-    ) -> TierAssessment:
+    def _write_tier(self, builder: EvidenceBundleBuilder, settled: SettledRun) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
         tier_facts = tier_facts_of(
             self._receipt,
-            ending.aggregate,
-            facts,
+            settled.ending.aggregate,
+            settled.calls,
+            isolation=settled.isolation,
             bundle_complete=not missing,
-            step_caps=ending.machine.caps,
+            step_caps=settled.ending.machine.caps,
         )
+        resolved_at = settled.resolved_at
         history = self._around.history.beside(self._receipt.theatre_id).as_of(resolved_at)
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
         builder.write_document("tier.json", tier_document(tier_facts, history, assessment))

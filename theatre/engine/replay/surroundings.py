@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,7 +47,8 @@ class Surroundings:
     """What a run reaches through its caller: constructs, data, scorers, time.
 
     `adapters` holds one for every construct of an episode, by id, and `authors` who wrote it, where
-    that is known; `environment` is what they can import here, as in a receipt; `judge` is for
+    that is known; `environment` is what they can import here, as in a receipt; `closed` are places
+    with answers, apart from the run's own folder, that none of them may read; `judge` is for
     templates with judged criteria, and `sanitiser` may be None for those that commit
     `sanitise_input` as false.
     Once `is_stopping` returns true, no further episode is called.
@@ -56,6 +57,7 @@ class Surroundings:
     adapters: Mapping[str, OracleAdapter]
     authors: Mapping[str, str | None] = field(default_factory=dict)
     environment: JsonObject | None = None
+    closed: Sequence[Path] = ()
     invoke: Invoker
     datasets: DatasetSource
     scorers: Mapping[str, Scorer]

@@ -10,6 +10,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
+from theatre.engine.oracle_contract import Isolation
 from theatre.engine.scoring import exact
 from theatre.engine.templates import gold_is_unpinned, product_template
 from theatre.engine.tier_assigner import (
@@ -32,6 +33,10 @@ GOLD_UNPINNED_CAP = "gold-unpinned"
 PLAIN_FORM = "plain_"
 UNREPORTED_CAP = "version-unreported"
 """The construct was asked in a form in which it reports no version: any could have answered."""
+
+
+NOT_ISOLATED_CAP = "construct-not-isolated"
+"""A construct could have read the answers, or the run that has them in memory."""
 
 
 @dataclass(slots=True)
@@ -69,12 +74,14 @@ def tier_facts_of(
     aggregate: JsonObject,
     calls: CallFacts,
     *,
+    isolation: Isolation,
     bundle_complete: bool,
     step_caps: Sequence[str] = (),
 ) -> TierFacts:
     """Return every fact about this run that a tier requirement reads.
 
-    `step_caps` are the codes of steps of the programme that were not completed.
+    `isolation` is the weakest of the constructs'. `step_caps` are the codes of steps of the
+    programme that were not completed.
     """
     template = product_template(receipt.template_snapshot)
     counts = cast("dict[str, int]", aggregate["episode_counts"])
@@ -106,18 +113,21 @@ def tier_facts_of(
         bundle_complete=bundle_complete,
         commitment_verifiable=_recomputes(receipt),
         extra_caps=(
-            *_extra_caps(receipt.template_snapshot, aggregate, calls.adapter_pin),
+            *_extra_caps(receipt.template_snapshot, aggregate, calls.adapter_pin, isolation),
             *sorted(step_caps),
         ),
     )
 
 
-def _extra_caps(template: JsonObject, aggregate: JsonObject, adapter_pin: str) -> tuple[str, ...]:
+def _extra_caps(
+    template: JsonObject, aggregate: JsonObject, adapter_pin: str, isolation: Isolation
+) -> tuple[str, ...]:
     not_run = cast("dict[str, int]", aggregate["episode_counts"])["not_run"]
     found = {
         NOT_RUN_CAP: not_run > 0,
         GOLD_UNPINNED_CAP: gold_is_unpinned(template),
         UNREPORTED_CAP: adapter_pin.startswith(PLAIN_FORM),
+        NOT_ISOLATED_CAP: not isolation.holds,
     }
     caps = [cap for cap, applies in found.items() if applies]
     human = cast("dict[str, JsonObject]", aggregate["human_scores"] or {})

@@ -1,0 +1,246 @@
+"""Isolation, tried: a thief takes nothing, an honest construct works, and the canary says which."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.theatre.echelon_process import REPOSITORY
+from theatre.engine.oracle_contract import (
+    NOT_ISOLATED,
+    REMOTE,
+    Attempt,
+    Isolation,
+    OracleInvocationRequest,
+    weakest,
+)
+from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
+from theatre.oracles.isolation import allowed_paths
+from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.landlock import landlock_abi
+from theatre.oracles.isolation.means import REFUSED, bubblewrap
+
+RequestFor = Callable[..., OracleInvocationRequest]
+
+ROBBED = Path(__file__).with_name("robbed_run.py")
+SECRET = "the-answer-is-42"  # noqa: S105 - of a run that is made to be robbed
+MEANS = {"namespaces": "", "landlock": "namespaces"}
+"""Means → what has to be refused for it to be taken."""
+NO_MEANS = "namespaces,landlock,other-user"
+OPEN_TO_ALL = {
+    *("store", "journal", "trail", "dataset", "copy of another", "folder of another"),
+    *("ground truth", "templates", "registry", "write journal", "write dataset", "write store"),
+    *("tcp", "udp", "unix", "abstract", "kill"),
+}
+"""What the thief takes where nothing isolates, whoever runs it."""
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nothing isolates elsewhere")
+
+
+def needs(means: str) -> None:
+    """Skip where this machine has no such means at all."""
+    if means == "namespaces" and bubblewrap() is None:
+        pytest.skip("bubblewrap is not installed")
+    if means == "landlock" and not landlock_abi():
+        pytest.skip("the kernel has no Landlock")
+
+
+def robbed(folder: Path, transport: str, refused: str, *, as_user: bool) -> dict[str, Any]:
+    """Let a thief loose on a run of its own process; return what it took."""
+    command = [sys.executable, str(ROBBED), str(folder), transport]
+    if as_user and os.geteuid() == 0:
+        # Root's interpreter may lie where no other user comes. In here it has another name, and
+        # no capability: to the kernel an ordinary user with files of its own.
+        apart = ["--unshare-user", "--uid", "1000", "--gid", "1000", "--dev-bind", "/", "/"]
+        command = [str(bubblewrap()), *apart, "--", *command]
+    folder.mkdir()
+    environment = {**os.environ, REFUSED: refused, "SECRET_OF_THE_RUN": SECRET}
+    environment["PYTHONPATH"] = str(REPOSITORY)
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False, timeout=300
+    )
+    assert ended.returncode == 0, ended.stderr
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+@pytest.mark.parametrize("as_user", [False, True], ids=["whoever runs the tests", "ordinary user"])
+@pytest.mark.parametrize("transport", ["stdin", "served", "callable"])
+@pytest.mark.parametrize("means", MEANS)
+def test_a_thief_takes_nothing(
+    tmp_path: Path,
+    means: str,
+    transport: str,
+    as_user: bool,  # noqa: FBT001 - a case
+) -> None:
+    needs(means)
+    if as_user and os.geteuid() == 0:
+        needs("namespaces")
+    assert robbed(tmp_path / "run", transport, MEANS[means], as_user=as_user) == {
+        "taken": [],
+        "tried": {"files": True, "processes": True, "network": True, "by": means},
+        "heard": False,
+    }
+
+
+def test_the_same_thief_takes_everything_where_nothing_isolates(tmp_path: Path) -> None:
+    found = robbed(tmp_path / "run", "stdin", NO_MEANS, as_user=False)
+    assert found["tried"] == NOT_ISOLATED.as_document()
+    assert OPEN_TO_ALL - set(found["taken"]) == set()
+    assert found["heard"] is True
+
+
+@pytest.mark.parametrize(
+    ("means", "taken"),
+    [("namespaces", ["tcp", "udp"]), ("landlock", ["tcp", "udp", "unix"])],
+)
+def test_a_network_that_the_operator_allows_is_open_and_said(
+    tmp_path: Path, means: str, taken: list[str]
+) -> None:
+    needs(means)
+    assert robbed(tmp_path / "run", "networked", MEANS[means], as_user=False) == {
+        "taken": taken,
+        "tried": {"files": True, "processes": True, "network": False, "by": means},
+        "heard": True,
+    }
+
+
+HONEST = """
+import json, os, socket, subprocess, sys, tempfile, threading
+import numpy
+
+def work():
+    with tempfile.TemporaryDirectory() as folder:
+        with open(folder + "/note", "w") as file:
+            file.write("written")
+    found = []
+    thread = threading.Thread(target=found.append, args=(int(numpy.arange(5).sum()),))
+    thread.start(); thread.join()
+    child = subprocess.run([sys.executable, "-c", "print(6 * 7)"], capture_output=True, text=True)
+    ours, theirs = socket.socketpair()
+    ours.send(b"pair")
+    return {"thread": found, "child": child.stdout, "pair": theirs.recv(4).decode(),
+            "version": sys.version, "prefix": sys.prefix}
+
+for line in sys.stdin:
+    asked = json.loads(line)
+    print(json.dumps({
+        "invocation_id": asked["invocation_id"], "construct_id": asked["construct_id"],
+        "construct_version": os.environ["ECHELON_CONSTRUCT_VERSION"], "status": "success",
+        "output_data": work()}), flush=True)
+"""
+REGISTRY = """
+[constructs.pilot]
+argv = ["{python}", "{folder}/honest.py"]
+folder = "."
+files = ["honest.py"]
+"""
+
+
+@pytest.mark.parametrize("means", MEANS)
+def test_an_honest_construct_has_its_packages_threads_children_and_temporary_files(
+    tmp_path: Path, means: str, request_for: RequestFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs(means)
+    monkeypatch.setenv(REFUSED, MEANS[means])
+    (tmp_path / "honest.py").write_text(HONEST)
+    (tmp_path / "constructs.toml").write_text(REGISTRY)
+    construct = ConstructRegistry.load(tmp_path / "constructs.toml").find("pilot")
+
+    async def session() -> Attempt:
+        adapter = local_adapter_for(
+            construct, clock=lambda: datetime.now(UTC), monotonic=time.monotonic
+        )
+        try:
+            return await adapter.invoke(
+                request_for(version=adapter.computed_version, timeout_seconds=120)
+            )
+        finally:
+            await adapter.aclose()
+
+    attempt = asyncio.run(session())
+    assert (attempt.response.output_data, attempt.stderr) == (
+        {
+            "thread": [10],
+            "child": "42\n",
+            "pair": "pair",
+            "version": sys.version,
+            "prefix": sys.prefix,
+        },
+        None,
+    )
+
+
+def test_the_canary_opens_what_is_open_and_names_no_means_that_held_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(REFUSED, NO_MEANS)
+    assert tried_isolation([tmp_path], network=False) == NOT_ISOLATED
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("means", MEANS)
+def test_the_canary_gets_out_through_a_place_that_programs_can_read(
+    tmp_path: Path, means: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs(means)
+    monkeypatch.setenv(REFUSED, MEANS[means])
+    # As with a store that somebody put among the libraries of the machine.
+    monkeypatch.setattr(allowed_paths, "SYSTEM", (*allowed_paths.SYSTEM, tmp_path))
+    assert tried_isolation([tmp_path / "store"], network=False) == Isolation(
+        files=False, processes=True, network=True, by="none"
+    )
+
+
+def test_the_construct_kit_imports_nothing_of_the_project_that_is_not_allowed() -> None:
+    script = (
+        "import json, sys; sys.argv = ['kit'];"
+        "import theatre.construct_kit.__main__;"
+        "print(json.dumps([m.__file__ for n, m in sys.modules.items()"
+        " if n.split('.')[0] in ('theatre', 'backend')]))"
+    )
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
+    imported = [Path(file) for file in json.loads(ended.stdout)]
+    allowed = allowed_paths.KIT
+    assert [one for one in imported if not any(map(one.is_relative_to, allowed))] == []
+    assert [one for one in allowed if not any(file.is_relative_to(one) for file in imported)] == []
+
+
+def test_what_is_hidden_in_an_allowed_folder_is_on_no_list(tmp_path: Path) -> None:
+    for name in ("site/package/_resources/gold", "site/package/code", "site/other", "bin"):
+        (tmp_path / name).mkdir(parents=True)
+    paths = allowed_paths.AllowedPaths(
+        reading=(tmp_path, tmp_path / "site" / "package" / "code"),
+        hidden=(tmp_path / "site" / "package",),
+    )
+    kit = tmp_path / "site" / "package" / "code"
+    assert paths.visible() == (
+        (tmp_path / "bin", tmp_path / "site" / "other", kit),
+        (tmp_path, tmp_path / "site"),
+    )
+    assert paths.mounts() == [tmp_path, tmp_path / "site" / "package", kit]
+
+
+FAST = Isolation(files=True, processes=True, network=True, by="namespaces")
+
+
+def test_a_chain_is_isolated_as_its_weakest_construct_is() -> None:
+    half = Isolation(files=True, processes=False, network=True, by="other-user")
+    assert weakest([FAST]) == FAST
+    assert weakest([FAST, REMOTE]) == Isolation(
+        files=True, processes=True, network=False, by="namespaces"
+    )
+    assert weakest([FAST, half, REMOTE]) == Isolation(
+        files=True, processes=False, network=False, by="other-user"
+    )
+    assert (FAST.holds, REMOTE.holds, half.holds) == (True, True, False)

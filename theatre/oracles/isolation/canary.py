@@ -1,0 +1,173 @@
+"""What isolation holds here and now: a program is started under it and tries to get out.
+
+Whatever means was found to work, what is recorded is what this found (ADR 0173).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from theatre.engine.oracle_contract import NOT_ISOLATED, IsolatedBy, Isolation
+from theatre.engine.schema_registry import resource_root
+from theatre.oracles import process_tree
+from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.isolation.means import Reach
+from theatre.oracles.limited_process import ProcessLimits, construct_environment, start_limited
+
+_THIEF = Path(__file__).with_name("thief.py")
+_PATIENCE_SECONDS = 30.0
+_VERSION = "0" * 64
+_LOOPBACK = "127.0.0.1"
+_READABLE_BY_ALL = 0o644
+_ROOM_FOR_NAME = 70
+# Of /proc/PID/stat, counted from the state on: when the process started.
+_STARTED = 19
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sockets:
+    """Services of this process, as a database or another user's would be."""
+
+    tcp: socket.socket
+    udp: socket.socket
+    unix: socket.socket
+    abstract: socket.socket
+
+    def addresses(self) -> dict[str, Any]:
+        return {
+            "tcp": self.tcp.getsockname()[1],
+            "udp": self.udp.getsockname()[1],
+            "unix": self.unix.getsockname(),
+            "abstract": self.abstract.getsockname()[1:].decode(),
+        }
+
+    def have_heard(self) -> bool:
+        """Say whether anything arrived, whatever the program says of it."""
+        ready, _, _ = select.select([self.tcp, self.udp, self.unix, self.abstract], [], [], 0)
+        return bool(ready)
+
+
+def tried_isolation(closed: Sequence[Path], *, network: bool) -> Isolation:
+    """Return what a program with this `network` can reach now. Blocks for a start of Python.
+
+    `closed` are files and folders with answers in them: the store, the data. What could not be
+    tried does not hold.
+    """
+    with contextlib.ExitStack() as stack:
+        work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="echelon-construct-")))
+        files = [stack.enter_context(_bait_in(path)) for path in closed]
+        sockets = stack.enter_context(_listening())
+        order = {
+            "files": [*map(str, files), *_own_ground_truth()],
+            "folders": [str(path.parent) for path in files],
+            "runner": os.getpid(),
+            **sockets.addresses(),
+        }
+        try:
+            means, own_pid, said = _asked(order, work, network=network)
+        except (ConstructUnreachableError, ValueError, OSError):
+            return NOT_ISOLATED
+        found = Isolation(
+            files=not said["files"],
+            processes=not _reached(said, own_pid),
+            network=not said["network"] and not sockets.have_heard(),
+            by=means,
+        )
+    # A means that holds nothing has no claim to its name.
+    return found if found.holds else replace(found, by="none")
+
+
+def _asked(
+    order: dict[str, Any], work: Path, *, network: bool
+) -> tuple[IsolatedBy, int, dict[str, Any]]:
+    """Run the thief; return the means, its pid as seen from here, and what it says.
+
+    Raises ValueError where that is not what a thief says.
+    """
+    started = start_limited(
+        [sys.executable, "-I", "-S", str(_THIEF)],
+        folder=str(work),
+        environment=construct_environment(_VERSION),
+        limits=ProcessLimits(),
+        reach=Reach(reading=(_THIEF,), network=network),
+    )
+    process = started.process
+    too_late = threading.Timer(_PATIENCE_SECONDS, process_tree.kill_group, [process.pid])
+    too_late.start()
+    try:
+        # Comes to its end when the program runs.
+        problem = os.read(started.status, 1)
+        own_pid = started.program_pid()
+        if not problem:
+            started.stdin.write(json.dumps(order).encode())
+        started.stdin.close()
+        said: dict[str, Any] = json.loads(started.stdout.read())
+    finally:
+        # Its stdin is closed: it ends by itself, and with it the namespaces that it was in.
+        process_tree.end_leader(process)
+        too_late.cancel()
+        started.close_pipes()
+    return started.means.value, own_pid, said
+
+
+def _reached(said: dict[str, Any], own_pid: int) -> bool:
+    """Say whether this process was reached, and not another of its number in namespaces."""
+    seen, own = said["processes"]["stat"], Path("/proc/self/stat")
+    is_this = seen is None or not own.exists() or _start_of(seen) == _start_of(own.read_text())
+    opened = bool(said["processes"]["opened"]) and is_this
+    return opened or (said["processes"]["signalled"] and said["pid"] == own_pid)
+
+
+def _start_of(stat: str) -> str:
+    return stat.rpartition(")")[2].split()[_STARTED]
+
+
+def _own_ground_truth() -> list[str]:
+    """Return a file of this project's own ground truth, wherever it is installed."""
+    return [str(path) for path in sorted((resource_root() / "fixtures").glob("*/*.jsonl"))[:1]]
+
+
+@contextlib.contextmanager
+def _bait_in(path: Path) -> Iterator[Path]:
+    """Yield a file with answers: `path`, or one made in that folder for as long as it lasts."""
+    while not path.exists():
+        path = path.parent
+    if not (path.is_dir() and os.access(path, os.W_OK)):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(dir=path, prefix=".echelon-canary-") as file:
+        Path(file.name).chmod(_READABLE_BY_ALL)
+        yield Path(file.name)
+
+
+@contextlib.contextmanager
+def _listening() -> Iterator[_Sockets]:
+    with contextlib.ExitStack() as stack:
+        # A socket's path holds 107 bytes: a deep TMPDIR leaves no room for one.
+        shallow = "/tmp" if len(tempfile.gettempdir()) > _ROOM_FOR_NAME else None  # noqa: S108
+        folder = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="echelon-canary-", dir=shallow)
+        )
+        tcp, unix, abstract = (
+            stack.enter_context(socket.socket(family))
+            for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX)
+        )
+        udp = stack.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+        tcp.bind((_LOOPBACK, 0))
+        udp.bind((_LOOPBACK, 0))
+        unix.bind(f"{folder}/socket")
+        abstract.bind("\0" + Path(folder).name)
+        for one in (tcp, unix, abstract):
+            one.listen()
+        yield _Sockets(tcp=tcp, udp=udp, unix=unix, abstract=abstract)
