@@ -32,6 +32,8 @@ async def call_shard(
         engine, datasets_of(theatre, stored.rehearsal_sha256)
     )
     journal = PostgresRunJournal(engine, stored.id, epoch=stored.run_epoch, shard=claim.fence)
-    async with opened_replay(theatre, journal, stored, resources, watch, claim=claim) as replay:
+    async with opened_replay(
+        engine, theatre, journal, stored, resources, watch, claim=claim
+    ) as replay:
         await replay.call(claim.span, is_needed=watch.is_needed)
     return CALLED

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from backend.repositories.certificates import newest_environment
 from backend.repositories.run_journal import Effect, PostgresRunJournal
 from backend.repositories.run_shards import ShardClaim
 from backend.repositories.theatre_runs import StoredTheatre
@@ -71,7 +72,7 @@ async def run_theatre(
         await evidence.bring(engine, datasets_of(theatre, stored.rehearsal_sha256))
     journal = journal_of(engine, stored, resources, before={"settling": watch.refuse_if_cancelled})
     if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
-        async with opened_replay(theatre, journal, stored, resources, watch) as replay:
+        async with opened_replay(engine, theatre, journal, stored, resources, watch) as replay:
             if theatre.state is TheatreState.COMMITTED:
                 theatre = await replay.activate()
             if theatre.state is TheatreState.ACTIVE and await _divided(engine, stored, places):
@@ -145,6 +146,7 @@ def journal_of(
 
 @asynccontextmanager
 async def opened_replay(
+    engine: AsyncEngine,
     theatre: Theatre,
     journal: PostgresRunJournal,
     stored: StoredTheatre,
@@ -167,6 +169,7 @@ async def opened_replay(
                 adapters=adapters,
                 authors=resources.constructs.authors(template),
                 environment=await asyncio.to_thread(resources.constructs.environment_of, template),
+                previous_environment=await _previous_environment(engine, theatre, template),
                 invoke=watch.guarded(retrying(watch.guarded_sleep(asyncio.sleep))),
                 datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
                 scorers=resources.scorers,
@@ -183,6 +186,18 @@ async def opened_replay(
         if theatre.state in _BEFORE_THE_LAST_CALL:
             await check_all_reachable(adapters)
         yield replay
+
+
+async def _previous_environment(
+    engine: AsyncEngine, theatre: Theatre, template: ProductTheatreTemplate
+) -> JsonObject | None:
+    """Return what the version was certified in before, where a run is to begin."""
+    if theatre.state is not TheatreState.COMMITTED:
+        return None
+    construct_id = template.product_theatre_config.construct_under_test
+    construct_version = template.version_pins.constructs[construct_id]
+    async with engine.connect() as connection:
+        return await newest_environment(connection, construct_id, construct_version)
 
 
 async def _divided(engine: AsyncEngine, stored: StoredTheatre, places: ShardPlaces) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -236,6 +237,20 @@ def test_the_newest_run_decides_not_the_best(scene: Scene) -> None:
         "full",
         ["issued-unverified"],
     )
+
+
+def test_a_run_begins_with_the_environment_of_the_certificate_before(scene: Scene) -> None:
+    ada = scene.client.registered("ada")
+    first, second = scene.certified(ada), scene.certified(ada)
+    path = f"/certificates/{first['certificate_id']}/document"
+    certified = json.loads(scene.client.get(path).body)["environment"]
+    begun = scene.database.rows(
+        "SELECT detail_json FROM theatre_audit_events"
+        " WHERE event_type = 'activated' ORDER BY created_at"
+    )
+    assert certified is not None
+    assert second["outcome"] == "certified"
+    assert [row["detail_json"]["previous_environment"] for row in begun] == [None, certified]
 
 
 ECHO = """

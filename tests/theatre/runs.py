@@ -440,6 +440,7 @@ def pilot_stage(
     *,
     changes: Mapping[str, JsonValue] | None = None,
     further: Mapping[str, bytes] | None = None,
+    environment: JsonObject | None = None,
 ) -> Stage:
     """Write the dataset, `further` ones by file name, and commit the changed TEMPLATE."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -451,4 +452,4 @@ def pilot_stage(
         name.removesuffix(".jsonl"): sha256_hex(raw) for name, raw in files.items()
     }
     template = with_changes(TEMPLATE, {"/dataset_hashes": hashes, **(changes or {})})
-    return Stage(folder, template, data=folder)
+    return Stage(folder, template, data=folder, environment=environment)

@@ -118,7 +118,8 @@ def certificate_id(theatre_id: str, commitment_hash: str) -> str:
 
 
 ENVIRONMENT_CHANGED = "environment-changed"
-"""The finding where the run began in another environment than the receipt has."""
+"""The finding where the run began in another environment than the receipt, or the certificate of
+the same construct and version before it, has."""
 
 
 def findings_of(version_source: VersionSource, others: Iterable[str] = ()) -> tuple[str, ...]:

@@ -16,7 +16,13 @@ from uuid import UUID
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.commitment import CommitmentReceipt
-from theatre.engine.errors import CommitmentError, NotFoundError, StateConflictError
+from theatre.engine.errors import (
+    CommitmentError,
+    NotFoundError,
+    ParseError,
+    StateConflictError,
+)
+from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import freeze_object
 from theatre.engine.replay import FailureReasons
 from theatre.engine.state_machine import TheatreState
@@ -155,6 +161,21 @@ class FileTheatreStore:
             drafts=self.drafts,
             template_folder=_template_folder(folder),
         )
+
+    def newest_environment(self, construct_id: str, construct_version: str) -> JsonObject | None:
+        """Return `environment` of the newest certificate here of one version of a construct.
+
+        None where there is no such certificate, or it has none. Of each bundle only the certificate
+        is read, the newest file first; one that cannot be read is another theatre's trouble.
+        """
+        found = self._root.glob(f"*/{bundle_name('*')}/certificate.json")
+        for path in sorted(found, key=lambda one: one.stat().st_mtime_ns, reverse=True):
+            with contextlib.suppress(OSError, ParseError):
+                certificate = parse_object(path.read_bytes())
+                version = certificate.get("construct_id"), certificate.get("construct_version")
+                if version == (construct_id, construct_version):
+                    return cast("JsonObject | None", certificate.get("environment"))
+        return None
 
     def theatre_ids(self) -> list[str]:
         """Return the ids of all theatres, oldest first."""

@@ -286,8 +286,10 @@ class _BundleCheck:
         check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
         environment = documents.at(RECEIPT, "environment")
-        is_as_committed = environment == self._trail.detail("activated", "environment")
-        changed = () if is_as_committed else ("environment-changed",)
+        began = self._trail.detail("activated", "environment")
+        before = self._trail.detail("activated", "previous_environment")
+        is_as_before = environment == began and before in (None, began)
+        changed = () if is_as_before else ("environment-changed",)
         plan = self._plan
         failed = () if plan is None or followed is None else step_findings(plan, followed)
         sources = CertificateSources(

@@ -277,10 +277,12 @@ def problems_of_activation(evidence: Evidence) -> Problems:
     }
     sanitises = (evidence.template.get("execution_policy") or {}).get("sanitise_input", True)
     people = any(step["type"] == "hitl_rubric" for step in programme)
-    form = ["adapters", "computations", "environment", "episodes", "sanitiser", "scorers"]
-    yield from differs("activated", sorted([*form, *["authors"] * people]), sorted(activated))
-    if not is_environment(activated["environment"]):
-        yield "activated/environment: another form"
+    form = ["adapters", "computations", "environment", "episodes", "previous_environment"]
+    form += ["sanitiser", "scorers", *["authors"] * people]
+    yield from differs("activated", sorted(form), sorted(activated))
+    for name in ("environment", "previous_environment"):
+        if not is_environment(activated[name]):
+            yield f"activated/{name}: another form"
     yield from differs("activated/computations", sorted(named), sorted(activated["computations"]))
     yield from differs("activated/adapters", sorted(evidence.chain), sorted(activated["adapters"]))
     if isinstance(activated["sanitiser"], str) is not sanitises:
@@ -721,7 +723,8 @@ def findings(evidence: Evidence) -> list[str]:
     (activated,) = evidence.details("activated")
     source = evidence.version_source
     found = [] if source == "computed" else [f"version-{source}"]
-    if canonical(activated["environment"]) != canonical(evidence.receipt["environment"]):
+    began, before = activated["environment"], activated["previous_environment"]
+    if began != evidence.receipt["environment"] or before not in (None, began):
         found.append("environment-changed")
     found += [
         f"step-failed:{name}"

@@ -127,9 +127,13 @@ class Settlement:
             return await self._finish(builder, journal, ending, facts, resolved_at, findings)
 
     def _environment_findings(self, activated: JsonObject) -> tuple[str, ...]:
-        """Return what there is to say of the environment at the start, against the commitment's."""
-        is_as_committed = activated.get("environment") == self._receipt.environment
-        return () if is_as_committed else (ENVIRONMENT_CHANGED,)
+        """Return what there is to say of the environment at the start.
+
+        It is held against the commitment's, and that of the certificate before, where one is known.
+        """
+        began, before = activated.get("environment"), activated.get("previous_environment")
+        is_as_before = began == self._receipt.environment and before in (None, began)
+        return () if is_as_before else (ENVIRONMENT_CHANGED,)
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
         builder.write_document("template.json", self._receipt.template_snapshot)

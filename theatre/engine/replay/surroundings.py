@@ -47,15 +47,17 @@ class Surroundings:
     """What a run reaches through its caller: constructs, data, scorers, time.
 
     `adapters` holds one for every construct of an episode, by id, and `authors` who wrote it, where
-    that is known; `environment` is what they can import here, as in a receipt; `judge` is for
-    templates with judged criteria, and `sanitiser` may be None for those that commit
-    `sanitise_input` as false.
+    that is known; `environment` is what they can import here, as in a receipt, and
+    `previous_environment` that of the newest certificate of the same construct and version, if one
+    is known; `judge` is for templates with judged criteria, and `sanitiser` may be None for those
+    that commit `sanitise_input` as false.
     Once `is_stopping` returns true, no further episode is called.
     """
 
     adapters: Mapping[str, OracleAdapter]
     authors: Mapping[str, str | None] = field(default_factory=dict)
     environment: JsonObject | None = None
+    previous_environment: JsonObject | None = None
     invoke: Invoker
     datasets: DatasetSource
     scorers: Mapping[str, Scorer]
