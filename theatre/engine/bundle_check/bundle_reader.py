@@ -220,10 +220,10 @@ class Evidence:
         """Sequence number → the record's bytes with its line feed, and what it says."""
         records: dict[int, tuple[bytes, Asked]] = {}
         for path in self.record_paths():
-            for raw, value in self.lines(path):
+            for line, (raw, value) in enumerate(self.lines(path), 1):
                 asked = asked_of(self.committed, self.dataset, value)
-                if asked.seq in records or not path_holds(path, asked.seq, len(self.dataset)):
-                    raise DefectError(f"{path}: a record of episode {asked.seq} too many")
+                if (path, line) != place_of(asked.seq, len(self.dataset)):
+                    raise DefectError(f"{path}, line {line}: a record of episode {asked.seq}")
                 records[asked.seq] = (raw + b"\n", asked)
         return records
 
@@ -424,8 +424,9 @@ def index_of(step: str) -> int:
     return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else sys.maxsize  # noqa: PLR2004
 
 
-def path_holds(path: str, seq: int, episodes: int) -> bool:
-    """Tell whether a record lies in the file that docs/evidence.md names for it."""
+def place_of(seq: int, episodes: int) -> tuple[str, int]:
+    """Return the file and the line in which the record of an episode lies."""
     if episodes <= PER_FOLDER:
-        return path == f"invocations/episode_{seq:06d}.json"
-    return path.startswith("invocations/part-") and path.endswith(".jsonl")
+        return f"invocations/episode_{seq:06d}.json", 1
+    part, place = divmod(seq - 1, PER_PART)
+    return f"invocations/part-{part + 1:05d}.jsonl", place + 1

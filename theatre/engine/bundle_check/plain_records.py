@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
@@ -22,6 +23,7 @@ STATUSES: Final = {"success", "timeout", "error", "refused"}
 FAILURES: Final = {"timeout", "error"}
 UNSENDABLE, MISFIT, MISMATCH = "unsendable-input", "output-spec", "version-mismatch"
 MAX_DETAIL: Final = 2000
+MAX_LISTED: Final = 100
 RAW_IN_FULL: Final = 1024 * 1024 - 6
 """Bytes of a text below which nothing was cut off."""
 NoneType: Final = type(None)
@@ -375,16 +377,29 @@ def problems_of_sanitising(committed: Committed, episode: Document, record: Docu
         yield f"{where}: another form"
         return
     yield from differs(where, expected, {name: sanitised[name] for name in expected})
-    fields, texts = sanitised["fields"], sanitised["wrong_keys"]
-    counts = [sanitised["counts"]]
-    counts += [field["counts"] for field in fields if has_form(field, CHANGED_FIELD)]
-    numbers = [number for of_one in counts for number in of_one.values()]
+    yield from problems_of_changes(sanitised, where)
+
+
+def problems_of_changes(sanitised: Document, where: str) -> Problems:
+    """Yield where the numbers of changes are not those of the texts that are listed."""
+    fields, changed, total = sanitised["fields"], sanitised["fields_changed"], sanitised["counts"]
+    if not all(has_form(field, CHANGED_FIELD) for field in fields):
+        yield f"{where}/fields: another form"
+        return
+    listed = Counter[str]()
+    for field in fields:
+        listed.update(field["counts"])
+    counts = [total, *(field["counts"] for field in fields)]
     if (
-        len(counts) != len(fields) + 1
-        or not all(type(number) is int and number > 0 for number in numbers)
-        or not all(isinstance(text, str) for text in texts)
+        len(fields) != min(changed, MAX_LISTED)
+        or (changed <= MAX_LISTED and total != listed)
+        or not all(type(number) is int for one in counts for number in one.values())
     ):
-        yield f"{where}: another form of counts, fields or wrong_keys"
+        yield f"{where}: other counts than the texts that are listed add up to"
+    if not changed and sanitised["raw_sha256"] != sanitised["sent_sha256"]:
+        yield f"{where}: another input was sent, and no text was changed"
+    if not all(isinstance(one, str) for one in sanitised["wrong_keys"]):
+        yield f"{where}/wrong_keys: another form"
 
 
 def problems_of_attempts(committed: Committed, hop: Hop, call: Document, where: str) -> Problems:

@@ -382,6 +382,9 @@ def check_invocations(evidence: Evidence) -> Problems:
             yield f"episode {seq}: no record, and the run had not ended"
     if any(line["outcome"] == "not_run" for line in lines) and not tally.ended:
         yield "episodes that were not run, without an end of the run"
+    at_a_time = (evidence.template.get("execution_policy") or {}).get("max_concurrency", 1)
+    if at_a_time == 1 and len(evidence.recorded) != len(evidence.records):
+        yield "records behind the end of a run that called one episode at a time"
     for _, asked in evidence.records.values():
         yield from asked.problems
     if len({canonical(asked.tables) for _, asked in evidence.records.values()}) > 1:
