@@ -10,8 +10,9 @@ import ast
 import json
 import subprocess
 import sys
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -228,16 +229,32 @@ class Target:
 
     def verdicts(self, mutant: Mutant) -> tuple[bool, bool]:
         """Return whether the check, and the file, pass what the strongest forger makes of it."""
-        forged = mutant.forged(self.files, max(Effort))
-        touched = {
-            n for n in self.files.keys() | forged.keys() if self.files.get(n) != forged.get(n)
-        }
-        put(self.folder, forged, touched)
-        try:
+        with self.forged(mutant):
             alone = verify(self.folder, now=LATE).word
             return check(self.folder).consistent, alone == "consistent"
+
+    def problems(self, mutant: Mutant) -> list[str]:
+        """Return what the file says of it."""
+        with self.forged(mutant):
+            return [
+                one for found in verify(self.folder, now=LATE).problems.values() for one in found
+            ]
+
+    @contextmanager
+    def forged(self, mutant: Mutant) -> Iterator[None]:
+        """Put the forged files in place of the honest ones, and those back."""
+        forged = mutant.forged(self.files, max(Effort))
+        every = self.files.keys() | forged.keys()
+        touched = {name for name in every if self.files.get(name) != forged.get(name)}
+        put(self.folder, forged, touched)
+        try:
+            yield
         finally:
             put(self.folder, self.files, touched)
+
+
+Targets = dict[str, tuple[Target, dict[tuple[str, str, str], list[Mutant]]]]
+"""Run → its bundle, and the mutants of that by kind, place and file."""
 
 
 def target(bundle: Path, folder: Path) -> Target:
@@ -273,6 +290,84 @@ def test_no_difference_stands_on_the_list_in_vain(bundles: dict[str, Path], tmp_
             if meant and tried.verdicts(mutant) == (False, True):
                 unseen -= meant
     assert unseen == set()
+
+
+RECORDS, PEOPLE, SMALL = "with every feature", "that people rated", "of every outcome"
+CALL = "invocations/*/calls/*"
+ATTEMPT = f"{CALL}/attempts/*"
+CLEANED, UNSENT, MISFIT = (f"invocations/episode_{n:06d}.json" for n in (1, 3, 5))
+TRIED = "invocations/episode_000006.json"
+CLEANING = "invocations/*/sanitised"
+TRAIL, ISSUED, AGGREGATE = "audit_trail.jsonl", "certificate.json", "scores/aggregate.json"
+START, SCORE = f"{TRAIL}/activated/detail", f"{TRAIL}/human_score/detail"
+SEQS = f"{TRAIL}/episodes_recorded/detail/seqs/*/*"
+REFUSED_SCORE = f"{TRAIL}/human_score_refused/detail"
+FAILED_STEP = f"{TRAIL}/step_failed/detail/result"
+# fmt: off
+RULES = [
+    (RECORDS, "a member more", "invocations/*", CLEANED, "other members than a record has"),
+    (RECORDS, "an item less", CALL, CLEANED, "hops and repeats: expected"),
+    (RECORDS, "an item more", CALL, CLEANED, "hops and repeats: expected"),
+    (RECORDS, "another text", f"{CALL}/adapter", CLEANED, "another adapter than the trail names"),
+    (RECORDS, "another text", f"{CALL}/version_source", CLEANED, "expected computed or claimed"),
+    (RECORDS, "a number for a text", f"{CALL}/version_source", CLEANED, "a call of another form"),
+    (RECORDS, "a text for null", f"{ATTEMPT}/raw", CLEANED, "an answer that was accepted"),
+    (RECORDS, "another text", f"{ATTEMPT}/response/status", CLEANED, "with the reason None"),
+    (RECORDS, "another word", f"{ATTEMPT}/response/status", CLEANED, "without error_detail"),
+    (PEOPLE, "a text for null", f"{ATTEMPT}/reason", TRIED, "the reason ''"),
+    (RECORDS, "another text", f"{ATTEMPT}/raw", MISFIT, "output-spec without the output"),
+    (RECORDS, "another text", f"{ATTEMPT}/response/construct_version", MISFIT, "another version"),
+    (RECORDS, "an item less", ATTEMPT, MISFIT, "not tried again"),
+    (RECORDS, "an item more", ATTEMPT, UNSENT, "more than one attempt"),
+    (RECORDS, "a text for null", f"{ATTEMPT}/stderr", UNSENT, "/stderr: expected"),
+    (RECORDS, "an item less", f"{CLEANING}/wrong_keys/*", UNSENT, "all its names could"),
+    (RECORDS, "another number", f"{CALL}/request/input_data/number", UNSENT, "sent_sha256:"),
+    (RECORDS, "another hash", f"{CLEANING}/raw_sha256", CLEANED, "raw_sha256:"),
+    (RECORDS, "another word", f"{CLEANING}/role_markers", CLEANED, "role_markers:"),
+    (RECORDS, "an item less", f"{CLEANING}/raw_fields/*", CLEANED, "raw_fields:"),
+    (RECORDS, "another hash", f"{CLEANING}/tables_sha256", CLEANED, "other tables"),
+    (RECORDS, "another number", f"{CLEANING}/fields_changed", CLEANED, "other counts"),
+    (RECORDS, "a truth for a number", f"{CLEANING}/fields/*/counts/bidi", CLEANED, "other counts"),
+    (RECORDS, "another text", f"{START}/sanitiser", TRAIL, "sanitiser_version:"),
+    (SMALL, "a number for null", f"{START}/sanitiser", TRAIL, "there, or not"),
+    (PEOPLE, "a number for null", f"{START}/authors/pilot", TRAIL, "expected texts"),
+    (SMALL, "a truth for a number", SEQS, TRAIL, "new episodes"),
+    (SMALL, "a number for a text", f"{ISSUED}/issuer", ISSUED, "expected a name"),
+    (SMALL, "a truth for a number", f"{INTERVAL}/high", AGGREGATE, "low ≤ high ≤ 1"),
+    (PEOPLE, "a member more", SCORE, TRAIL, "human_score: another form"),
+    (PEOPLE, "another text", f"{SCORE}/step_id", TRAIL, "one that is open"),
+    (PEOPLE, "a truth for a number", f"{REFUSED_SCORE}/score", TRAIL, "refused: another form"),
+    (PEOPLE, "a text for a number", f"{REFUSED_SCORE}/score", TRAIL, "denies 'score-off-scale'"),
+    (PEOPLE, "a number for a text", f"{REFUSED_SCORE}/score", TRAIL, "denies 'score-not-a-number'"),
+    (PEOPLE, "another text", f"{REFUSED_SCORE}/scorer", TRAIL, "denies 'scorer-is-author'"),
+    (PEOPLE, "another text", f"{FAILED_STEP}/error_detail", TRAIL, "late/error_detail: expected"),
+    (PEOPLE, "another word", f"{FAILED_STEP}/reason", TRAIL, "for which it can fail"),
+    (PEOPLE, "a member more", f"{TRAIL}/step_skipped/detail/result", TRAIL, "remark: one too many"),
+]
+# fmt: on
+"""Of each rule that is written twice, a change that breaks it, and what the file says then."""
+
+
+@pytest.fixture(scope="module")
+def targets(bundles: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Targets:
+    """Copies of the bundles, each with its mutants by kind, place and file."""
+    found: Targets = {}
+    for name, bundle in bundles.items():
+        tried = target(bundle, tmp_path_factory.mktemp("target") / "bundle")
+        by_place: defaultdict[tuple[str, str, str], list[Mutant]] = defaultdict(list)
+        for mutant in mutants(tried.files):
+            by_place[mutant.kind, mutant.place, mutant.file].append(mutant)
+        found[name] = (tried, by_place)
+    return found
+
+
+@pytest.mark.parametrize(("run", "kind", "place", "file", "said"), RULES)
+def test_it_has_the_rules_of_the_check(
+    targets: Targets, run: str, kind: str, place: str, file: str, said: str
+) -> None:
+    tried, by_place = targets[run]
+    found = (tried.problems(mutant) for mutant in by_place[kind, place, file])
+    assert any(said in problem for problems in found for problem in problems)
 
 
 def test_an_honest_bundle_that_is_made_anew_stays_consistent(bundle: Path, tmp_path: Path) -> None:

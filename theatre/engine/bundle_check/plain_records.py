@@ -423,7 +423,7 @@ def problems_of_unsent(call: Document, where: str) -> Problems:
     """Yield where a call that no sanitiser lets pass says that anything was sent."""
     if len(call["attempts"]) != 1 or [call["hop"], call["repeat"]] != [0, 0]:
         yield f"{where}: more than one attempt, and nothing may be sent"
-    (attempt,) = call["attempts"]
+    attempt = call["attempts"][0]
     if not has_form(attempt, ATTEMPT) or not has_form(attempt["response"], RESPONSE):
         yield f"{where}: an attempt of another form"
         return
