@@ -90,13 +90,14 @@ in a way that leaves scores and tier as they are.
 
 def excused(mutant: Mutant) -> set[Effort]:
     """Return with which efforts a change may pass: of the issuer's word, or with none."""
-    if _fits(mutant.place, UNANCHORED):
+    if fits(mutant.place, UNANCHORED):
         never = mutant.kind in NEVER_OF_THE_PAST
         return set() if never else {Effort.CERTIFIED_HASH, Effort.CHAIN}
-    return {Effort.CHAIN} if any(_fits(mutant.place, word) for word in ISSUERS_WORD) else set()
+    return {Effort.CHAIN} if any(fits(mutant.place, word) for word in ISSUERS_WORD) else set()
 
 
-def _fits(place: str, pattern: str) -> bool:
+def fits(place: str, pattern: str) -> bool:
+    """Tell whether a place is one of a pattern; `*` is one name, `**` any number of them."""
     names = re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
     return re.fullmatch(names, place) is not None
 
@@ -157,7 +158,7 @@ def efforts_for(mutant: Mutant) -> Sequence[Effort]:
 def also_caught_by(mutant: Mutant) -> set[str]:
     if mutant.kind.startswith("a copy"):
         return {"inventory"}
-    if _fits(mutant.place, UNANCHORED):
+    if fits(mutant.place, UNANCHORED):
         return {"sums", "bundle-hash"}
     whole_file = mutant.place == group_of(mutant.file)
     return {"canonical-form", "inventory"} if whole_file else set()

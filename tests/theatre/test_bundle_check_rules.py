@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.conftest import CONSTRUCT_ID, SmallRun
+from tests.theatre.conftest import CONSTRUCT_ID, SmallRun, run_small_theatre
+from tests.theatre.conftest import GOLD as GOLD_LABELS
 from tests.theatre.forged_bundle import (
     REGISTRY,
     Effort,
@@ -22,6 +23,7 @@ from tests.theatre.forged_bundle import (
     store,
     with_document,
 )
+from tests.theatre.runs import LATE
 from theatre.engine.bundle_check.calls import (
     CallChecker,
     CallPlace,
@@ -31,11 +33,14 @@ from theatre.engine.bundle_check.calls import (
 )
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import committed_plan
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import read_episodes
 
 INVOCATION_ID = "00000000-0000-5000-8000-000000000000"
 GOLD = "ground_truth/gold_labels.jsonl"
+
+LABELS = "ground_truth: no episodes, or labels of others than the dataset's"
 
 Edit = Callable[[Any], object]
 
@@ -154,6 +159,15 @@ def test_gold_labels_that_cannot_be_read_leave_nothing_scored(
     told = {line.id: line.actual for line in report.failed}
     assert told["scores"] == "not computed because the gold labels cannot be read"
     assert set(told) == {"datasets", "outcomes", "scores", "aggregate"}
+
+
+def test_a_gold_label_of_no_episode_is_named(tmp_path: Path) -> None:
+    stranger: JsonObject = {"episode_id": "sum-99", "label": {"even": True}, "labeller": "a test"}
+    run = run_small_theatre(tmp_path, gold=[*GOLD_LABELS, stranger])
+    draft = run.home / "drafts" / run.theatre.theatre_id
+    assert verify(draft, now=LATE).problems["datasets"] == [LABELS]
+    named = [(line.id, line.expected, line.actual) for line in check(draft).failed]
+    assert named == [("datasets", "gold labels of episodes of the dataset", 'also of "sum-99"')]
 
 
 def test_a_dataset_more_than_was_committed_is_named(files: Files, tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from tests.theatre.runs import (
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import committed_plan
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner, play_seed
@@ -36,6 +37,7 @@ from theatre.engine.rlmf_export import RlmfExport
 
 PLAYED: dict[str, JsonValue] = {"/product_theatre_config/episode_runner": "countdown"}
 TURNS = 3
+BEHIND = "record {}: a turn behind one that failed, or a second round"
 
 
 def countdown(input_data: JsonObject, seed: str) -> EpisodePlay:
@@ -159,6 +161,32 @@ def test_the_check_plays_every_episode_again(run: Finished) -> None:
     report = checked(run.bundle, RUNNER)
     assert failed(report) == set()
     assert not report.unavailable
+    assert verify(run.bundle, now=LATE).word == "consistent"
+
+
+@pytest.mark.parametrize(
+    ("seq", "edit", "problem"),
+    [
+        (1, of_record("runner", to="poker@1"), "record 1: another runner than was committed"),
+        (
+            1,
+            of_call(1, "repeat", to=1),
+            BEHIND.format(1),
+        ),
+        (
+            2,
+            lambda record: record["calls"].append(record["calls"][0]),
+            BEHIND.format(2),
+        ),
+        (2, of_record("episode_result", to={}), "record 2: a result of an episode that failed"),
+        (1, lambda record: record.pop("runner"), "not of the expected form (KeyError: 'runner')"),
+    ],
+)
+def test_without_any_runner_verify_bundle_still_sees_what_no_episode_can_be(
+    run: Finished, tmp_path: Path, seq: int, edit: Edit, problem: str
+) -> None:
+    bundle = store(forged(load(run.bundle), seq, edit), tmp_path / "bundle")
+    assert problem in verify(bundle, now=LATE).problems["invocations"]
 
 
 @pytest.mark.parametrize(

@@ -11,25 +11,41 @@ import argparse
 import json
 import re
 import sys
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID, uuid5
 
-from theatre.engine.bundle_check.arithmetic import Document, identity, parsed_time, published, tier
+from theatre.engine.bundle_check.arithmetic import (
+    Document,
+    exact,
+    identity,
+    parsed_time,
+    published,
+    rated,
+    tier,
+)
 from theatre.engine.bundle_check.bundle_reader import (
     PER_FOLDER,
     PER_PART,
     REQUIRED,
     Evidence,
-    Problems,
-    differs,
-    sha256,
 )
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
+from theatre.engine.bundle_check.plain_records import (
+    MISFIT,
+    SHA256,
+    Form,
+    NoneType,
+    Problems,
+    differs,
+    has_form,
+    sha256,
+)
 
 ABOUT: Final = """Check an evidence bundle of Echelon Theatre. Nothing has to be installed.
 
@@ -56,7 +72,6 @@ RESERVED: Final = (
 )
 """Members of the certificate that are null in this release."""
 TOLERANCE: Final = 2e-6
-SHA256: Final = re.compile("[0-9a-f]{64}")
 A_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # The checks, each a function of the evidence that yields what is wrong.
 
@@ -255,6 +270,8 @@ def check_audit_chain(evidence: Evidence) -> Problems:
     yield from differs("settling", [{}], evidence.details("settling"))
     yield from problems_of_activation(evidence)
     (sealed,) = evidence.details("sealed")
+    if not isinstance(sealed["issuer"], str) or not sealed["issuer"]:
+        yield "sealed/issuer: expected a name"
     at = evidence.trail[-1]["at"]
     name = f"certificate:{evidence.commitment_hash}"
     expected = {
@@ -285,14 +302,19 @@ def problems_of_activation(evidence: Evidence) -> Problems:
             yield f"activated/{name}: another form"
     yield from differs("activated/computations", sorted(named), sorted(activated["computations"]))
     yield from differs("activated/adapters", sorted(evidence.chain), sorted(activated["adapters"]))
-    if isinstance(activated["sanitiser"], str) is not sanitises:
+    if type(activated["sanitiser"]) is not (str if sanitises else NoneType):
         yield "activated/sanitiser: there, or not, against what was committed"
     authors = activated.get("authors", dict.fromkeys(evidence.chain))
     yield from differs("activated/authors", sorted(evidence.chain), sorted(authors))
     texts = [*activated["adapters"].values(), *activated["scorers"].values()]
-    texts += [*activated["computations"].values(), *(one for one in authors.values() if one)]
+    texts += [*activated["computations"].values()]
+    texts += [one for one in authors.values() if one is not None]
     if not all(isinstance(one, str) for one in texts):
         yield "activated: expected texts"
+    pin = evidence.template["version_pins"].get("adapter_version")
+    for adapter in activated["adapters"].values():
+        if pin not in {None, adapter} or adapter.partition("@")[0] == "mock":
+            yield "activated/adapters: one that was not committed, or reaches no construct"
 
 
 def check_audit_episodes(evidence: Evidence) -> Problems:
@@ -305,7 +327,8 @@ def check_audit_episodes(evidence: Evidence) -> Problems:
         seqs = [seq for first, last in detail["seqs"] for seq in range(first, last + 1)][
             : len(evidence.dataset) + 1
         ]
-        if not seqs or seqs != sorted(set(seqs)) or not batched.isdisjoint(seqs):
+        whole = all(type(seq) is int for pair in detail["seqs"] for seq in pair)
+        if not whole or not seqs or seqs != sorted(set(seqs)) or not batched.isdisjoint(seqs):
             yield f"episodes_recorded: expected new episodes in order, got {detail['seqs']!r:.60}"
         if not SHA256.fullmatch(detail["journal_sha256"]):
             yield f"episodes_recorded: expected a SHA-256, got {detail['journal_sha256']!r:.60}"
@@ -361,35 +384,19 @@ def check_invocations(evidence: Evidence) -> Problems:
             yield f"episode {seq}: no record, and the run had not ended"
     if any(line["outcome"] == "not_run" for line in lines) and not tally.ended:
         yield "episodes that were not run, without an end of the run"
-    (activated,) = evidence.details("activated")
-    sample = (evidence.template.get("execution_policy") or {}).get("deterministic_sample", 0)
-    drawn = sorted(
-        range(1, len(lines) + 1),
-        key=lambda seq: sha256(
-            f"{evidence.commitment_hash}:det:{evidence.dataset[seq - 1]['episode_id']}".encode()
-        ),
-    )[:sample]
-    for seq, (_, asked) in evidence.records.items():
+    at_a_time = (evidence.template.get("execution_policy") or {}).get("max_concurrency", 1)
+    if at_a_time == 1 and len(evidence.recorded) != len(evidence.records):
+        yield "records behind the end of a run that called one episode at a time"
+    for _, asked in evidence.records.values():
         yield from asked.problems
-        for construct, adapter in asked.adapters.items():
-            if activated["adapters"].get(construct) != adapter:
-                yield f"record {seq}: another adapter than the trail names"
-        if asked.repeated and seq not in drawn:
-            yield f"record {seq}: a second round that was not committed"
+    if len({canonical(asked.tables) for _, asked in evidence.records.values()}) > 1:
+        yield "records: sanitised with other tables than each other"
 
 
 def check_version_pins(evidence: Evidence) -> Problems:
     """Hold that every accepted answer reports the pinned id and version."""
-    pins = evidence.template["version_pins"]["constructs"]
-    for path in evidence.record_paths():
-        for _, record in evidence.lines(path):
-            for call in record["calls"]:
-                for attempt in call["attempts"]:
-                    response = attempt["response"]
-                    reported = [response["construct_id"], response["construct_version"]]
-                    wanted = [call["construct_id"], pins[call["construct_id"]]]
-                    if attempt["reason"] is None and reported != wanted:
-                        yield f"record {record['seq']}: an accepted answer of another version"
+    for _, asked in evidence.records.values():
+        yield from asked.version_problems
 
 
 def check_outcomes(evidence: Evidence) -> Problems:
@@ -420,18 +427,15 @@ REFUSALS: Final = {
     "step-not-open",
 }
 """Why a person's score can be refused (docs/templates.md)."""
+OF_ITEM: Final[Form] = {"step_id": (str,), "scorer": (str,), "episode_id": (str,)}
+HUMAN_SCORE: Final[Form] = OF_ITEM | {"score": (int, float), "comment": (str, NoneType)}
+REFUSED_SCORE: Final[Form] = OF_ITEM | {"score": (int, float, str), "code": (str,)}
 
 
 def check_human_scores(evidence: Evidence) -> Problems:
     """Hold that people were asked as committed, and each score is as the trail has it."""
     opened = {detail["step_id"]: detail for detail in evidence.details("hitl_opened")}
-    for detail in evidence.details("human_score_refused"):
-        form = ["code", "episode_id", "score", "scorer", "step_id"]
-        texts = [detail[name] for name in form if name != "score"]
-        if sorted(detail) != form or not all(isinstance(one, str) for one in texts):
-            yield "human_score_refused: another form"
-        elif detail["code"] not in REFUSALS:
-            yield f"human_score_refused: expected a code, got {detail['code']!r:.60}"
+    yield from problems_of_ratings(evidence)
     programme = {step["step_id"]: step for step in evidence.template["resolution_programme"]}
     for entry in evidence.template.get("hitl_steps") or []:
         step_id = entry["step_id"]
@@ -456,28 +460,85 @@ def check_human_scores(evidence: Evidence) -> Problems:
             "timeout_seconds": programme[step_id].get("timeout_seconds"),
         }
         yield from differs(f"hitl_opened {step_id}", expected, opened[step_id])
-        yield from problems_of_scores(evidence, entry, expected, lines)
+        given = [(identity(line["scorer"]), line["episode_id"]) for line in lines]
+        if len(set(given)) != len(given):
+            yield f"{step_id}: a second score of one person for an item"
 
 
-def problems_of_scores(
-    evidence: Evidence, entry: Document, opened: Document, lines: list[Document]
-) -> Problems:
+def problems_of_ratings(evidence: Evidence) -> Problems:
+    """Yield where an entry stands outside of its step's rating, or behind the end of its time."""
+    steps = {step["step_id"]: step for step in evidence.template.get("hitl_steps") or []}
+    opened: Document = {}
+    for entry in evidence.trail:
+        event, detail = entry["event_type"], entry["detail"]
+        if event == "hitl_opened":
+            opened = entry
+        elif event in {"human_score", "human_score_refused"}:
+            step = steps[opened["detail"]["step_id"]]
+            of_event = problems_of_score if event == "human_score" else problems_of_refusal
+            yield from of_event(evidence, step, detail)
+            if event == "human_score" and is_over(opened, entry):
+                yield f"human_score: a score for {step['step_id']} behind the end of its time"
+        elif event.startswith("step_"):
+            limit = opened["detail"]["timeout_seconds"] if opened else None
+            if event == "step_failed" and limit is not None and not is_over(opened, entry):
+                yield f"step_failed: {detail['step_id']}, and its time was not over"
+            opened = {}
+
+
+def is_over(opened: Document, entry: Document) -> bool:
+    """Tell whether an entry stands behind the time that a rating was given."""
+    limit = opened["detail"]["timeout_seconds"]
+    waited = parsed_time(entry["at"]) - parsed_time(opened["at"])
+    return limit is not None and waited.total_seconds() >= limit
+
+
+def problems_of_score(evidence: Evidence, step: Document, detail: Document) -> Problems:
     """Yield where a person gave what the committed step does not take."""
+    if not has_form(detail, HUMAN_SCORE) or detail["step_id"] != step["step_id"]:
+        yield "human_score: another form, or another step than the one that is open"
+        return
+    name = detail["scorer"]
+    if not name or name != unicodedata.normalize("NFC", name.strip()):
+        yield f"human_score: expected a name, trimmed and in NFC, got {name!r:.60}"
+    if is_barred(evidence, step, name):
+        yield f"human_score: a score of {name!r:.60}, who may not score"
+    if detail["episode_id"] not in evidence.drawn_items(step):
+        yield f"human_score: a score for no item, {detail['episode_id']!r:.60}"
+    if not is_on_scale(step, detail["score"]):
+        yield "human_score: a score that is not on the scale"
+
+
+def problems_of_refusal(evidence: Evidence, step: Document, detail: Document) -> Problems:
+    """Yield where a refused score has no known code, or one that the rest of it denies."""
+    if not has_form(detail, REFUSED_SCORE):
+        yield "human_score_refused: another form"
+        return
+    code, score = detail["code"], detail["score"]
+    number = not isinstance(score, str)
+    denied = {
+        "score-off-scale": not number or is_on_scale(step, score),
+        "score-not-a-number": number,
+        "scorer-is-author": not is_barred(evidence, step, detail["scorer"]),
+    }
+    if code not in REFUSALS or denied.get(code, False):
+        yield f"human_score_refused: the rest denies {code!r:.60}, or there is no such code"
+
+
+def is_barred(evidence: Evidence, step: Document, name: str) -> bool:
+    """Tell whether a name is that of an author, and the step takes no score of one."""
     (activated,) = evidence.details("activated")
     authors = [(evidence.template.get("metadata") or {}).get("author")]
     authors += (activated.get("authors") or {}).values()
-    barred = {identity(name) for name in authors if isinstance(name, str)}
-    scale, seen = entry["scoring_scale"], set()
-    for line in lines:
-        who = identity(line["scorer"])
-        if not who or (opened["scorer_must_not_be_author"] and who in barred):
-            yield f"{entry['step_id']}: a score of {line['scorer']!r:.60}, who may not score"
-        if (who, line["episode_id"]) in seen or line["episode_id"] not in opened["items"]:
-            yield f"{entry['step_id']}: a second score, or one for no item"
-        seen.add((who, line["episode_id"]))
-        score = line["score"]
-        if isinstance(score, bool) or not scale["min"] <= score <= scale["max"]:
-            yield f"{entry['step_id']}: a score that is not on the scale"
+    barred = {identity(author) for author in authors if isinstance(author, str)}
+    separate = (step.get("identity_separation") or {}).get("scorer_must_not_be_author", True)
+    return separate and identity(name) in barred
+
+
+def is_on_scale(step: Document, score: float) -> bool:
+    """Tell whether a number lies between the ends of the committed scale."""
+    low, high = (exact(step["scoring_scale"][end]) for end in ("min", "max"))
+    return low <= exact(score) <= high
 
 
 def check_aggregate(evidence: Evidence) -> Problems:
@@ -488,7 +549,7 @@ def check_aggregate(evidence: Evidence) -> Problems:
     for name, interval in expected["score_intervals"].items():
         other = stated["score_intervals"][name]
         close = all(
-            isinstance(other[end], int | float)
+            type(other[end]) in {int, float}
             and interval[end] is not None
             and abs(interval[end] - other[end]) <= TOLERANCE
             for end in ("low", "high")
@@ -523,21 +584,14 @@ def check_resolution(evidence: Evidence) -> Problems:
         ],
     }
     yield from differs("resolution.json", frame, resolution)
-    told = [e["detail"] for e in evidence.trail if e["event_type"].startswith("step_")]
-    later = [done for done in steps if done["type"] != "construct_invocation"]
-    yield from differs("audit_trail.jsonl, steps", later, told)
-    events = [f"step_{done['status']}" for done in later]
-    yield from differs(
-        "audit_trail.jsonl, events of steps",
-        events,
-        [e["event_type"] for e in evidence.trail if e["event_type"].startswith("step_")],
-    )
-    escalated = [
-        {"step_id": done["step_id"], "to": done["result"]["escalated_to"]}
-        for done in later
-        if done["status"] == "failed"
+    expected = [told for done in steps for told in told_of(done)]
+    told = [
+        [entry["event_type"], entry["detail"]]
+        for entry in evidence.trail
+        if entry["event_type"] in STEP and not entry["event_type"].startswith("human_")
     ]
-    yield from differs("escalated", escalated, evidence.details("escalated"))
+    told = [[event, d["step_id"] if event == "hitl_opened" else d] for event, d in told]
+    yield from differs("audit_trail.jsonl, steps", expected, told)
     skipped_to: str | None = None
     for step, done in zip(programme, steps, strict=True):
         if step["type"] != "construct_invocation":
@@ -548,8 +602,8 @@ def check_resolution(evidence: Evidence) -> Problems:
             if done["status"] not in {"completed", "failed", "skipped"}:
                 yield f"{step['step_id']}: expected a status, got {done['status']!r:.40}"
             if done["status"] == "failed":
-                skipped_to = done["result"]["escalated_to"]
-                yield from differs(step["step_id"], step.get("escalation_path"), skipped_to)
+                skipped_to = step.get("escalation_path")
+                yield from problems_of_failure(evidence, step, done["result"])
         elif done["status"] != "completed":
             yield f"{step['step_id']}: expected completed, got {done['status']!r:.40}"
         yield from problems_of_step(evidence, step, done)
@@ -557,10 +611,55 @@ def check_resolution(evidence: Evidence) -> Problems:
         yield "resolution.json: an escalation that leads nowhere"
 
 
+def told_of(done: Document) -> list[list[Any]]:
+    """Return what the trail has to tell of a step, but for people's scores."""
+    if done["type"] == "construct_invocation":
+        return []
+    told: list[list[Any]] = [[f"step_{done['status']}", done]]
+    if done["type"] == "hitl_rubric" and done["status"] != "skipped":
+        told.insert(0, ["hitl_opened", done["step_id"]])
+    if done["status"] == "failed":
+        escalated = {"step_id": done["step_id"], "to": done["result"]["escalated_to"]}
+        told.append(["escalated", escalated])
+    return told
+
+
+def problems_of_failure(evidence: Evidence, step: Document, result: Document) -> Problems:
+    """Yield where a step cannot have failed, or not as it says; no computation is run here."""
+    name, path = step["step_id"], step.get("escalation_path")
+    if path in {None, "FAIL"}:
+        yield f"{name}: failed, and no step was committed to go on with"
+    expected = {"reason": result["reason"], "error_detail": result["error_detail"]}
+    if step["type"] == "hitl_rubric":
+        entry = next(e for e in evidence.template["hitl_steps"] if e["step_id"] == name)
+        minimum = (entry.get("identity_separation") or {}).get("minimum_scorers", 1)
+        items = evidence.drawn_items(entry)
+        lines = [line for _, line in evidence.lines(f"hitl/{name}.jsonl")]
+        counting, limit = rated(entry, items, lines).scorers, step.get("timeout_seconds")
+        if counting >= minimum or limit is None:
+            yield f"{name}: failed, and enough people had scored, or no time was set"
+        detail = (
+            f"expected {minimum} people with a score for each of {len(items)} items within "
+            f"{canonical(limit).decode()} s, got {counting}"
+        )
+        expected = {"reason": "hitl-timeout", "error_detail": detail}
+    elif step["type"] != "deterministic_computation":
+        yield f"{name}: a step of this type cannot fail"
+    elif (
+        result["reason"] not in FAILED_COMPUTATIONS
+        or not isinstance(result["error_detail"], str)
+        or (result["reason"] == MISFIT and not step.get("output_spec"))
+    ):
+        yield f"{name}: expected a reason for which it can fail, got {result['reason']!r:.60}"
+    yield from differs(name, expected | {"escalated_to": path}, result)
+
+
 def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Problems:
     """Yield where what a step came to does not follow from the rest of the bundle."""
     name, result = step["step_id"], done["result"]
-    if done["status"] == "completed" and step["type"] == "construct_invocation":
+    if done["status"] == "skipped":
+        yield from differs(name, {}, result)
+    elif done["status"] == "completed" and step["type"] == "construct_invocation":
         counted = len(evidence.recorded)
         recorded: Document = {
             "episodes_recorded": counted,
@@ -594,6 +693,8 @@ def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Prob
         evidence.notes.append(f"resolution: the output of {name} is as the bundle has it")
 
 
+FAILED_COMPUTATIONS: Final = {"computation-raised", "output-not-json", MISFIT}
+"""Why a computation can fail its step."""
 HISTORY: Final[dict[str, dict[str, type]]] = {
     "runs": dict.fromkeys(
         ("theatre_id", "construct_id", "construct_version", "tier", "resolved_at", "results_hash"),
