@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.paths import at_path
 from theatre.verification.change_facts import WORD, ChangeFacts, change_facts
 from theatre.verification.mentions import code_names, counted, numbers, operations_on, statements
@@ -204,16 +204,22 @@ _PATH: JsonObject = {"type": "string", "minLength": 1}
 PRECISION = Scorer(
     name="lexical_precision",
     version="1",
+    kind=ScorerKind.TEXTUAL,
     params_schema=_params(diff=_PATH),
     score=precision,
     needs_expectation=False,
 )
 RECALL = Scorer(
-    name="lexical_recall", version="1", params_schema=_params(expected=_PATH), score=recall
+    name="lexical_recall",
+    version="1",
+    kind=ScorerKind.TEXTUAL,
+    params_schema=_params(expected=_PATH),
+    score=recall,
 )
 REPLY_ACCURACY = Scorer(
     name="lexical_reply_accuracy",
     version="1",
+    kind=ScorerKind.TEXTUAL,
     params_schema=_params(expected=_PATH),
     score=reply_accuracy,
 )

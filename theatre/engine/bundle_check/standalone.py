@@ -19,7 +19,14 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID, uuid5
 
-from theatre.engine.bundle_check.arithmetic import Document, identity, parsed_time, published, tier
+from theatre.engine.bundle_check.arithmetic import (
+    Document,
+    identity,
+    kinds_of,
+    parsed_time,
+    published,
+    tier,
+)
 from theatre.engine.bundle_check.bundle_reader import (
     PER_FOLDER,
     PER_PART,
@@ -172,6 +179,7 @@ def check_commitment(evidence: Evidence) -> Problems:
         "version_pins": evidence.template["version_pins"],
         "dataset_hashes": evidence.template["dataset_hashes"],
         "scorer_pins": scorers,
+        "scorer_kinds": kinds_of(scorers, evidence.receipt["scorer_kinds"]),
         "escrowed_capital": None,
         "canonicalisation": "RFC8785",
         "committed_at": next(e["at"] for e in evidence.trail if e["event_type"] == "committed"),
@@ -671,6 +679,7 @@ def check_tier(evidence: Evidence) -> Problems:
         "construct_version": version,
         "adapter_pin": adapter,
         "rehearsal": any(pin.startswith("mock@") for a in adapters for pin in a.values()),
+        "unqualified_measures": tally.plan.unqualified_measures(evidence.receipt["scorer_kinds"]),
         "missing_pins": [name for name, pin in named.items() if not pin],
         "version_mismatches": sum(asked.mismatches for asked in evidence.recorded),
         "determinism_differences": sum(asked.differs for asked in evidence.recorded),
