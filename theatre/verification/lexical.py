@@ -146,7 +146,12 @@ def _name_agreement(reply: str, names: set[str]) -> float:
 
 
 def _spellings(subject: str) -> set[str]:
-    return {subject, subject.rpartition("/")[2]} - {""}
+    """Return what names a path: itself, and its last part unless that begins with a dot.
+
+    Half the folders of a repository can have a `.gitignore`: the name says of none which it is.
+    """
+    last = subject.rpartition("/")[2]
+    return {subject} if last.startswith(".") else {subject, last} - {""}
 
 
 def _holds(name: str, said: FileOperation | None, facts: ChangeFacts) -> bool:
@@ -203,7 +208,7 @@ _PATH: JsonObject = {"type": "string", "minLength": 1}
 
 PRECISION = Scorer(
     name="lexical_precision",
-    version="1",
+    version="2",
     kind=ScorerKind.TEXTUAL,
     params_schema=_params(diff=_PATH),
     score=precision,
@@ -211,14 +216,14 @@ PRECISION = Scorer(
 )
 RECALL = Scorer(
     name="lexical_recall",
-    version="1",
+    version="2",
     kind=ScorerKind.TEXTUAL,
     params_schema=_params(expected=_PATH),
     score=recall,
 )
 REPLY_ACCURACY = Scorer(
     name="lexical_reply_accuracy",
-    version="1",
+    version="2",
     kind=ScorerKind.TEXTUAL,
     params_schema=_params(expected=_PATH),
     score=reply_accuracy,

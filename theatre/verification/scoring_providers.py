@@ -51,8 +51,8 @@ class ScoringProvider(Protocol):
 class LexicalScoring:
     """By the words of the diff: deterministic, offline, a heuristic."""
 
-    scorer_version = "lexical@1"
-    methodology = "lexical-1"
+    scorer_version = "lexical@2"
+    methodology = "lexical-2"
     criteria_human = "By words of the diff, not by understanding."
     scorers: Sequence[Scorer] = (PRECISION, RECALL, REPLY_ACCURACY)
     criteria_scorers: Mapping[str, JsonObject] = {
