@@ -7,15 +7,17 @@ from typing import Any
 
 from theatre.cli.output import echo
 from theatre.cli.tables import number_text, print_table
+from theatre.cli.verification_inspection import print_measures
 from theatre.engine.scoring import COMPOSITE
+from theatre.verification.scoring_providers import LEXICAL
 
 _RUNS = ("oracle", "tier", "scored", "composite", "on common changes", "rank", "percentile")
 _DISCIPLINE = (
     "oracle",
     "sure claims",
-    "of them wrong",
+    "unsupported",
     "unsure claims",
-    "of them wrong",
+    "unsupported",
     "not stated",
 )
 _PAIRS = (
@@ -35,6 +37,7 @@ def print_comparison(comparison: Mapping[str, Any]) -> None:
     """Print who was compared and ranked, each pair's differences, and how sure they were."""
     echo(f"ground truth {comparison['ground_truth_source']}, {comparison['changes']} changes")
     echo(f"scored by    {comparison['scoring_model']}, {comparison['methodology_version']}")
+    print_measures(is_judged=comparison["scoring_model"] != LEXICAL.scorer_version)
     echo("")
     print_table(_RUNS, list(_run_rows(comparison)))
     common = comparison["ranking"][COMPOSITE]["changes"]
@@ -45,6 +48,8 @@ def print_comparison(comparison: Mapping[str, Any]) -> None:
         print_table(_PAIRS, [_pair_row(name, one) for name, one in pair["measures"].items()])
     echo("")
     _print_discipline(comparison)
+    if comparison["scoring_model"] == LEXICAL.scorer_version:
+        echo("note         the words of the diff scored: a higher mean makes no better oracle")
     echo("note         a comparison is no certificate: each oracle has its own")
 
 
