@@ -37,9 +37,11 @@ def print_comparison(comparison: Mapping[str, Any]) -> None:
     """Print who was compared and ranked, each pair's differences, and how sure they were."""
     echo(f"ground truth {comparison['ground_truth_source']}, {comparison['changes']} changes")
     echo(f"scored by    {comparison['scoring_model']}, {comparison['methodology_version']}")
-    print_measures(is_judged=comparison["scoring_model"] != LEXICAL.scorer_version)
+    by_words = comparison["scoring_model"] == LEXICAL.scorer_version
+    print_measures(is_judged=not by_words)
     echo("")
-    print_table(_RUNS, list(_run_rows(comparison)))
+    headings = [f"{one} by words" if by_words and one == "rank" else one for one in _RUNS]
+    print_table(headings, list(_run_rows(comparison)))
     common = comparison["ranking"][COMPOSITE]["changes"]
     echo(f"ranked on    the {common} changes that count for all of them")
     for pair in comparison["pairs"]:
@@ -48,7 +50,7 @@ def print_comparison(comparison: Mapping[str, Any]) -> None:
         print_table(_PAIRS, [_pair_row(name, one) for name, one in pair["measures"].items()])
     echo("")
     _print_discipline(comparison)
-    if comparison["scoring_model"] == LEXICAL.scorer_version:
+    if by_words:
         echo("note         the words of the diff scored: a higher mean makes no better oracle")
     echo("note         a comparison is no certificate: each oracle has its own")
 

@@ -198,7 +198,7 @@ def test_two_different_scorers_of_one_name_are_refused(plugin_folder: Path) -> N
         (
             (
                 "from theatre.engine.models import Scorer\n"
-                "SCORER = Scorer(name='mine', version='1', params_schema={}, score=lambda case: 1.0)"
+                "SCORER = Scorer(name='mine', version='1', params_schema={}, score=float)"
             ),
             (
                 "at scorer_plugin:SCORER, got TypeError: Scorer.__init__() missing 1 required "
