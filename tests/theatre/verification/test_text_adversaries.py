@@ -52,7 +52,7 @@ def test_words_alone_read_unverified_whoever_writes_them(name: str, ground_truth
     assert (ended["replay_count"], ended["check"]["verdict"]) == (50, "consistent")
     assert (ended["verification_tier"], ended["caps"]) == ("UNVERIFIED", CAPS)
     assert (certificate["verification_tier"], certificate["caps"]) == ("UNVERIFIED", CAPS)
-    assert certificate["composite_score"] > 0.8
+    assert certificate["composite_score"] > 0.3
 
 
 def adversary(name: str) -> Oracle:
