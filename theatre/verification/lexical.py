@@ -1,7 +1,8 @@
 """The `lexical` scoring: claims, coverage and replies held against the words of the diff.
 
-A heuristic, deterministic and offline. It checks identifiers, paths, numbers and operations; it
-does not understand what a change means. docs/verification.md says what it cannot see.
+A heuristic, deterministic and offline. It counts which identifiers, paths, numbers and operations
+occur; it does not understand what a change means, nor whether a claim is true. docs/verification.md
+says what it cannot see. So these scorers are textual, and carry no tier.
 """
 
 from __future__ import annotations

@@ -48,7 +48,10 @@ CAPS = {
     "product_debate_team_v1": BY_WORDS,
     "product_debate_herd_v1": BY_WORDS,
     # Who says nothing of most debates has no precision there.
-    "product_debate_auditor_formal_v1": ["declined-above-max:precision"],
+    "product_debate_auditor_formal_v1": [
+        "criterion-n-below-30:precision",
+        "declined-above-max:precision",
+    ],
 }
 UNMET_OF_PROVEN = [
     *("runs-below-3", "runs-span-below-90-days", "telemetry-missing"),

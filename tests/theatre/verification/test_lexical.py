@@ -1,4 +1,4 @@
-"""The lexical scorers: what counts as borne out, surfaced, and rightly answered."""
+"""The lexical scorers: whose words occur, which changes are named, what a reply has."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ new file mode 100644
         "Updates store.py in 4 files",
     ],
 )
-def test_a_claim_is_borne_out_where_all_it_names_is_so(claim: str) -> None:
+def test_a_claim_counts_where_all_the_words_that_it_names_occur(claim: str) -> None:
     assert is_supported(claim, change_facts(DIFF))
 
 
@@ -82,7 +82,7 @@ def test_a_claim_is_borne_out_where_all_it_names_is_so(claim: str) -> None:
         "",
     ],
 )
-def test_a_claim_is_not_borne_out_where_something_differs_or_nothing_can_be_looked_up(
+def test_a_claim_does_not_count_where_a_word_is_missing_or_none_can_be_looked_up(
     claim: str,
 ) -> None:
     assert not is_supported(claim, change_facts(DIFF))
@@ -105,7 +105,7 @@ def precision(claims: JsonValue, diff: JsonValue = DIFF) -> float | None:
         ([], None),
     ],
 )
-def test_precision_is_the_share_of_distinct_claims_that_are_borne_out(
+def test_precision_is_the_share_of_distinct_claims_whose_words_occur(
     claims: JsonValue, value: float | None
 ) -> None:
     assert precision(claims) == value
