@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -22,8 +23,9 @@ from tests.theatre.forged_bundle import (
 )
 from tests.theatre.runs import LATE, Finished, ScriptedAdapter, episodes, pilot_stage
 from theatre.engine.bundle_check import CheckReport, check_bundle
+from theatre.engine.bundle_check.arithmetic import Plan
 from theatre.engine.bundle_check.standalone import verify
-from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.models import Scorer, ScorerKind
 from theatre.engine.schema_registry import SchemaRegistry
@@ -32,6 +34,7 @@ from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 
+TEMPLATES = Path(__file__).parents[2] / "fixtures" / "templates"
 RECEIPT, TIER = "commitment_receipt.json", "tier.json"
 SHIPPED = load_scorers()
 MINE = replace(SHIPPED["contains_terms"], name="mine")
@@ -96,6 +99,26 @@ def test_a_criterion_that_words_decide_caps_the_tier_and_its_score_stands(
         "numeric_tolerance": "exact",
     }
     assert failing(store(shipped, tmp_path / "bundle")) == (set(), set())
+
+
+def test_two_shipped_templates_fall_by_it_and_the_page_names_them() -> None:
+    fallen = {}
+    for path in sorted(TEMPLATES.glob("product_*_v1.json")):
+        document = parse_object(path.read_bytes())
+        plan = Plan(document)
+        fallen[path.stem] = set(plan.unqualified_measures(dict.fromkeys(plan.scorers.values(), "")))
+    by_words = {"schema_conformance", "crit_gamma", "crit_theta", "trace_consistency", "t3_rung"}
+    assert {name: ids for name, ids in fallen.items() if ids} == {
+        "product_debate_herd_v1": by_words,
+        "product_debate_team_v1": by_words,
+    }
+    assert len(fallen) == 18
+    page = (TEMPLATES.parents[1] / "docs" / "scorers.md").read_text(encoding="utf-8")
+    (row,) = [line for line in page.splitlines() if line.startswith("| `product_debate_team_v1`")]
+    assert set(re.findall("`([a-z0-9_]+)`", row)) == {
+        *("product_debate_team_v1", "product_debate_herd_v1", "debate_quality"),
+        *by_words,
+    }
 
 
 def test_without_a_weight_words_cost_no_tier(tmp_path: Path) -> None:
