@@ -38,6 +38,9 @@ class Commitment(ResponseDocument):
     version_pins: dict[str, Any]
     dataset_hashes: dict[str, str]
     scorer_pins: dict[str, Any]
+    scorer_kinds: dict[str, Literal["exact", "textual", "judged"]] = Field(
+        description="what the scores of each scorer rest on"
+    )
     escrowed_capital: float | None
     environment: dict[str, str] | None = Field(
         description="what a construct that runs here could import: its hash, interpreter, platform"

@@ -248,13 +248,14 @@ def _receipt(
     """Return the receipt of a valid draft. Blocks."""
     document = theatre.template
     view = view_template(document)
-    environment = None
+    environment, scorers = None, scorers_in_use(document, view, resources.scorers)
     if isinstance(view, ProductTheatreTemplate):
         environment = resources.constructs.environment_of(view)
     return CommitmentProtocol.commit(
         theatre.theatre_id,
         document,
-        scorer_pins=scorers_in_use(document, view, resources.scorers),
+        scorer_pins=scorers.pins,
+        scorer_kinds=scorers.kinds,
         committed_at=committed_at,
         environment=environment,
     )

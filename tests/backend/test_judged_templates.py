@@ -61,6 +61,7 @@ def swapped(database: Database, path: str, template: dict[str, Any]) -> None:
         theatre_id,
         template,
         scorer_pins=template["scorer_pins"],
+        scorer_kinds={SCORER.name: SCORER.kind},
         committed_at=datetime(2026, 11, 21, tzinfo=UTC),
     )
     with database.connected(SUPERUSER) as connection:

@@ -54,6 +54,7 @@ async def run_in_database(engine: AsyncEngine, folder: Path, template: JsonObjec
         theatre.theatre_id,
         template,
         scorer_pins=TheatreScoringProvider(template, scorers).scorer_pins,
+        scorer_kinds=TheatreScoringProvider(template, scorers).scorer_kinds,
         committed_at=utc_now(),
     )
     async with engine.begin() as connection:

@@ -132,7 +132,11 @@ def commit(home: Path, total: int, mode: Mode) -> tuple[FileTheatreStore, str]:
     store, theatre_id = FileTheatreStore(home), str(uuid5(UUID(int=0), str(home)))
     theatre, created = Theatre.create(theatre_id, template, at=utc_now())
     receipt = CommitmentProtocol.commit(
-        theatre_id, template, scorer_pins={"exact_match": "1"}, committed_at=utc_now()
+        theatre_id,
+        template,
+        scorer_pins={"exact_match": "1"},
+        scorer_kinds={"exact_match": "exact"},
+        committed_at=utc_now(),
     )
     store.create_folder(theatre_id, template, template_folder=home)
     with store.hold(theatre_id) as held:

@@ -263,6 +263,7 @@ async def _commit_and_run(
         theatre.theatre_id,
         template,
         scorer_pins=TheatreScoringProvider(template, scorers).scorer_pins,
+        scorer_kinds=TheatreScoringProvider(template, scorers).scorer_kinds,
         committed_at=utc_now(),
     )
     store.create_folder(theatre.theatre_id, template, template_folder=folder)

@@ -319,10 +319,15 @@ class Stage:
     def _commit(self, theatre_id: str, environment: JsonObject | None) -> None:
         template = self.template
         theatre, created = Theatre.create(theatre_id, template, at=self.clock())
+        pins = cast("Mapping[str, str]", template["scorer_pins"])
+        kinds = {name: scorer.kind.value for name, scorer in load_scorers().items()}
+        # Of the scorers that only tests install.
+        kinds |= {"told": "judged", "mine": "textual"}
         receipt = CommitmentProtocol.commit(
             theatre_id,
             template,
-            scorer_pins=cast("Mapping[str, str]", template["scorer_pins"]),
+            scorer_pins=pins,
+            scorer_kinds={name: kinds.get(name, "exact") for name in pins},
             committed_at=self.clock(),
             environment=environment,
         )

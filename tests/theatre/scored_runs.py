@@ -16,6 +16,7 @@ from theatre.engine.models import (
     InvocationStatus,
     Scored,
     Scorer,
+    ScorerKind,
     Verdict,
 )
 from theatre.engine.scoring import Aggregator, Probability, ScoredEpisode, TheatreScoringProvider
@@ -23,7 +24,9 @@ from theatre.engine.scoring import Aggregator, Probability, ScoredEpisode, Theat
 COMMITMENT = "5e" * 32
 NANO = 10**9
 SPLITS = {0: Fraction(0), 0.2: Fraction(1, 5), 0.5: Fraction(1, 2)}
-SCORER = Scorer(name="any", version="1", params_schema={}, score=lambda _: None)
+SCORER = Scorer(
+    name="any", version="1", kind=ScorerKind.EXACT, params_schema={}, score=lambda _: None
+)
 
 
 @dataclass(frozen=True)

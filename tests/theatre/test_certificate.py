@@ -82,6 +82,7 @@ def receipt_of(document: JsonObject) -> CommitmentReceipt:
         THEATRE_ID,
         document,
         scorer_pins={"exact_match": "1", "numeric_tolerance": "1"},
+        scorer_kinds={"exact_match": "exact", "numeric_tolerance": "exact"},
         committed_at=datetime(2026, 11, 21, 11, tzinfo=UTC),
     )
 

@@ -30,7 +30,7 @@ from tests.theatre.runs import (
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import PinMismatchError
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
 STEPS = "/resolution_programme"
@@ -158,7 +158,9 @@ def test_a_scorer_that_changes_what_it_is_shown_changes_no_record(tmp_path: Path
     records = []
     for scorer in (modest, greedy):
         scorers = {
-            name: Scorer(name=name, version="1", params_schema={}, score=scorer)
+            name: Scorer(
+                name=name, version="1", kind=ScorerKind.EXACT, params_schema={}, score=scorer
+            )
             for name in ("exact_match", "numeric_tolerance")
         }
         stage = pilot_stage(tmp_path / scorer.__name__, episodes(3), changes=changes)

@@ -88,7 +88,9 @@ def recomputed(document: JsonObject) -> str:
 
 
 def committed(document: JsonObject) -> CommitmentReceipt:
-    return CommitmentProtocol.commit(THEATRE_ID, document, scorer_pins={}, committed_at=NOON)
+    return CommitmentProtocol.commit(
+        THEATRE_ID, document, scorer_pins={}, scorer_kinds={}, committed_at=NOON
+    )
 
 
 def test_there_is_one_template_a_family_and_no_other() -> None:

@@ -29,7 +29,7 @@ from tests.theatre.runs import (
 from theatre.engine.audit_chain import verify_chain
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 from theatre.engine.clock import parse_rfc3339
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.tier_assigner import (
     Dispute,
     DisputeStatus,
@@ -291,7 +291,7 @@ def test_a_scorer_that_changes_what_it_is_shown_changes_no_evidence(tmp_path: Pa
         return 1.0
 
     scorers = {
-        name: Scorer(name=name, version="1", params_schema={}, score=greedy)
+        name: Scorer(name=name, version="1", kind=ScorerKind.EXACT, params_schema={}, score=greedy)
         for name in ("exact_match", "numeric_tolerance")
     }
     stage = pilot_stage(

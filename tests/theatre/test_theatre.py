@@ -35,7 +35,11 @@ def minute(number: int) -> datetime:
 
 def receipt_for(theatre_id: str, template: JsonObject) -> CommitmentReceipt:
     return CommitmentProtocol.commit(
-        theatre_id, template, scorer_pins={"exact_match": "1"}, committed_at=minute(1)
+        theatre_id,
+        template,
+        scorer_pins={"exact_match": "1"},
+        scorer_kinds={"exact_match": "exact"},
+        committed_at=minute(1),
     )
 
 

@@ -46,13 +46,14 @@ async def commit_template(
     if isinstance(view, ProductTheatreTemplate):
         verify_datasets(view, workspace.datasets_for(template_folder))
         environment = await environment_of(view, workspace, template_folder)
-    scorer_pins = scorers_in_use(document, view, load_scorers())
+    scorers = scorers_in_use(document, view, load_scorers())
     clock = SteadyClock(clock)
     theatre, created = Theatre.create(str(uuid4()), document, at=clock())
     receipt = CommitmentProtocol.commit(
         theatre.theatre_id,
         document,
-        scorer_pins=scorer_pins,
+        scorer_pins=scorers.pins,
+        scorer_kinds=scorers.kinds,
         committed_at=clock(),
         environment=environment,
     )

@@ -41,6 +41,7 @@ class CommitmentReceipt:
     version_pins: JsonObject
     dataset_hashes: JsonObject
     scorer_pins: JsonObject
+    scorer_kinds: JsonObject
     escrowed_capital: float | None
     committed_at: str
     environment: JsonObject | None = None
@@ -55,6 +56,7 @@ class CommitmentReceipt:
             "version_pins": self.version_pins,
             "dataset_hashes": self.dataset_hashes,
             "scorer_pins": self.scorer_pins,
+            "scorer_kinds": self.scorer_kinds,
             "escrowed_capital": self.escrowed_capital,
             "environment": self.environment,
             "canonicalisation": self.canonicalisation,
@@ -86,6 +88,7 @@ _MEMBERS: Mapping[str, tuple[type, ...]] = {
     "version_pins": (dict,),
     "dataset_hashes": (dict,),
     "scorer_pins": (dict,),
+    "scorer_kinds": (dict,),
     "escrowed_capital": (float, int, NoneType),
     "environment": (dict, NoneType),
     "canonicalisation": (str,),
@@ -175,12 +178,14 @@ class CommitmentProtocol:
         template: JsonObject,
         *,
         scorer_pins: Mapping[str, str],
+        scorer_kinds: Mapping[str, str],
         committed_at: datetime,
         environment: JsonObject | None = None,
     ) -> CommitmentReceipt:
         """Return the receipt for a validated template whose datasets have been verified.
 
-        `scorer_pins` are the versions in use, which the validator held against the template's.
+        `scorer_pins` are the versions in use, which the validator held against the template's, and
+        `scorer_kinds` what their scores rest on.
         Raises CommitmentError for a market whose escrow cannot be told.
         """
         snapshot = freeze_object(template)
@@ -191,6 +196,7 @@ class CommitmentProtocol:
             version_pins=_member(snapshot, "version_pins"),
             dataset_hashes=_member(snapshot, "dataset_hashes"),
             scorer_pins=freeze_object(dict(scorer_pins)),
+            scorer_kinds=freeze_object(dict(scorer_kinds)),
             escrowed_capital=escrowed_capital(snapshot),
             committed_at=format_rfc3339(committed_at),
             environment=None if environment is None else freeze_object(environment),

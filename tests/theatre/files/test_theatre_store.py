@@ -41,7 +41,9 @@ PATIENCE_SECONDS = 60
 
 
 def receipt_of(theatre_id: str, template: JsonObject = TEMPLATE) -> CommitmentReceipt:
-    return CommitmentProtocol.commit(theatre_id, template, scorer_pins={}, committed_at=NOW)
+    return CommitmentProtocol.commit(
+        theatre_id, template, scorer_pins={}, scorer_kinds={}, committed_at=NOW
+    )
 
 
 def committed(home: Path, theatre_id: str = THEATRE_ID) -> FileTheatreStore:

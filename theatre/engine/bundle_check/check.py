@@ -48,7 +48,7 @@ from theatre.engine.bundle_check.folder import (
 )
 from theatre.engine.bundle_check.human_scores import RatingSources, check_human_scores, rated_files
 from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
-from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
+from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, text_members
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.records import JudgementCheck, RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, CheckReport, Ledger
@@ -362,5 +362,6 @@ class _BundleCheck:
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
             resolved_at=at(self._trail.entry("sealed"), "at"),
             step_caps=step_caps(plan, followed),
+            scorer_kinds=text_members(self._documents.at(RECEIPT, "scorer_kinds")),
         )
         check_tier(self._documents, tier_evidence, self._installed.registry, self._ledger)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
+from theatre.engine.bundle_check.arithmetic import kinds_of
 from theatre.engine.bundle_check.folder import (
     CERTIFICATE,
     MANIFEST,
@@ -63,6 +64,7 @@ _RECEIPT_MEMBERS = frozenset(
         "version_pins",
         "dataset_hashes",
         "scorer_pins",
+        "scorer_kinds",
         "escrowed_capital",
         "environment",
         "canonicalisation",
@@ -203,6 +205,7 @@ def pinned_scorers(
     """
     used = sorted(set(plan.scorers.values()))
     pins = _recorded_pins(plan, documents, used, ledger)
+    _check_kinds(documents, used, scorers, ledger)
     cause = _unavailable(used, pins, scorers) or _bad_params(plan, scorers, registry)
     if cause is not None:
         ledger.cannot(CheckId.SCORERS, cause)
@@ -226,6 +229,16 @@ def _recorded_pins(
             expected = f"scorer_pins/{name} {shown(committed[name])} in the receipt"
             ledger.wrong(CheckId.COMMITMENT, expected, shown(pins.get(name)))
     return {**pins, **committed}
+
+
+def _check_kinds(
+    documents: Documents, used: Sequence[str], scorers: Mapping[str, Scorer], ledger: Ledger
+) -> None:
+    """Hold that the receipt has the kind of each scorer: by the table, else as it is installed."""
+    recorded = documents.at(RECEIPT, "scorer_kinds")
+    installed = {name: scorers[name].kind.value for name in used if name in scorers}
+    expected = kinds_of(used, {**text_members(recorded), **installed})
+    ledger.compare(CheckId.COMMITMENT, "the receipt's scorer_kinds", {**expected}, recorded)
 
 
 def _unavailable(

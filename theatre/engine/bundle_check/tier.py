@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from theatre.engine.bundle_check.arithmetic import parsed_time, tier
+from theatre.engine.bundle_check.arithmetic import Plan, parsed_time, tier
 from theatre.engine.bundle_check.folder import CERTIFICATE, TIER, Documents
 from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, shown
 from theatre.engine.bundle_check.plan import CommittedPlan
@@ -78,6 +78,7 @@ class TierEvidence:
     commitment_verifiable: bool
     resolved_at: JsonValue | Nothing
     step_caps: Sequence[str]
+    scorer_kinds: Mapping[str, str]
 
 
 def check_tier(
@@ -173,6 +174,9 @@ def _facts(evidence: TierEvidence) -> JsonObject:
             name: _counts(evidence.aggregate, "score_counts", name, words=_WORDS)
             for name in plan.scorers
         },
+        "unqualified_measures": dict(
+            Plan(plan.document).unqualified_measures(evidence.scorer_kinds)
+        ),
         "missing_pins": [name for name, pin in pins.items() if not pin],
         "version_mismatches": calls.version_mismatches,
         "determinism_differences": calls.determinism_differences,

@@ -66,6 +66,7 @@ from theatre.engine.models.results import (
 from theatre.engine.models.scorers import (
     Computation,
     Scorer,
+    ScorerKind,
     ScoringCase,
 )
 
@@ -104,6 +105,7 @@ __all__ = [
     "RetryPolicy",
     "Scored",
     "Scorer",
+    "ScorerKind",
     "ScoringCase",
     "TheatreCriteria",
     "Turn",

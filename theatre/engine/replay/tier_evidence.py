@@ -10,8 +10,10 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
-from theatre.engine.scoring import exact
-from theatre.engine.templates import gold_is_unpinned, product_template
+from theatre.engine.models import ScorerKind
+from theatre.engine.scoring import committed_ratings, exact
+from theatre.engine.scoring.criteria_scorers import criteria_scorers
+from theatre.engine.templates import ProductTheatreTemplate, gold_is_unpinned, product_template
 from theatre.engine.tier_assigner import (
     CriterionCounts,
     TierAssessment,
@@ -28,6 +30,9 @@ HUMAN_PART_CAP = "human-part-missing"
 
 GOLD_UNPINNED_CAP = "gold-unpinned"
 """A 2.0.1 template names gold labels without their hash: they were not used."""
+
+_CARRYING = frozenset({ScorerKind.EXACT, ScorerKind.JUDGED})
+"""Kinds of scorers that carry a tier without a qualification."""
 
 PLAIN_FORM = "plain_"
 UNREPORTED_CAP = "version-unreported"
@@ -99,6 +104,7 @@ def tier_facts_of(
             criterion: CriterionCounts.from_document(by_kind)
             for criterion, by_kind in cast("JsonObject", aggregate["score_counts"]).items()
         },
+        unqualified_measures=_unqualified_measures(receipt, template),
         missing_pins=tuple(name for name, pin in pins.items() if not pin),
         version_mismatches=calls.version_mismatches,
         determinism_differences=calls.determinism_differences,
@@ -110,6 +116,25 @@ def tier_facts_of(
             *sorted(step_caps),
         ),
     )
+
+
+def _unqualified_measures(
+    receipt: CommitmentReceipt, template: ProductTheatreTemplate
+) -> dict[str, str]:
+    """Return criterion → scorer where words alone decide something that has a weight.
+
+    A human share below the whole leaves the words their part, and people can be given too small
+    a share to matter. What the receipt gives no kind counts as textual.
+    """
+    document, weights = receipt.template_snapshot, template.criteria.weights
+    by_people = {one.criterion_id for one in committed_ratings(document) if one.share == 1}
+    return {
+        criterion: cast("str", choice["scorer"])
+        for criterion, choice in criteria_scorers(document).items()
+        if receipt.scorer_kinds.get(cast("str", choice["scorer"])) not in _CARRYING
+        and (weights.get(criterion, 0) > 0 or not weights)
+        and criterion not in by_people
+    }
 
 
 def _extra_caps(template: JsonObject, aggregate: JsonObject, adapter_pin: str) -> tuple[str, ...]:
