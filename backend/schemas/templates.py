@@ -21,6 +21,7 @@ class TemplateDocument(ResponseDocument):
     description: str | None
     schema_version: str
     created_at: datetime
+    content_hash: str = Field(description="of all of it but version pins and data hashes")
 
 
 class ListedTemplate(TemplateDocument):

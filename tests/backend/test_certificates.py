@@ -48,11 +48,18 @@ class Scene:
 
     def confirm(self, username: str) -> None:
         """Confirm the construct id as the operator does."""
+        self.operate("confirm", username)
+
+    def operate(self, decision: str, username: str) -> None:
+        """Decide about the construct id as the operator does."""
         subprocess.run(
-            [ECHELON, "registration", "confirm", CONSTRUCT_ID, "--user", username],
+            [ECHELON, "admin", "construct", decision, CONSTRUCT_ID, "--user", username],
             env=environment(
                 self.stage.folder / "home",
-                more={"ECHELON_DATABASE_URL": self.database.application},
+                more={
+                    "ECHELON_DATABASE_URL": self.database.application,
+                    "ECHELON_MIGRATION_URL": self.database.owner,
+                },
             ),
             check=True,
             capture_output=True,
