@@ -1,0 +1,134 @@
+"""Claims of construct ids: they lapse, and only the operator's own login decides about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backend.main import create_app
+from tests.backend.databases import Database
+from tests.backend.operating import decided, operate
+from tests.backend.serving import PASSWORD, Client, at_once, served, settings_for
+from tests.backend.test_certificates import MovingClock
+from theatre.cli.exits import ExitCode
+
+LIFETIME = timedelta(days=14)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Office:
+    """Where ids are claimed, with a clock that is set, and decided about."""
+
+    client: Client
+    clock: MovingClock
+    database: Database
+    folder: Path
+
+    def user(self, username: str) -> Client:
+        """Return a client of a user who logs in now: tokens are for an hour."""
+        name = {"username": username, "password": PASSWORD}
+        token = self.client.form("/api/v1/auth/token", **name).document["access_token"]
+        return self.client.bearing(token)
+
+    def claim(self, username: str, construct_id: str = "mine") -> str:
+        """Claim an id; return the problem, or nothing."""
+        reply = self.user(username).post("/constructs", {"construct_id": construct_id})
+        return "" if reply.status == 201 else reply.slug
+
+    def listed(self, username: str) -> list[dict[str, Any]]:
+        return list(self.user(username).get("/constructs").document["constructs"])
+
+    def operate(self, decision: str, *construct_ids: str, user: str) -> None:
+        operate(self.database, self.folder, decision, *construct_ids, user=user)
+
+    def fails(self, decision: str, *construct_ids: str, user: str) -> ExitCode:
+        code = decided(self.database, self.folder, decision, *construct_ids, user=user)
+        assert code is not ExitCode.OK
+        return code
+
+    def decisions(self) -> list[tuple[str, str, str]]:
+        """Return what was decided, in order: id, user, decision."""
+        query = """
+            SELECT construct_id, username, decision FROM construct_decisions
+            JOIN users ON users.id = user_id ORDER BY seq
+        """
+        return [
+            (row["construct_id"], row["username"], row["decision"])
+            for row in self.database.rows(query)
+        ]
+
+
+@pytest.fixture
+def office(database: Database, tmp_path: Path) -> Iterator[Office]:
+    clock = MovingClock()
+    settings = settings_for(database, tmp_path / "home")
+    with served(create_app(settings, clock=clock)) as client:
+        for username in ("ada", "bob"):
+            client.registered(username)
+        yield Office(client=client, clock=clock, database=database, folder=tmp_path)
+
+
+def test_a_claim_lapses_after_14_days_and_goes_to_who_claims_next(office: Office) -> None:
+    assert office.claim("ada") == ""
+    (own,) = office.listed("ada")
+    moments = {name: datetime.fromisoformat(own[name]) for name in ("created_at", "lapses_at")}
+    assert moments["lapses_at"] - moments["created_at"] == LIFETIME
+    assert own["confirmed_at"] is None
+    assert office.claim("ada") == office.claim("bob") == "already-registered"
+    office.clock.ahead = LIFETIME - timedelta(minutes=10)
+    assert office.claim("bob") == "already-registered"
+    office.clock.ahead = LIFETIME
+    bob = office.user("bob")
+    replies = at_once(4, lambda: bob.post("/constructs", {"construct_id": "mine"}))
+    assert sorted(one.status for one in replies) == [201, 409, 409, 409]
+    assert office.listed("ada") == []
+    assert [one["construct_id"] for one in office.listed("bob")] == ["mine"]
+    assert office.claim("ada") == "already-registered"
+
+
+def test_a_confirmed_id_stays_its_owners_until_it_is_released(office: Office) -> None:
+    assert office.claim("ada") == ""
+    for _ in range(2):
+        office.operate("confirm", "mine", user="ada")
+    (own,) = office.listed("ada")
+    assert own["confirmed_at"] is not None
+    assert own["lapses_at"] is None
+    office.clock.ahead = 100 * LIFETIME
+    assert office.claim("bob") == "already-registered"
+    for decision, user in (("reject", "ada"), ("release", "bob"), ("confirm", "bob")):
+        assert office.fails(decision, "mine", user=user) is ExitCode.INVALID
+    office.operate("release", "mine", user="ada")
+    assert office.listed("ada") == []
+    assert office.claim("bob") == ""
+    assert office.decisions() == [("mine", "ada", "confirmed"), ("mine", "ada", "released")]
+
+
+def test_who_was_rejected_may_claim_again_in_14_days(office: Office) -> None:
+    assert office.claim("ada") == ""
+    office.operate("reject", "mine", user="ada")
+    assert office.claim("ada") == "claim-rejected"
+    assert office.claim("ada", "another") == ""
+    office.clock.ahead = LIFETIME - timedelta(minutes=10)
+    assert office.claim("ada") == "claim-rejected"
+    office.clock.ahead = LIFETIME
+    assert office.claim("ada") == ""
+    assert office.claim("bob") == "already-registered"
+
+
+def test_the_operator_decides_about_all_or_none_and_only_about_claims(office: Office) -> None:
+    assert office.claim("ada") == ""
+    assert office.fails("confirm", "mine", "unclaimed", user="ada") is ExitCode.INVALID
+    assert office.fails("confirm", "mine", user="nobody") is ExitCode.USAGE
+    assert office.fails("release", "mine", user="ada") is ExitCode.INVALID
+    assert office.decisions() == []
+    with office.database.connected("echelon_owner") as connection:
+        connection.execute("UPDATE registered_constructs SET created_at = now() - interval '14 d'")
+        connection.execute("UPDATE users SET disabled_at = now()")
+    assert office.fails("confirm", "mine", user="ada") is ExitCode.INVALID
+    office.operate("reject", "mine", user="ADA")
+    assert office.decisions() == [("mine", "ada", "rejected")]
