@@ -27,7 +27,7 @@ class TemplateDocument(ResponseDocument):
 class ListedTemplate(TemplateDocument):
     """A committed template, and whether it is accepted now."""
 
-    accepted: bool = Field(description="by the operator: runs on it count for routing")
+    accepted: bool = Field(description="by the operator: runs on it count")
 
 
 class WholeTemplateDocument(TemplateDocument):
