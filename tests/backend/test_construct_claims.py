@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,11 +11,15 @@ from typing import Any
 
 import pytest
 
+from backend.database.sessions import operator_engine
 from backend.main import create_app
+from backend.runtime import now
+from backend.services.constructs import decide_claim
 from tests.backend.databases import Database
 from tests.backend.operating import decided, operate
 from tests.backend.serving import PASSWORD, Client, at_once, served, settings_for
 from tests.backend.test_certificates import MovingClock
+from tests.theatre.echelon_process import until
 from theatre.cli.exits import ExitCode
 
 LIFETIME = timedelta(days=14)
@@ -89,6 +94,29 @@ def test_a_claim_lapses_after_14_days_and_goes_to_who_claims_next(office: Office
     assert office.listed("ada") == []
     assert [one["construct_id"] for one in office.listed("bob")] == ["mine"]
     assert office.claim("ada") == "already-registered"
+
+
+def test_a_claim_waits_while_the_operator_decides_about_the_id(office: Office) -> None:
+    assert office.claim("ada") == ""
+    (ada,) = office.database.rows("SELECT id FROM users WHERE username = 'ada'")
+    office.clock.ahead = LIFETIME
+    waiting = """
+        SELECT 1 FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+        WHERE locktype = 'advisory' AND NOT granted AND datname = current_database()
+    """
+
+    async def confirmed_before_bobs_claim() -> str:
+        engine = operator_engine(office.database.owner)
+        async with engine.begin() as connection:
+            await decide_claim(connection, "mine", "confirmed", user_id=str(ada["id"]), at=now())
+            bobs = asyncio.create_task(asyncio.to_thread(office.claim, "bob"))
+            await asyncio.to_thread(
+                until, lambda: bobs.done() or office.database.rows(waiting), "the claim to wait"
+            )
+        return await bobs
+
+    assert asyncio.run(confirmed_before_bobs_claim()) == "already-registered"
+    assert [one["construct_id"] for one in office.listed("ada")] == ["mine"]
 
 
 def test_a_confirmed_id_stays_its_owners_until_it_is_released(office: Office) -> None:
