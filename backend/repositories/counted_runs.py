@@ -17,6 +17,7 @@ from sqlalchemy import (
     ColumnElement,
     ScalarSelect,
     String,
+    Text,
     and_,
     any_,
     bindparam,
@@ -73,16 +74,17 @@ _construct_id = Theatre.construct_id.expression
 _until_then = ConstructDecision.decided_at <= Theatre.resolved_at
 _owner_then = if_confirmed(OWNER, _construct_id, _until_then)
 _owner_now = if_confirmed(OWNER, _construct_id)
-_is_accepted = TheatreTemplate.content_hash == any_(bindparam("accepted", type_=ARRAY(String)))
+_is_accepted = TheatreTemplate.content_hash == any_(bindparam("accepted", type_=ARRAY(Text)))
 _objections: list[ColumnElement[Any]] = [
     case(
         (_owner_then.is_distinct_from(Theatre.user_id), OWNER_NOT_CONFIRMED),
         (_owner_now.is_distinct_from(Theatre.user_id), OWNER_CHANGED),
     ),
-    case((_is_accepted, null()), else_=literal(TEMPLATE_NOT_ACCEPTED, String)),
+    case((_is_accepted, null()), else_=literal(TEMPLATE_NOT_ACCEPTED, Text)),
 ]
+# As `text`: asyncpg knows its arrays, those of `varchar` it has to look up.
 OBJECTIONS: ColumnElement[list[str]] = func.array_remove(
-    array[Any](_objections, type_=String), null()
+    array[Any](_objections, type_=Text), null()
 )
 """What speaks against a run, as codes; of a Theatre joined with its TheatreTemplate."""
 

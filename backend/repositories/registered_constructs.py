@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
-from sqlalchemy import case, delete, func, insert, literal, select, text, tuple_
+from sqlalchemy import String, bindparam, case, delete, func, insert, literal, select, text, tuple_
 from sqlalchemy.dialects.postgresql import insert as insert_or_take
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -55,8 +55,17 @@ async def hold_construct(connection: AsyncConnection, construct_id: str) -> None
     )
 
 
+async def owner_of(connection: AsyncConnection, construct_id: str) -> str | None:
+    """Return the id of the user whom the operator has confirmed; None where an id is nobody's."""
+    owner: str | None = await connection.scalar(_OWNER, {"construct_id": construct_id})
+    return owner
+
+
 async def claim(connection: AsyncConnection, construct: StoredConstruct, *, user_id: str) -> bool:
-    """Store a claim, also over one that has lapsed; False where the id is taken."""
+    """Store a claim, also over one that has lapsed; False where another waits.
+
+    That nobody owns the id, the caller has looked up.
+    """
     table = RegisteredConstruct
     row = {
         "construct_id": construct.construct_id,
@@ -64,13 +73,11 @@ async def claim(connection: AsyncConnection, construct: StoredConstruct, *, user
         "author": construct.author,
         "created_at": construct.created_at,
     }
-    has_lapsed = table.created_at <= construct.created_at - CLAIM_KEPT
-    is_free = if_confirmed(OWNER, literal(construct.construct_id)).is_(None)
     statement = insert_or_take(table).values(row)
     taken = statement.on_conflict_do_update(
         index_elements=[table.construct_id],
         set_={name: statement.excluded[name] for name in ("user_id", "author", "created_at")},
-        where=has_lapsed & is_free,
+        where=table.created_at <= construct.created_at - CLAIM_KEPT,
     )
     return (await connection.execute(taken.returning(table.construct_id))).first() is not None
 
@@ -140,6 +147,7 @@ async def decide(
         await connection.execute(delete(RegisteredConstruct).where(*claimed))
 
 
+_OWNER = select(if_confirmed(OWNER, bindparam("construct_id", type_=String)))
 _is_theirs = case(
     (ConstructDecision.user_id == RegisteredConstruct.user_id, ConstructDecision.decided_at)
 )

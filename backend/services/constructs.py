@@ -15,9 +15,17 @@ from backend.repositories.registered_constructs import (
     claim_of,
     decide,
     hold_construct,
+    owner_of,
     was_rejected,
 )
 from theatre.engine.clock import Clock
+
+_EXPECTED = {
+    "confirmed": f"an id without an owner that the user has claimed in the last {CLAIM_KEPT.days} "
+    "days",
+    "rejected": "an id that the user claims and does not own",
+    "released": "an id that the user owns",
+}
 
 
 async def claim_construct(
@@ -43,7 +51,8 @@ async def claim_construct(
             f"expected an id that the operator has not refused you in the last {CLAIM_KEPT.days} "
             "days, got one"
         )
-    if not await claim(connection, construct, user_id=user_id):
+    is_owned = await owner_of(connection, construct_id) is not None
+    if is_owned or not await claim(connection, construct, user_id=user_id):
         raise AlreadyRegisteredError("expected a construct id that nobody has, got a taken one")
     return construct
 
@@ -58,19 +67,19 @@ async def decide_claim(
 ) -> None:
     """Confirm, reject or release a user's id, as the operator. Confirming twice changes nothing.
 
-    DecisionError where there is nothing to decide: no claim that waits, or nothing confirmed.
+    DecisionError where there is nothing to decide.
     """
     await hold_construct(connection, construct_id)
-    claimed = await claim_of(connection, construct_id, user_id=user_id)
-    is_confirmed = claimed is not None and claimed.confirmed_at is not None
-    if decision == "confirmed" and is_confirmed:
+    owner = await owner_of(connection, construct_id)
+    if decision == "confirmed" and owner == user_id:
         return
-    if is_confirmed is not (decision == "released") or claimed is None:
-        expected = "an id that is confirmed" if decision == "released" else "a claim that waits"
-        raise DecisionError(f"expected {expected} for this user, got {construct_id} without one")
-    if decision == "confirmed" and claimed.lapses_at is not None and claimed.lapses_at <= at:
-        raise DecisionError(
-            f"expected a claim of the last {CLAIM_KEPT.days} days, got one of {construct_id} that "
-            "has lapsed: it has to be claimed anew"
-        )
+    claimed = await claim_of(connection, construct_id, user_id=user_id)
+    has_lapsed = claimed is not None and claimed.created_at + CLAIM_KEPT <= at
+    can_be = {
+        "confirmed": owner is None and claimed is not None and not has_lapsed,
+        "rejected": owner != user_id and claimed is not None,
+        "released": owner == user_id,
+    }
+    if not can_be[decision]:
+        raise DecisionError(f"expected {_EXPECTED[decision]}, got {construct_id}")
     await decide(connection, construct_id, decision, user_id=user_id, at=at)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from backend.database.roles import APPLICATION, OWNER
 from backend.database.sessions import operator_engine
 from backend.main import create_app
 from backend.runtime import now
@@ -154,9 +155,29 @@ def test_the_operator_decides_about_all_or_none_and_only_about_claims(office: Of
     assert office.fails("confirm", "mine", user="nobody") is ExitCode.USAGE
     assert office.fails("release", "mine", user="ada") is ExitCode.INVALID
     assert office.decisions() == []
-    with office.database.connected("echelon_owner") as connection:
+    with office.database.connected(OWNER) as connection:
         connection.execute("UPDATE registered_constructs SET created_at = now() - interval '14 d'")
         connection.execute("UPDATE users SET disabled_at = now()")
     assert office.fails("confirm", "mine", user="ada") is ExitCode.INVALID
     office.operate("reject", "mine", user="ADA")
     assert office.decisions() == [("mine", "ada", "rejected")]
+
+
+def test_a_claim_that_only_the_application_knows_takes_no_id_from_its_owner(
+    office: Office,
+) -> None:
+    assert office.claim("ada") == ""
+    office.operate("confirm", "mine", user="ada")
+    office.client.registered("eve")
+    with office.database.connected(APPLICATION) as connection:
+        connection.execute(
+            "UPDATE registered_constructs SET created_at = '2020-01-01Z',"
+            " user_id = (SELECT id FROM users WHERE username = 'bob')"
+        )
+    assert [one["confirmed_at"] for one in office.listed("bob")] == [None]
+    assert office.fails("confirm", "mine", user="bob") is ExitCode.INVALID
+    assert office.claim("eve") == "already-registered"
+    office.operate("reject", "mine", user="bob")
+    assert office.claim("eve") == "already-registered"
+    office.operate("release", "mine", user="ada")
+    assert office.claim("eve") == ""
