@@ -169,13 +169,15 @@ def test_a_claim_that_only_the_application_knows_takes_no_id_from_its_owner(
     assert office.claim("ada") == ""
     office.operate("confirm", "mine", user="ada")
     office.client.registered("eve")
+    bobs = (
+        "UPDATE registered_constructs SET user_id = (SELECT id FROM users WHERE username = 'bob')"
+    )
     with office.database.connected(APPLICATION) as connection:
-        connection.execute(
-            "UPDATE registered_constructs SET created_at = '2020-01-01Z',"
-            " user_id = (SELECT id FROM users WHERE username = 'bob')"
-        )
+        connection.execute(bobs)
     assert [one["confirmed_at"] for one in office.listed("bob")] == [None]
     assert office.fails("confirm", "mine", user="bob") is ExitCode.INVALID
+    with office.database.connected(APPLICATION) as connection:
+        connection.execute("UPDATE registered_constructs SET created_at = '2020-01-01Z'")
     assert office.claim("eve") == "already-registered"
     office.operate("reject", "mine", user="bob")
     assert office.claim("eve") == "already-registered"
