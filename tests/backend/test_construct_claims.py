@@ -169,11 +169,10 @@ def test_a_claim_that_only_the_application_knows_takes_no_id_from_its_owner(
     assert office.claim("ada") == ""
     office.operate("confirm", "mine", user="ada")
     office.client.registered("eve")
-    bobs = (
-        "UPDATE registered_constructs SET user_id = (SELECT id FROM users WHERE username = 'bob')"
-    )
+    (bob,) = office.database.rows("SELECT id FROM users WHERE username = 'bob'")
+    bobs = "UPDATE registered_constructs SET user_id = %s"
     with office.database.connected(APPLICATION) as connection:
-        connection.execute(bobs)
+        connection.execute(bobs, [bob["id"]])
     assert [one["confirmed_at"] for one in office.listed("bob")] == [None]
     assert office.fails("confirm", "mine", user="bob") is ExitCode.INVALID
     with office.database.connected(APPLICATION) as connection:
