@@ -15,6 +15,11 @@ depends_on = None
 
 APPLICATION = "echelon_app"
 CLAIMS, DECISIONS, TEMPLATES = "registered_constructs", "construct_decisions", "theatre_templates"
+# The rule is asked of one row after the other, from the newest on, until there are enough.
+NEWEST_FIRST = {
+    "theatres": ["construct_id", "resolved_at", "id"],
+    "theatre_certificates": ["issued_at", "id"],
+}
 IDENTIFIER = sa.UUID(as_uuid=False)
 MOMENT = sa.DateTime(timezone=True)
 
@@ -54,10 +59,14 @@ def upgrade() -> None:
     # A lapsed claim goes to who claims the id next; whose the id is no longer hangs on this table.
     op.execute(f"GRANT UPDATE (user_id, author, created_at) ON {CLAIMS} TO {APPLICATION}")
     _add_content_hashes()
+    for table, columns in NEWEST_FIRST.items():
+        op.create_index(op.f(f"ix_{table}_{'_'.join(columns)}"), table, columns)
 
 
 def downgrade() -> None:
     """Drop both; what was confirmed is kept where it was before."""
+    for table, columns in NEWEST_FIRST.items():
+        op.drop_index(op.f(f"ix_{table}_{'_'.join(columns)}"), table)
     op.drop_column(TEMPLATES, "content_hash")
     op.execute(f"REVOKE UPDATE (user_id, author, created_at) ON {CLAIMS} FROM {APPLICATION}")
     op.add_column(CLAIMS, sa.Column("confirmed_at", MOMENT, nullable=True))

@@ -117,6 +117,7 @@ class Theatre(Base):
         Index(None, "user_id", "created_at", "id"),
         Index(None, "state"),
         Index(None, "construct_id"),
+        Index(None, "construct_id", "resolved_at", "id"),
         Index(None, "template_id", "template_sha256"),
         Index(
             "ix_theatres_unfinished",
