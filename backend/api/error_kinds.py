@@ -95,6 +95,8 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     service.UnauthenticatedError: kinds.UNAUTHENTICATED,
     service.OutOfScopeError: kinds.OUT_OF_SCOPE,
     service.AlreadyRegisteredError: kinds.ALREADY_REGISTERED,
+    service.ClaimRejectedError: kinds.CLAIM_REJECTED,
+    service.DecisionError: kinds.INTERNAL,
     service.IdempotencyMismatchError: kinds.IDEMPOTENCY_MISMATCH,
     service.IdempotencyInProgressError: kinds.IDEMPOTENCY_IN_PROGRESS,
     service.EvidenceStoreError: kinds.NOT_READY,

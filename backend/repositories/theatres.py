@@ -13,7 +13,7 @@ from backend.database.models import Theatre, TheatreTemplate
 from backend.repositories.queryable import queryable, queryable_columns
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, sha256_hex
 from theatre.engine.clock import parse_rfc3339
-from theatre.engine.commitment import CommitmentReceipt
+from theatre.engine.commitment import CommitmentReceipt, content_hash
 from theatre.engine.errors import StateConflictError
 from theatre.engine.state_machine import TheatreState
 
@@ -42,6 +42,7 @@ def template_row(template: JsonObject) -> dict[str, Any]:
             "schema_version": template["schema_version"],
             "template_json": template,
             "document": document,
+            "content_hash": content_hash(template),
         }
     )
 

@@ -13,10 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.errors import PreconditionFailedError
 from backend.identifiers import new_id
-from backend.repositories.counted_runs import template_documents
 from backend.repositories.datasets import uploads_of
 from backend.repositories.evidence_views import details_of, journal_lines, resolution_of
 from backend.repositories.run_journal import PostgresRunJournal
+from backend.repositories.template_views import template_document
 from backend.repositories.theatre_runs import StoredTheatre, hold_theatre
 from backend.repositories.theatre_views import (
     Place,
@@ -131,8 +131,7 @@ async def own_theatre(connection: AsyncConnection, theatre_id: str, *, user_id: 
 
 async def template_of_theatre(connection: AsyncConnection, view: TheatreView) -> JsonObject:
     """Return the template that a theatre was made of."""
-    documents = await template_documents(connection, [view.template_sha256])
-    return parse_object(documents[view.template_sha256])
+    return parse_object(await template_document(connection, view.template_sha256))
 
 
 async def ending_of_theatre(connection: AsyncConnection, view: TheatreView) -> JsonObject | None:

@@ -12,7 +12,13 @@ from backend.database.models.evidence import (
     TheatreCertificate,
     TheatreEpisodeScore,
 )
-from backend.database.models.people import ApiKey, IdempotencyKey, RegisteredConstruct, User
+from backend.database.models.people import (
+    ApiKey,
+    ConstructDecision,
+    IdempotencyKey,
+    RegisteredConstruct,
+    User,
+)
 from backend.database.models.shards import RunShard
 from backend.database.models.theatres import Dataset, Theatre, TheatreTemplate
 from backend.database.models.verifications import Verification
@@ -20,6 +26,7 @@ from backend.database.models.verifications import Verification
 __all__ = [
     "ApiKey",
     "Base",
+    "ConstructDecision",
     "Dataset",
     "DebateEvaluation",
     "DebateEvent",
