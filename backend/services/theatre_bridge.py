@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from backend.repositories.commitments import coin_of
 from backend.repositories.run_journal import Effect, PostgresRunJournal
 from backend.repositories.run_shards import ShardClaim
 from backend.repositories.theatre_runs import StoredTheatre
@@ -28,6 +29,7 @@ from backend.services.run_watch import RunWatch
 from backend.services.shard_places import ShardPlaces
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import parse_rfc3339
+from theatre.engine.coin import Coin
 from theatre.engine.errors import InvalidTransitionError
 from theatre.engine.replay import (
     DatasetSource,
@@ -71,12 +73,14 @@ async def run_theatre(
         await evidence.bring(engine, datasets_of(theatre, stored.rehearsal_sha256))
     journal = journal_of(engine, stored, resources, before={"settling": watch.refuse_if_cancelled})
     if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
-        async with opened_replay(theatre, journal, stored, resources, watch) as replay:
+        coin = await coin_now(engine, stored.id)
+        async with opened_replay(theatre, coin, journal, stored, resources, watch) as replay:
             if theatre.state is TheatreState.COMMITTED:
                 theatre = await replay.activate()
             if theatre.state is TheatreState.ACTIVE and await _divided(engine, stored, places):
                 return RunEnd(None)
-            theatre = await replay.run()
+            if theatre.state is not TheatreState.RESOLVED:
+                theatre = await replay.run()
     if theatre.state is TheatreState.SETTLING:
         desk = await RatingDesk.of(theatre, journal, resources.clock)
         return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
@@ -146,6 +150,7 @@ def journal_of(
 @asynccontextmanager
 async def opened_replay(
     theatre: Theatre,
+    coin: Coin | None,
     journal: PostgresRunJournal,
     stored: StoredTheatre,
     resources: TheatreResources,
@@ -164,6 +169,7 @@ async def opened_replay(
             theatre,
             journal,
             Surroundings(
+                coin=coin,
                 adapters=adapters,
                 authors=resources.constructs.authors(template),
                 environment=await asyncio.to_thread(resources.constructs.environment_of, template),
@@ -183,6 +189,12 @@ async def opened_replay(
         if theatre.state in _BEFORE_THE_LAST_CALL:
             await check_all_reachable(adapters)
         yield replay
+
+
+async def coin_now(engine: AsyncEngine, theatre_id: str) -> Coin | None:
+    """Return the coin of a theatre for its run; None where its row is lost, which ends the run."""
+    async with engine.connect() as connection:
+        return await coin_of(connection, theatre_id)
 
 
 async def _divided(engine: AsyncEngine, stored: StoredTheatre, places: ShardPlaces) -> bool:

@@ -22,6 +22,7 @@ from theatre.engine.canonical_json import (
     sha256_hex,
 )
 from theatre.engine.clock import Clock, parse_rfc3339
+from theatre.engine.coin import Coin, Draws
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import Scorer
@@ -49,6 +50,8 @@ VERSION = "c0ffee" * 10 + "beef"
 EASEL = "easel"
 EASEL_VERSION = "ea5e1" * 8
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
+COIN = Coin(hashlib.sha256(b"the coin of the tests").digest())
+"""The coin of every run whose draws a test, or what is published of a shipped theatre, pins."""
 LATE = datetime(2100, 1, 1, tzinfo=UTC)
 """The clock of a checker for whom nothing is to come."""
 
@@ -129,7 +132,6 @@ NOT_FILLED: dict[str, Any] = dict.fromkeys(
         "baselines",
         "repeats",
         "usage",
-        "coin_sha256",
         "episode_root",
         "owner",
     )
@@ -322,6 +324,7 @@ class Stage:
         receipt = CommitmentProtocol.commit(
             theatre_id,
             template,
+            coin=COIN,
             scorer_pins=cast("Mapping[str, str]", template["scorer_pins"]),
             committed_at=self.clock(),
             environment=environment,
@@ -329,8 +332,17 @@ class Stage:
         self._store.create_folder(theatre_id, template, template_folder=self.data)
         with self._store.hold(theatre_id) as held:
             asyncio.run(held.journal.note(created))
-            self._store.write_receipt(receipt)
+            self._store.write_receipt(receipt, COIN)
             asyncio.run(held.journal.note(theatre.commit(receipt)[1]))
+
+    def _coin(self) -> Coin | None:
+        with self._store.hold(self.theatre_id) as held:
+            return held.coin
+
+    @property
+    def draws(self) -> Draws:
+        """Return what the theatre's coin draws."""
+        return Draws(COIN, self.receipt.commitment_hash)
 
     @property
     def theatre_id(self) -> str:
@@ -379,6 +391,7 @@ class Stage:
         around = options.get("around", _as_it_is)
         surroundings = around(
             Surroundings(
+                coin=self._coin(),
                 adapters=adapters,
                 invoke=retrying(asyncio.sleep),
                 datasets=DatasetRoots([self.data]),

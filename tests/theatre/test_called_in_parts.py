@@ -49,6 +49,7 @@ def play(
     async def perform() -> None:
         with FileTheatreStore(stage.folder.parents[1]).hold(stage.theatre_id) as held:
             around = Surroundings(
+                coin=held.coin,
                 adapters={"pilot": adapter},
                 invoke=retrying(asyncio.sleep),
                 datasets=DatasetRoots([stage.data]),

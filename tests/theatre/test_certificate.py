@@ -12,7 +12,7 @@ import pytest
 import rfc8785
 from pydantic import ValidationError
 
-from tests.theatre.runs import NOT_FILLED, PILOT, TEMPLATE, VERSION, with_changes
+from tests.theatre.runs import COIN, NOT_FILLED, PILOT, TEMPLATE, VERSION, with_changes
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.certificate import (
     CertifiedEvidence,
@@ -81,6 +81,7 @@ def receipt_of(document: JsonObject) -> CommitmentReceipt:
     return CommitmentProtocol.commit(
         THEATRE_ID,
         document,
+        coin=COIN,
         scorer_pins={"exact_match": "1", "numeric_tolerance": "1"},
         committed_at=datetime(2026, 11, 21, 11, tzinfo=UTC),
     )

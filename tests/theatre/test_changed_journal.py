@@ -76,7 +76,7 @@ def test_a_journal_that_is_changed_during_the_run_is_not_settled(tmp_path: Path,
     stage = pilot_stage(tmp_path, episodes(6))
 
     def change(request: OracleInvocationRequest) -> JsonObject:
-        if request.episode_id == "pilot-6":
+        if request.input_data["seq"] == 6:
             journal = stage.folder / JOURNAL
             lines = journal.read_bytes().splitlines(keepends=True)
             journal.write_bytes(b"".join(EDITS[edit](lines, 1)))

@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 import rfc8785
 
+from tests.theatre.runs import COIN
 from tests.theatre.template_leaves import another, leaves, with_leaf
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -58,7 +59,7 @@ def cartograph() -> dict[str, Any]:
 
 def committed(template: dict[str, Any], changes: dict[str, Any] | None = None) -> CommitmentReceipt:
     receipt = CommitmentProtocol.commit(
-        THEATRE_ID, template, scorer_pins={"exact_match": "1"}, committed_at=NOON
+        THEATRE_ID, template, coin=COIN, scorer_pins={"exact_match": "1"}, committed_at=NOON
     )
     return dataclasses.replace(receipt, **changes or {})
 
@@ -123,7 +124,9 @@ def test_a_template_without_pins_and_hashes_is_committed_with_empty_objects() ->
         "fork_definitions": [{"options": [{}, {}]}],
         "market_theatre_config": {"lmsr_config": {"liquidity_b": 200}},
     }
-    receipt = CommitmentProtocol.commit(THEATRE_ID, market, scorer_pins={}, committed_at=NOON)
+    receipt = CommitmentProtocol.commit(
+        THEATRE_ID, market, coin=COIN, scorer_pins={}, committed_at=NOON
+    )
     composite = (
         '{"dataset_hashes":{},"template":{"execution_path":"market",'
         '"fork_definitions":[{"options":[{},{}]}],'
@@ -148,7 +151,7 @@ def test_a_template_without_pins_and_hashes_is_committed_with_empty_objects() ->
 def test_a_receipt_holds_all_that_was_committed_and_the_time_in_utc() -> None:
     later_zone = NOON.astimezone(timezone(timedelta(hours=5, minutes=30)))
     receipt = CommitmentProtocol.commit(
-        THEATRE_ID, SMALL, scorer_pins={"exact_match": "1"}, committed_at=later_zone
+        THEATRE_ID, SMALL, coin=COIN, scorer_pins={"exact_match": "1"}, committed_at=later_zone
     )
     assert receipt.as_document() == {
         "theatre_id": THEATRE_ID,
@@ -166,7 +169,9 @@ def test_a_receipt_holds_all_that_was_committed_and_the_time_in_utc() -> None:
 
 def test_a_later_change_of_what_the_caller_passed_in_changes_nothing() -> None:
     template, pins = copy.deepcopy(SMALL), {"exact_match": "1"}
-    receipt = CommitmentProtocol.commit(THEATRE_ID, template, scorer_pins=pins, committed_at=NOON)
+    receipt = CommitmentProtocol.commit(
+        THEATRE_ID, template, coin=COIN, scorer_pins=pins, committed_at=NOON
+    )
     before = canonical_bytes(receipt.as_document())
     template["version_pins"]["constructs"]["pilot"] = "deadbee"
     template["scoring"]["tie_breakers"].append("first")
@@ -311,5 +316,5 @@ def test_a_template_without_a_canonical_form_cannot_be_committed() -> None:
 def test_a_commitment_needs_a_time_that_names_a_moment() -> None:
     with pytest.raises(ClockError, match="expected a timezone-aware time"):
         CommitmentProtocol.commit(
-            THEATRE_ID, SMALL, scorer_pins={}, committed_at=NOON.replace(tzinfo=None)
+            THEATRE_ID, SMALL, coin=COIN, scorer_pins={}, committed_at=NOON.replace(tzinfo=None)
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import hmac
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
@@ -11,12 +11,14 @@ from typing import Any, cast
 from uuid import UUID, uuid5
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.theatre.arrivals import HeldAdapter, answered_one_by_one, play
 from tests.theatre.runs import (
     CHAIN,
+    COIN,
     EASEL,
     EASEL_VERSION,
     ERROR,
@@ -33,8 +35,8 @@ from tests.theatre.runs import (
     right,
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Draws
 from theatre.engine.oracle_contract import OracleInvocationRequest
-from theatre.engine.replay.determinism import deterministic_sample
 
 pytestmark = pytest.mark.untraced
 
@@ -43,9 +45,12 @@ EPISODES = 60
 
 
 def committed_sample(commitment_hash: str, episode_ids: list[str], size: int) -> list[str]:
-    """Return the sample as docs/evidence.md gives it, in the order of the digests."""
+    """Return the sample as docs/evidence.md gives it, in the order of the draws."""
+    key = hmac.digest(COIN.secret, b"", "sha256")
     digests = {
-        episode_id: hashlib.sha256(f"{commitment_hash}:det:{episode_id}".encode()).hexdigest()
+        episode_id: hmac.digest(
+            key, rfc8785.dumps(["repeat", commitment_hash, episode_id]), "sha256"
+        )
         for episode_id in episode_ids
     }
     return sorted(episode_ids, key=digests.__getitem__)[:size]
@@ -111,7 +116,7 @@ def test_everybody_can_recompute_the_sample(
     commitment_hash: str, ids: list[str], size: int
 ) -> None:
     expected = committed_sample(commitment_hash, ids, size)
-    assert deterministic_sample(commitment_hash, iter(ids), size) == frozenset(expected)
+    assert Draws(COIN, commitment_hash).repeated(iter(ids), size) == frozenset(expected)
 
 
 @pytest.mark.parametrize("size", [1, 7, EPISODES, EPISODES + 5])

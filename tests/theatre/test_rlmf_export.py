@@ -205,7 +205,7 @@ def test_a_chain_that_broke_half_way_has_no_output(tmp_path: Path) -> None:
     )
     easel = ScriptedAdapter(lambda _: {"output_data": {}}, version=EASEL_VERSION)
     pilot = ScriptedAdapter(
-        lambda request: ERROR if request.episode_id == "pilot-1" else {"output_data": {**EXPECTED}}
+        lambda request: ERROR if request.input_data["seq"] == 1 else {"output_data": {**EXPECTED}}
     )
     first, second = export(stage.run({EASEL: easel, PILOT: pilot}).bundle)
     assert (state(first)["construct_output"], first["replay_output_class"]) == (None, "falls_short")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -11,6 +12,7 @@ from theatre.cli.template_files import require_valid
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, SteadyClock
+from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import DatasetError
 from theatre.engine.templates import (
@@ -49,9 +51,11 @@ async def commit_template(
     scorer_pins = scorers_in_use(document, view, load_scorers())
     clock = SteadyClock(clock)
     theatre, created = Theatre.create(str(uuid4()), document, at=clock())
+    coin = Coin(secrets.token_bytes(COIN_BYTES))
     receipt = CommitmentProtocol.commit(
         theatre.theatre_id,
         document,
+        coin=coin,
         scorer_pins=scorer_pins,
         committed_at=clock(),
         environment=environment,
@@ -60,7 +64,7 @@ async def commit_template(
     store.create_folder(theatre.theatre_id, document, template_folder=template_folder)
     with store.hold(theatre.theatre_id) as held:
         await held.journal.note(created)
-        store.write_receipt(receipt)
+        store.write_receipt(receipt, coin)
         committed, event = theatre.commit(receipt)
         await held.journal.note(event)
     return committed

@@ -77,6 +77,7 @@ async def run_theatre(
                 held.theatre,
                 ToldJournal(held.journal, options.on_recorded),
                 Surroundings(
+                    coin=held.coin,
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
                     environment=await environment_of(template, workspace, held.template_folder),

@@ -94,7 +94,7 @@ class TheatreCalibrationCertificate(BaseModel):
     usage: dict[str, Any] | None = None
 
     commitment_hash: str
-    coin_sha256: str | None = None
+    coin_sha256: str
     episode_root: str | None = None
     issuer: str
     owner: dict[str, Any] | None = None
@@ -191,6 +191,7 @@ def issue_certificate(
             "caps": evidence.caps,
             "findings": findings_of(evidence.version_source, evidence.findings),
             "commitment_hash": receipt.commitment_hash,
+            "coin_sha256": receipt.coin_sha256,
             "issuer": evidence.issuer,
             "issued_at": evidence.moment,
             "expires_at": evidence.expires_at,

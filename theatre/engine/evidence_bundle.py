@@ -28,9 +28,12 @@ PART_SIZE = 1000
 UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", "certificate.json"})
 """Files that SHA256SUMS leaves out, so that the certificate can name the bundle it lies in."""
 
+COIN = "coin.txt"
+
 REQUIRED = (
     "template.json",
     "commitment_receipt.json",
+    COIN,
     "ground_truth/dataset.jsonl",
     "scores/per_episode.jsonl",
     "scores/aggregate.json",

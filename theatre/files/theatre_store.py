@@ -15,8 +15,9 @@ from typing import cast
 from uuid import UUID
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.coin import Coin
 from theatre.engine.commitment import CommitmentReceipt
-from theatre.engine.errors import CommitmentError, NotFoundError, StateConflictError
+from theatre.engine.errors import CoinError, CommitmentError, NotFoundError, StateConflictError
 from theatre.engine.models import freeze_object
 from theatre.engine.replay import FailureReasons
 from theatre.engine.state_machine import TheatreState
@@ -27,6 +28,8 @@ from theatre.files.run_journal import FileRunJournal, count_episodes, read_trail
 _TEMPLATE = "template.json"
 _RECEIPT = "commitment_receipt.json"
 _ORIGIN = "origin.json"
+_COIN = "coin"
+_ONLY_THE_OWNER = 0o600
 _LOCK = "lock"
 
 
@@ -56,9 +59,13 @@ class TheatreView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTheatre:
-    """A theatre that this process holds the lock of, with its journal."""
+    """A theatre that this process holds the lock of, with its journal.
+
+    `coin` is None before the commitment, and where the file is gone or holds no coin.
+    """
 
     theatre: Theatre
+    coin: Coin | None
     journal: FileRunJournal
     folder: Path
     template_folder: Path
@@ -92,10 +99,14 @@ class FileTheatreStore:
         sync_folder(self._root)
         return folder
 
-    def write_receipt(self, receipt: CommitmentReceipt) -> None:
-        """Make a receipt durable; the transition that makes it count is noted after it."""
-        target = self.folder(receipt.theatre_id) / _RECEIPT
-        replace_durably(target, canonical_line(receipt.as_document()))
+    def write_receipt(self, receipt: CommitmentReceipt, coin: Coin) -> None:
+        """Make a receipt and its coin durable; the transition that makes them count comes after.
+
+        The coin lies in a file that only its owner reads.
+        """
+        folder = self.folder(receipt.theatre_id)
+        replace_durably(folder / _COIN, coin.line, mode=_ONLY_THE_OWNER)
+        replace_durably(folder / _RECEIPT, canonical_line(receipt.as_document()))
 
     @contextlib.contextmanager
     def hold(self, theatre_id: str) -> Iterator[HeldTheatre]:
@@ -116,6 +127,7 @@ class FileTheatreStore:
             journal = FileRunJournal(folder, folder.name)
             yield HeldTheatre(
                 theatre=_load(folder, journal),
+                coin=_coin(folder),
                 journal=journal,
                 folder=folder,
                 template_folder=_template_folder(folder),
@@ -188,6 +200,12 @@ def _load(folder: Path, journal: FileRunJournal) -> Theatre:
         state=TheatreState(journal.state),
         receipt=receipt,
     )
+
+
+def _coin(folder: Path) -> Coin | None:
+    with contextlib.suppress(FileNotFoundError, CoinError):
+        return Coin.from_line((folder / _COIN).read_bytes())
+    return None
 
 
 def _template_folder(folder: Path) -> Path:

@@ -14,7 +14,7 @@ from backend.database.models.evidence import (
 )
 from backend.database.models.people import ApiKey, IdempotencyKey, RegisteredConstruct, User
 from backend.database.models.shards import RunShard
-from backend.database.models.theatres import Dataset, Theatre, TheatreTemplate
+from backend.database.models.theatres import Dataset, Theatre, TheatreCoin, TheatreTemplate
 from backend.database.models.verifications import Verification
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "Theatre",
     "TheatreAuditEvent",
     "TheatreCertificate",
+    "TheatreCoin",
     "TheatreEpisodeScore",
     "TheatreTemplate",
     "User",

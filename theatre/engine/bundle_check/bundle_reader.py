@@ -7,7 +7,9 @@ asked for it fails.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,7 +17,7 @@ from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from theatre.engine.bundle_check.arithmetic import (
     DECLINED,
@@ -33,6 +35,7 @@ from theatre.engine.bundle_check.plain_json import DefectError, canonical, parse
 REQUIRED: Final = (
     "template.json",
     "commitment_receipt.json",
+    "coin.txt",
     "ground_truth/dataset.jsonl",
     "scores/per_episode.jsonl",
     "scores/aggregate.json",
@@ -56,6 +59,7 @@ WITHOUT_TRUTH: Final = {
 """Scorers that hold an answer against no expectation unless `expected` names one."""
 MAX_BYTES: Final = 256 * 1024 * 1024
 PER_FOLDER, PER_PART = 1000, 1000
+COIN: Final = re.compile(rb"[0-9a-f]{64}\n")
 
 Problems = Iterator[str]
 
@@ -179,6 +183,32 @@ class Evidence:
             "version_pins": template["version_pins"],
         }
         return sha256(canonical(committed))
+
+    @cached_property
+    def coin(self) -> bytes:
+        """The coin that the bundle reveals."""
+        line = self.raw("coin.txt")
+        if not COIN.fullmatch(line):
+            raise DefectError("coin.txt: expected 64 hex digits and a line feed")
+        return bytes.fromhex(line.decode("ascii"))
+
+    @cached_property
+    def draw_key(self) -> bytes:
+        """The key of every draw."""
+        return hmac.digest(self.coin, b"", "sha256")
+
+    def draw(self, purpose: str, *parts: object) -> bytes:
+        """Return what the coin draws for a purpose (docs/evidence.md)."""
+        message = canonical([purpose, self.commitment_hash, *parts])
+        return hmac.digest(self.draw_key, message, "sha256")
+
+    def invocation_id(self, seq: int, hop: int, repeat: int, turn: int) -> str:
+        """Return the id of a call: a UUID of version 8, of the first 16 bytes drawn."""
+        drawn = self.draw("invocation", self.receipt["theatre_id"], seq, hop, repeat, turn)
+        whole = bytearray(drawn[:16])
+        whole[6] = whole[6] & 0x0F | 0x80
+        whole[8] = whole[8] & 0x3F | 0x80
+        return str(UUID(bytes=bytes(whole)))
 
     @cached_property
     def config(self) -> Document:
@@ -315,7 +345,7 @@ class Evidence:
     def drawn_items(self, entry: Document) -> list[str]:
         """Return the episodes whose answers people are asked about at a rubric step."""
         scored = [line["episode_id"] for line in self.results[1] if line["outcome"] == "scored"]
-        scored.sort(key=lambda one: sha256(f"{self.commitment_hash}:hitl:{one}".encode()))
+        scored.sort(key=lambda one: self.draw("item", one))
         return scored[: entry.get("items", 1)]
 
     @cached_property
@@ -521,22 +551,23 @@ def problems_of_record(evidence: Evidence, record: Document) -> Problems:
     if not isinstance(seq, int) or seq < 1 or record["episode_id"] != episode["episode_id"]:
         yield f"record {seq}: another episode_id than the dataset's"
     upstream: dict[tuple[int, int], Document] = {}
-    for call in record["calls"]:
+    alias = f"ep_{evidence.draw('alias', episode['episode_id']).hex()[:32]}"
+    for number, call in enumerate(record["calls"]):
         where = f"record {seq}, hop {call['hop']}"
         construct, request = call["construct_id"], call["request"]
         if evidence.chain[call["hop"]] != construct:
             yield f"{where}: expected {evidence.chain[call['hop']]!r}, got {construct!r:.60}"
         named = {
             "theatre_id": evidence.receipt["theatre_id"],
-            "episode_id": episode["episode_id"],
+            "invocation_id": evidence.invocation_id(
+                seq, call["hop"], call["repeat"], 0 if evidence.single_call else number
+            ),
+            "episode_id": alias,
             "construct_id": construct,
             "construct_version": pins[construct],
         }
         yield from differs(where, named, {name: request[name] for name in named})
         if evidence.single_call:
-            name = f"{seq}:{call['hop']}:{call['repeat']}"
-            wanted = str(uuid5(UUID(evidence.receipt["theatre_id"]), name))
-            yield from differs(f"{where}, invocation_id", wanted, request["invocation_id"])
             yield from problems_of_input(record, call, episode, upstream)
             upstream[call["repeat"], call["hop"]] = call
         yield from differs(f"{where}, members", CALL_MEMBERS, sorted(call))

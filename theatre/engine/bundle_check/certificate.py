@@ -59,7 +59,6 @@ _RESERVED = (
     "baselines",
     "repeats",
     "usage",
-    "coin_sha256",
     "episode_root",
     "owner",
 )
@@ -81,6 +80,7 @@ class CertificateSources:
     committed_at: JsonValue | Nothing
     trail: AuditTrail
     calls: CallFacts
+    coin_sha256: str | Nothing
     environment: JsonValue
     findings: Iterable[str]
 
@@ -135,6 +135,7 @@ def check_certificate_fields(
         **_measured(sources, documents),
         **_sealed(sources),
         **dict.fromkeys(_RESERVED, None),
+        "coin_sha256": sources.coin_sha256,
         "environment": sources.environment,
         "findings": _findings(sources),
         **{

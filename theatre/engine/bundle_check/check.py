@@ -25,12 +25,12 @@ from theatre.engine.bundle_check.certificate import (
 )
 from theatre.engine.bundle_check.commitment import (
     GroundTruth,
+    check_coin,
     check_commitment,
     check_ground_truth,
     check_template,
     episodes,
     pinned_scorers,
-    repeated_episodes,
     theatre_id_of,
 )
 from theatre.engine.bundle_check.episodes import (
@@ -65,6 +65,7 @@ from theatre.engine.bundle_check.results import check_aggregate, check_results_h
 from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
 from theatre.engine.bundle_check.tier import TierEvidence, check_tier
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.coin import Coin, Draws
 from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
 
@@ -91,6 +92,7 @@ class EvidenceSources:
     folder: BundleFolder
     documents: Documents
     plan: CommittedPlan | None
+    coin: Coin | Cause
     theatre_id: str | Nothing
     trail: AuditTrail
     times: Times
@@ -130,11 +132,15 @@ def _episodes(
     if ground_truth is None or isinstance(sources.theatre_id, Nothing):
         cause = _NO_GROUND_TRUTH if ground_truth is None else _NO_THEATRE
         return unread_episodes(sources.folder, batches, sources.times, cause, ledger)
+    if isinstance(sources.coin, Cause):
+        return unread_episodes(sources.folder, batches, sources.times, sources.coin, ledger)
+    draws = Draws(sources.coin, plan.commitment_hash)
     judging = JudgementCheck(scorers=scorers, gold=ground_truth.gold)
     checked = EpisodeSources(
         plan=plan,
+        draws=draws,
         ground_truth=ground_truth,
-        checker=_record_checker(sources, plan, sources.theatre_id, judging, ledger),
+        checker=_record_checker(sources, plan, draws, sources.theatre_id, judging, ledger),
         scorers=scorers,
         batches=batches,
         times=sources.times,
@@ -146,20 +152,22 @@ def _episodes(
 def _record_checker(
     sources: EvidenceSources,
     plan: CommittedPlan,
+    draws: Draws,
     theatre_id: str,
     judging: JudgementCheck,
     ledger: Ledger,
 ) -> RecordChecker:
     adapters, installed = sources.trail.detail("activated", "adapters"), sources.installed
     # Of what is wrong with the dataset the pass over its episodes tells.
-    read = episodes(sources.folder, Ledger())
+    ids = (episode.episode_id for episode in episodes(sources.folder, Ledger()))
     return RecordChecker(
         plan,
-        calls=CallChecker(plan, theatre_id, adapters, installed.registry),
+        calls=CallChecker(plan, theatre_id, draws, adapters, installed.registry),
+        draws=draws,
         sanitising=SanitisingCheck(plan.sanitising, installed.sanitiser, ledger),
         judging=judging,
         runner=installed.runners.get(plan.episode_runner),
-        repeated=repeated_episodes(read, plan.commitment_hash, plan.deterministic_sample),
+        repeated=draws.repeated(ids, plan.deterministic_sample),
         ledger=ledger,
     )
 
@@ -231,6 +239,7 @@ class _BundleCheck:
             runners=installed.runners,
         )
         self._theatre_id = theatre_id_of(self._documents, self._ledger)
+        self._coin: Coin | Cause = check_coin(self._folder, self._documents, self._ledger)
         rated = self._plan is not None and bool(self._plan.rubrics)
         self._trail: AuditTrail = read_audit_trail(
             self._folder, self._theatre_id, self._times, self._ledger, rated=rated
@@ -257,6 +266,7 @@ class _BundleCheck:
                 folder=folder,
                 documents=documents,
                 plan=self._plan,
+                coin=self._coin,
                 theatre_id=self._theatre_id,
                 trail=self._trail,
                 times=self._times,
@@ -300,6 +310,7 @@ class _BundleCheck:
             committed_at=documents.at(RECEIPT, "committed_at"),
             trail=self._trail,
             calls=evidence.calls,
+            coin_sha256=NOTHING if isinstance(self._coin, Cause) else self._coin.sha256,
             environment=None if isinstance(environment, Nothing) else environment,
             findings=[*changed, *failed],
         )

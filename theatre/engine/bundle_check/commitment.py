@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
 from theatre.engine.bundle_check.folder import (
     CERTIFICATE,
+    COIN,
     MANIFEST,
     RECEIPT,
     TEMPLATE,
@@ -38,7 +37,8 @@ from theatre.engine.bundle_check.plan import (
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.scorers import PinnedScorers
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.errors import DatasetError
+from theatre.engine.coin import Coin
+from theatre.engine.errors import CoinError, DatasetError
 from theatre.engine.models import (
     EpisodeRunner,
     GroundTruthEpisode,
@@ -59,6 +59,8 @@ _RECEIPT_MEMBERS = frozenset(
     {
         "theatre_id",
         "commitment_hash",
+        "coin_sha256",
+        "reproduces",
         "template_snapshot",
         "version_pins",
         "dataset_hashes",
@@ -123,6 +125,23 @@ def check_commitment(
     return recomputed
 
 
+def check_coin(folder: BundleFolder, documents: Documents, ledger: Ledger) -> Coin | Cause:
+    """Make the check `coin`; return the coin that is revealed, or why there is none."""
+    try:
+        coin = Coin.from_line(folder.read(COIN))
+    except CoinError:
+        ledger.wrong(CheckId.COIN, f"{COIN} with 64 hex digits and a line feed", "something else")
+    except DefectError as defect:
+        ledger.wrong(CheckId.COIN, defect.expected, defect.actual)
+    else:
+        for path in (RECEIPT, CERTIFICATE):
+            seen = documents.at(path, "coin_sha256")
+            ledger.compare(CheckId.COIN, f"coin_sha256 of {path}", coin.sha256, seen)
+        ledger.completed(CheckId.COIN, coin.sha256)
+        return coin
+    return Cause(f"{COIN} reveals no coin")
+
+
 def theatre_id_of(documents: Documents, ledger: Ledger) -> str | Nothing:
     """Return the one id that receipt, certificate and manifest name (part of `commitment`)."""
     seen = {path: documents.at(path, "theatre_id") for path in (RECEIPT, CERTIFICATE, MANIFEST)}
@@ -164,6 +183,7 @@ def _check_receipt(documents: Documents, ledger: Ledger) -> None:
         ("version_pins", _composed(template, "version_pins")),
         ("dataset_hashes", _composed(template, "dataset_hashes")),
         ("escrowed_capital", None),
+        ("reproduces", None),
         ("canonicalisation", "RFC8785"),
     ]
     for name, expected in expectations:
@@ -311,18 +331,3 @@ def bare_lines(folder: BundleFolder, path: str) -> Iterator[bytes]:
     """Yield the lines of a file without their line feeds; DefectError where it is unreadable."""
     for line in folder.lines(path):
         yield line.removesuffix(b"\n")
-
-
-def repeated_episodes(
-    episodes: Iterable[GroundTruthEpisode], commitment_hash: str, size: int
-) -> frozenset[int]:
-    """Return the `seq` of the `size` episodes with the smallest digests, streaming.
-
-    A digest is SHA-256(commitment_hash + ":det:" + episode_id): whoever commits a template
-    cannot choose which of its episodes are repeated.
-    """
-    if size == 0:
-        return frozenset()
-    texts = ((f"{commitment_hash}:det:{episode.episode_id}", episode.seq) for episode in episodes)
-    digests = ((hashlib.sha256(text.encode()).digest(), seq) for text, seq in texts)
-    return frozenset(seq for _, seq in heapq.nsmallest(size, digests))

@@ -50,7 +50,6 @@ RESERVED: Final = (
     "corrected_scores",
     "repeats",
     "usage",
-    "coin_sha256",
     "episode_root",
     "owner",
 )
@@ -168,6 +167,8 @@ def check_commitment(evidence: Evidence) -> Problems:
     expected = {
         "theatre_id": evidence.trail[0]["theatre_id"],
         "commitment_hash": evidence.commitment_hash,
+        "coin_sha256": evidence.receipt["coin_sha256"],
+        "reproduces": None,
         "template_snapshot": evidence.template,
         "version_pins": evidence.template["version_pins"],
         "dataset_hashes": evidence.template["dataset_hashes"],
@@ -188,6 +189,13 @@ def check_commitment(evidence: Evidence) -> Problems:
     if pins is not None:
         used = {name: pins.get(name) for name in scorers}
         yield from differs("scorer_pins", used, scorers)
+
+
+def check_coin(evidence: Evidence) -> Problems:
+    """Hold that the revealed coin is the one that receipt and certificate name."""
+    digest = sha256(evidence.coin)
+    yield from differs("receipt/coin_sha256", digest, evidence.receipt["coin_sha256"])
+    yield from differs("certificate.json/coin_sha256", digest, evidence.certificate["coin_sha256"])
 
 
 def check_datasets(evidence: Evidence) -> Problems:
@@ -363,9 +371,7 @@ def check_invocations(evidence: Evidence) -> Problems:
     sample = (evidence.template.get("execution_policy") or {}).get("deterministic_sample", 0)
     drawn = sorted(
         range(1, len(lines) + 1),
-        key=lambda seq: sha256(
-            f"{evidence.commitment_hash}:det:{evidence.dataset[seq - 1]['episode_id']}".encode()
-        ),
+        key=lambda seq: evidence.draw("repeat", evidence.dataset[seq - 1]["episode_id"]),
     )[:sample]
     for seq, (_, asked) in evidence.records.items():
         yield from asked.problems
@@ -769,6 +775,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "ece": (calibration.get("ece") or {}).get("value"),
         "replay_count": aggregate["episode_counts"]["scored"],
         "commitment_hash": evidence.commitment_hash,
+        "coin_sha256": sha256(evidence.coin),
         "evidence_bundle_hash": sha256(evidence.raw("SHA256SUMS")),
         "audit_head": evidence.trail[-1]["entry_hash"],
         "dataset_hash": hashes.get(evidence.config["replay_dataset_id"]),
@@ -802,6 +809,7 @@ CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
     "certificate-copy": check_certificate_copy,
     "template": check_template,
     "commitment": check_commitment,
+    "coin": check_coin,
     "datasets": check_datasets,
     "audit-chain": check_audit_chain,
     "audit-episodes": check_audit_episodes,

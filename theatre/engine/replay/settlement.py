@@ -19,9 +19,15 @@ from theatre.engine.certificate import (
     validate_certificate,
 )
 from theatre.engine.clock import format_rfc3339
+from theatre.engine.coin import Draws
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import BundleError, CertificateError
-from theatre.engine.evidence_bundle import EvidenceBundleBuilder, ManifestFacts, file_stamps
+from theatre.engine.evidence_bundle import (
+    COIN,
+    EvidenceBundleBuilder,
+    ManifestFacts,
+    file_stamps,
+)
 from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.computations import (
     EPISODES,
@@ -58,6 +64,7 @@ class Settlement:
         *,
         template: ProductTheatreTemplate,
         receipt: CommitmentReceipt,
+        draws: Draws,
         provider: TheatreScoringProvider,
         computations: Sequence[PlannedComputation],
         around: Surroundings,
@@ -65,6 +72,7 @@ class Settlement:
     ) -> None:
         self._template = template
         self._receipt = receipt
+        self._draws = draws
         self._provider = provider
         self._programme = CommittedProgramme(
             template=template,
@@ -106,7 +114,7 @@ class Settlement:
             scoring = ScoringPass(
                 self._template,
                 self._provider,
-                self._receipt.commitment_hash,
+                self._draws,
                 [episodes.add] if self._reads_episodes else [],
             )
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
@@ -134,6 +142,7 @@ class Settlement:
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
         builder.write_document("template.json", self._receipt.template_snapshot)
         builder.write_document("commitment_receipt.json", self._receipt.as_document())
+        builder.write_lines(COIN, [self._draws.coin.line])
         gold_name = self._template.product_theatre_config.gold_label_dataset_id
         for path, reader in datasets.by_file_name(gold_name).items():
             builder.write_lines(path, reader.chunks())
