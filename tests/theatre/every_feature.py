@@ -11,6 +11,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
+from typing import cast
 
 from tests.theatre.runs import (
     ERROR,
@@ -178,7 +179,8 @@ def _read(request: OracleInvocationRequest) -> JsonObject:
 
 
 def _number(request: OracleInvocationRequest) -> int:
-    return int(request.episode_id.removeprefix("pilot-"))
+    asked = request.input_data.get("episode", request.input_data)
+    return cast("int", asked["number"])
 
 
 def dataset() -> list[JsonObject]:

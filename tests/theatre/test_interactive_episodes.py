@@ -19,8 +19,10 @@ from tests.theatre.runs import (
     ERROR,
     LATE,
     PILOT,
+    Answer,
     Finished,
     ScriptedAdapter,
+    Stage,
     episodes,
     pilot_stage,
 )

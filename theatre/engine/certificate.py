@@ -204,6 +204,17 @@ def issue_certificate(
     return certificate.as_document()
 
 
+def reproduction_document(receipt: CommitmentReceipt, aggregate: JsonObject) -> JsonObject:
+    """Return `reproduction.json`: whose run was made again, and what it came to."""
+    environment = cast("JsonObject", receipt.environment or {})
+    return {
+        "reproduces": receipt.reproduces,
+        "coin_sha256": receipt.coin_sha256,
+        "results_hash": aggregate["results_hash"],
+        "environment_hash": environment.get("environment_hash"),
+    }
+
+
 def _calibration(measured: JsonObject | None) -> JsonObject:
     """Return `brier_score` and `ece`; null where no probability was stated, or too few were."""
     if measured is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import hmac
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -24,6 +25,7 @@ RUN_NONCE: Final = b""
 """Goes into every draw; empty as long as no log of commitments gives one."""
 
 _ALIAS_DIGITS = 32
+_LINE = re.compile(rb"[0-9a-f]{64}\n")
 
 
 class Purpose(StrEnum):
@@ -55,14 +57,9 @@ class Coin:
     @classmethod
     def from_line(cls, line: bytes) -> Coin:
         """Read `coin.txt`; CoinError unless it is 64 lower-case hex digits and a line feed."""
-        digits = line.removesuffix(b"\n").decode("ascii", "replace")
-        try:
-            coin = cls(bytes.fromhex(digits))
-        except ValueError:
-            coin = None
-        if coin is None or coin.line != line:
+        if not _LINE.fullmatch(line):
             raise CoinError("expected a coin of 64 hex digits and a line feed, got something else")
-        return coin
+        return cls(bytes.fromhex(line.decode("ascii")))
 
     @property
     def line(self) -> bytes:

@@ -285,6 +285,7 @@ def test_the_documents_of_a_theatre_are_canonical_lines(tmp_path: Path) -> None:
         assert data == canonical_line(json.loads(data))
     assert sorted(path.name for path in folder.iterdir()) == [
         "audit_trail.jsonl",
+        "coin",
         "commitment_receipt.json",
         "lock",
         "origin.json",

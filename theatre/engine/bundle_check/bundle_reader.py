@@ -42,7 +42,6 @@ REQUIRED: Final = (
     "resolution.json",
     "tier.json",
     "audit_trail.jsonl",
-    "certificate.json",
     "manifest.json",
     "SHA256SUMS",
 )
@@ -153,6 +152,19 @@ class Evidence:
     def certificate(self) -> Document:
         """The certificate."""
         return self.document("certificate.json")  # type: ignore[no-any-return]
+
+    @cached_property
+    def reproduction(self) -> Document | None:
+        """What a bundle concludes with whose coin was public; None where there is a certificate."""
+        if "certificate.json" in self.paths or "reproduction.json" not in self.paths:
+            return None
+        return self.document("reproduction.json")  # type: ignore[no-any-return]
+
+    @property
+    def required(self) -> set[str]:
+        """The files that every bundle has, and the one that it concludes with."""
+        certified = self.reproduction is None
+        return {*REQUIRED, "certificate.json" if certified else "reproduction.json"}
 
     @cached_property
     def receipt(self) -> Document:

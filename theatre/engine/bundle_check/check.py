@@ -20,6 +20,7 @@ from theatre.engine.bundle_check.certificate import (
     check_certificate_copy,
     check_certificate_fields,
     check_certificate_schema,
+    check_reproduction,
     check_trail_facts,
     name_what_nothing_settles,
 )
@@ -314,9 +315,12 @@ class _BundleCheck:
             environment=None if isinstance(environment, Nothing) else environment,
             findings=[*changed, *failed],
         )
-        check_certificate_fields(documents, sources, ledger)
+        if documents.is_reproduction:
+            check_reproduction(documents, sources, ledger)
+        else:
+            check_certificate_fields(documents, sources, ledger)
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
-        name_what_nothing_settles(documents, ledger)
+        name_what_nothing_settles(documents, self._trail, ledger)
         return ledger.report()
 
     def _check_results(
@@ -369,6 +373,7 @@ class _BundleCheck:
             aggregate=results,
             bundle_complete=complete,
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
+            is_reproduction=self._documents.is_reproduction,
             resolved_at=at(self._trail.entry("sealed"), "at"),
             step_caps=step_caps(plan, followed),
         )

@@ -23,7 +23,6 @@ from theatre.engine.bundle_check.arithmetic import Document, identity, parsed_ti
 from theatre.engine.bundle_check.bundle_reader import (
     PER_FOLDER,
     PER_PART,
-    REQUIRED,
     Evidence,
     Problems,
     differs,
@@ -41,7 +40,7 @@ NOT_MADE: Final = {
     "scorers": "no scorer is in this file: scores are taken from scores/per_episode.jsonl",
 }
 """Checks of `echelon check` that are not made here, and why."""
-UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json"}
+UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"}
 RESERVED: Final = (
     "isolation",
     "data_audit",
@@ -74,7 +73,7 @@ def check_inventory(evidence: Evidence) -> Problems:
     named = {f"ground_truth/{name}" for name in evidence.ground_truth_files()}
     opened = {f"hitl/{detail['step_id']}.jsonl" for detail in evidence.details("hitl_opened")}
     called = {path for path in evidence.record_paths() if path_is_named(path, evidence)}
-    for path in sorted({*REQUIRED, *named, *opened, *called} ^ set(evidence.paths)):
+    for path in sorted({*evidence.required, *named, *opened, *called} ^ set(evidence.paths)):
         yield f"{path}: {'one too many' if path in evidence.paths else 'missing'}"
 
 
@@ -115,8 +114,9 @@ def check_bundle_hash(evidence: Evidence) -> Problems:
     bundle_hash = sha256(evidence.raw("SHA256SUMS"))
     manifest = evidence.document("manifest.json")
     yield from differs("manifest.json/bundle_hash", bundle_hash, manifest["bundle_hash"])
-    named = evidence.certificate["evidence_bundle_hash"]
-    yield from differs("certificate.json/evidence_bundle_hash", bundle_hash, named)
+    if evidence.reproduction is None:
+        named = evidence.certificate["evidence_bundle_hash"]
+        yield from differs("certificate.json/evidence_bundle_hash", bundle_hash, named)
 
 
 def check_manifest(evidence: Evidence) -> Problems:
@@ -141,6 +141,9 @@ def check_manifest(evidence: Evidence) -> Problems:
 def check_certificate_copy(evidence: Evidence) -> Problems:
     """Hold that the certificate is the one that the reader kept."""
     if evidence.kept is not None:
+        if evidence.reproduction is not None:
+            yield "reproduction.json: no certificate, where you gave one"
+            return
         kept = canonical(parsed(evidence.kept, "the certificate that you gave"))
         if canonical(evidence.certificate) != kept:
             yield "certificate.json: another certificate than the one that you gave"
@@ -168,7 +171,7 @@ def check_commitment(evidence: Evidence) -> Problems:
         "theatre_id": evidence.trail[0]["theatre_id"],
         "commitment_hash": evidence.commitment_hash,
         "coin_sha256": evidence.receipt["coin_sha256"],
-        "reproduces": None,
+        "reproduces": reproduced(evidence),
         "template_snapshot": evidence.template,
         "version_pins": evidence.template["version_pins"],
         "dataset_hashes": evidence.template["dataset_hashes"],
@@ -191,11 +194,22 @@ def check_commitment(evidence: Evidence) -> Problems:
         yield from differs("scorer_pins", used, scorers)
 
 
+def reproduced(evidence: Evidence) -> str | None:
+    """Return what the receipt has to say of an earlier run: nothing, where one is certified."""
+    if evidence.reproduction is None:
+        return None
+    named = evidence.reproduction["reproduces"]
+    if not isinstance(named, str) or not SHA256.fullmatch(named):
+        raise DefectError("reproduction.json: expected the bundle hash that it reproduces")
+    return named
+
+
 def check_coin(evidence: Evidence) -> Problems:
     """Hold that the revealed coin is the one that receipt and certificate name."""
     digest = sha256(evidence.coin)
     yield from differs("receipt/coin_sha256", digest, evidence.receipt["coin_sha256"])
-    yield from differs("certificate.json/coin_sha256", digest, evidence.certificate["coin_sha256"])
+    concluded = evidence.reproduction or evidence.certificate
+    yield from differs("conclusion/coin_sha256", digest, concluded["coin_sha256"])
 
 
 def check_datasets(evidence: Evidence) -> Problems:
@@ -266,7 +280,9 @@ def check_audit_chain(evidence: Evidence) -> Problems:
     at = evidence.trail[-1]["at"]
     name = f"certificate:{evidence.commitment_hash}"
     expected = {
-        "certificate_id": str(uuid5(UUID(evidence.receipt["theatre_id"]), name)),
+        "certificate_id": str(uuid5(UUID(evidence.receipt["theatre_id"]), name))
+        if evidence.reproduction is None
+        else None,
         "issuer": sealed["issuer"],
         "issued_at": at,
         "theatre_resolved_at": at,
@@ -681,7 +697,7 @@ def check_tier(evidence: Evidence) -> Problems:
         "version_mismatches": sum(asked.mismatches for asked in evidence.recorded),
         "determinism_differences": sum(asked.differs for asked in evidence.recorded),
         "scorers_committed": bool((template.get("scoring") or {}).get("criteria_scorers")),
-        "bundle_complete": set(REQUIRED) <= set(evidence.paths),
+        "bundle_complete": evidence.required <= set(evidence.paths),
         "commitment_verifiable": evidence.receipt["commitment_hash"] == evidence.commitment_hash,
         "extra_caps": extra_caps(evidence, adapter),
     }
@@ -696,6 +712,7 @@ def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
         "episodes-not-run": evidence.results[0].outcomes["not_run"] > 0,
         "gold-unpinned": evidence.gold_is_unpinned(),
         "version-unreported": adapter.startswith("plain_"),
+        "reproduction": evidence.reproduction is not None,
     }
     people = {
         f"human-part-missing:{one['criterion_id']}"
@@ -739,6 +756,9 @@ def findings(evidence: Evidence) -> list[str]:
 
 def check_certificate_fields(evidence: Evidence) -> Problems:
     """Hold that every field of the certificate follows from the evidence, and there is no other."""
+    if evidence.reproduction is not None:
+        yield from problems_of_reproduction(evidence, evidence.reproduction)
+        return
     template, aggregate, receipt = evidence.template, evidence.aggregate, evidence.receipt
     pins, sealed = template["version_pins"], evidence.details("sealed")[0]
     hashes = template["dataset_hashes"]
@@ -798,6 +818,18 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         **dict.fromkeys(RESERVED),
     }
     yield from differs("certificate.json", expected, evidence.certificate)
+
+
+def problems_of_reproduction(evidence: Evidence, stated: Document) -> Problems:
+    """Yield where a reproduction says more than whose run it is, and what that came to."""
+    environment = evidence.receipt["environment"] or {}
+    expected = {
+        "reproduces": evidence.receipt["reproduces"],
+        "coin_sha256": sha256(evidence.coin),
+        "results_hash": evidence.aggregate["results_hash"],
+        "environment_hash": environment.get("environment_hash"),
+    }
+    yield from differs("reproduction.json", expected, stated)
 
 
 CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
@@ -901,7 +933,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
-    if not (options.bundle / "certificate.json").is_file():
+    concluded = ("certificate.json", "reproduction.json")
+    if not any((options.bundle / name).is_file() for name in concluded):
         sys.stderr.write("expected the folder of an evidence bundle, with a certificate.json\n")
         return 5
     kept = None
