@@ -82,7 +82,7 @@ async def run_theatre(
                     authors=construct_authors(template, workspace, held.template_folder),
                     environment=await environment_of(template, workspace, held.template_folder),
                     invoke=_invoker(options, adapters),
-                    datasets=workspace.datasets_for(held.template_folder),
+                    datasets=workspace.datasets_for(held.template_folder, held.data),
                     scorers=load_scorers(),
                     computations=load_computations(),
                     runners=load_episode_runners(),

@@ -56,6 +56,12 @@ class TheatreView:
     drafts: Path
     template_folder: Path
 
+    @property
+    def reproduces(self) -> str | None:
+        """Return the hash of the bundle that a committed theatre makes again, if it does."""
+        receipt = parse_object((self.folder / _RECEIPT).read_bytes())
+        return cast("str | None", receipt["reproduces"])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTheatre:
@@ -69,6 +75,11 @@ class HeldTheatre:
     journal: FileRunJournal
     folder: Path
     template_folder: Path
+
+    @property
+    def data(self) -> Path:
+        """Return where a theatre has data of its own: a reproduction, those of the bundle."""
+        return self.folder / "data"
 
 
 class FileTheatreStore:
