@@ -307,6 +307,7 @@ class Stage:
         *,
         data: Path,
         environment: JsonObject | None = None,
+        reproduces: str | None = None,
     ) -> None:
         self.data = data
         self.clock = ticking_clock()
@@ -314,11 +315,13 @@ class Stage:
         self.template = template
         theatre_id = str(uuid5(UUID(int=0), "a stage of its own"))
         if theatre_id not in self._store.theatre_ids():
-            self._commit(theatre_id, environment)
+            self._commit(theatre_id, environment, reproduces)
         with self._store.hold(theatre_id) as held:
             self.receipt: CommitmentReceipt = held.theatre.commitment
 
-    def _commit(self, theatre_id: str, environment: JsonObject | None) -> None:
+    def _commit(
+        self, theatre_id: str, environment: JsonObject | None, reproduces: str | None
+    ) -> None:
         template = self.template
         theatre, created = Theatre.create(theatre_id, template, at=self.clock())
         receipt = CommitmentProtocol.commit(
@@ -328,6 +331,7 @@ class Stage:
             scorer_pins=cast("Mapping[str, str]", template["scorer_pins"]),
             committed_at=self.clock(),
             environment=environment,
+            reproduces=reproduces,
         )
         self._store.create_folder(theatre_id, template, template_folder=self.data)
         with self._store.hold(theatre_id) as held:
@@ -453,6 +457,7 @@ def pilot_stage(
     *,
     changes: Mapping[str, JsonValue] | None = None,
     further: Mapping[str, bytes] | None = None,
+    reproduces: str | None = None,
 ) -> Stage:
     """Write the dataset, `further` ones by file name, and commit the changed TEMPLATE."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -464,4 +469,4 @@ def pilot_stage(
         name.removesuffix(".jsonl"): sha256_hex(raw) for name, raw in files.items()
     }
     template = with_changes(TEMPLATE, {"/dataset_hashes": hashes, **(changes or {})})
-    return Stage(folder, template, data=folder)
+    return Stage(folder, template, data=folder, reproduces=reproduces)
