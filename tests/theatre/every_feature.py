@@ -39,7 +39,7 @@ READER_PIN = "http@1"
 TOTAL = 14
 """Episodes in the dataset; DISCARDED were answered behind LAST, the last one of the run."""
 
-REPEATED, DIFFERING = (1, 2, 4, 12), (2, 4, 12)
+REPEATED, DIFFERING = (1, 2, 7, 12), (2, 12)
 """Episodes that were called twice, and those of them that were answered otherwise then."""
 
 CLEANED, UNSENDABLE, MISFIT, REFUSING, MISMATCHED, LAST = 1, 3, 5, 6, 8, 10

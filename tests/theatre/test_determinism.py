@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
-from uuid import UUID, uuid5
 
 import pytest
 import rfc8785
@@ -147,7 +146,7 @@ def test_a_second_call_has_an_id_of_its_own_and_the_same_input(tmp_path: Path) -
     (seq,) = sampled(stage, 1)
     first, second = (cast("JsonObject", call["request"]) for call in finished.calls(seq))
     assert [first["invocation_id"], second["invocation_id"]] == [
-        str(uuid5(UUID(stage.theatre_id), f"{seq}:0:{repeat}")) for repeat in (0, 1)
+        stage.draws.invocation_id(stage.theatre_id, seq=seq, repeat=repeat) for repeat in (0, 1)
     ]
     assert first["input_data"] == second["input_data"] == {"seq": seq}
 
@@ -261,7 +260,7 @@ def test_a_chain_is_repeated_at_every_hop_with_the_outputs_of_its_own_round(
     assert [(call["repeat"], call["hop"]) for call in calls] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     requests = [cast("dict[str, Any]", call["request"]) for call in calls]
     assert [request["invocation_id"] for request in requests] == [
-        str(uuid5(UUID(stage.theatre_id), f"{seq}:{hop}:{repeat}"))
+        stage.draws.invocation_id(stage.theatre_id, seq=seq, hop=hop, repeat=repeat)
         for repeat, hop in ((0, 0), (0, 1), (1, 0), (1, 1))
     ]
     upstream = [requests[n]["input_data"]["upstream"] for n in (1, 3)]
