@@ -1,6 +1,6 @@
 """Evidence as it is handed out: the chain, the episodes, the sealed bundle and its files.
 
-With `disclosure: hashes` ground truth, invocations and coin stay with the owner (contract/template.md).
+With `disclosure: hashes` ground truth, invocations and coin stay with the owner.
 """
 
 from __future__ import annotations
