@@ -121,7 +121,8 @@ def test_a_certificate_from_elsewhere_finds_its_bundle_in_the_store(tmp_path: Pa
 def test_a_reproduction_is_never_certified_whoever_goes_on_with_it(tmp_path: Path) -> None:
     home = tmp_path / "home"
     run = committed(home)
-    answer = forked("reproduce", run["bundle_path"], "--json", "--quiet", home=home)
+    own = ("--constructs", CARTOGRAPH.parent)
+    answer = forked("reproduce", run["bundle_path"], *own, "--json", "--quiet", home=home)
     folder = Path(answer.document["bundle_path"]).parent
     trail = folder / "audit_trail.jsonl"
     # As a kill in the middle of the calls leaves it.
