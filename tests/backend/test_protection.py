@@ -27,6 +27,7 @@ ONLY_ADDED_TO = (
     "sealed_bundles",
     "theatre_audit_events",
     "theatre_certificates",
+    "theatre_coins",
     "theatre_episode_scores",
     "theatre_templates",
 )
@@ -143,6 +144,7 @@ def fill(database: Database) -> Database:
     database.add("human_scores", HUMAN_SCORE)
     database.add("sealed_bundles", SEALED_BUNDLE)
     database.add("theatre_certificates", CERTIFICATE)
+    database.add("theatre_coins", {"theatre_id": THEATRE_ID, "coin": bytes(32)})
     database.add("debate_runs", DEBATE_RUN)
     database.add("debate_events", DEBATE_EVENT)
     database.add("debate_evaluations", DEBATE_EVALUATION)

@@ -21,8 +21,9 @@ CAUGHT_BY = {
     "SHA256SUMS": {"sums"},
     "audit_trail.jsonl": {"audit-chain"},
     "certificate.json": {"certificate-fields", "certificate-schema"},
+    "coin.txt": {"coin"},
     # What it runs in is no part of the commitment: the certificate repeats it.
-    "commitment_receipt.json": {"commitment", "template", "certificate-fields"},
+    "commitment_receipt.json": {"coin", "commitment", "template", "certificate-fields"},
     "ground_truth/dataset.jsonl": {"datasets"},
     "ground_truth/gold_labels.jsonl": {"datasets"},
     "invocations/*": {"audit-episodes", "invocations"},

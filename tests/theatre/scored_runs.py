@@ -9,7 +9,9 @@ from typing import cast
 
 from hypothesis import strategies as st
 
+from tests.theatre.runs import COIN
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.coin import Draws
 from theatre.engine.models import (
     CriterionResult,
     EpisodeOutcome,
@@ -22,6 +24,7 @@ from theatre.engine.models import (
 from theatre.engine.scoring import Aggregator, Probability, ScoredEpisode, TheatreScoringProvider
 
 COMMITMENT = "5e" * 32
+DRAWS = Draws(COIN, COMMITMENT)
 NANO = 10**9
 SPLITS = {0: Fraction(0), 0.2: Fraction(1, 5), 0.5: Fraction(1, 2)}
 SCORER = Scorer(
@@ -53,7 +56,7 @@ class Run:
         }
         if self.calibrated is not None:
             cast("JsonObject", document["scoring"])["calibration_criterion"] = self.calibrated
-        return Aggregator(TheatreScoringProvider(document, {"any": SCORER}), COMMITMENT)
+        return Aggregator(TheatreScoringProvider(document, {"any": SCORER}), DRAWS)
 
     def aggregate(self) -> tuple[list[bytes], JsonObject]:
         """Return the lines of the episodes, and the aggregate."""

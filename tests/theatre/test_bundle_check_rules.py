@@ -35,6 +35,7 @@ from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Coin, Draws
 from theatre.engine.models import read_episodes
 
 INVOCATION_ID = "00000000-0000-5000-8000-000000000000"
@@ -249,10 +250,11 @@ def test_an_adapter_is_the_committed_the_audited_and_a_real_one(
     asked = next(read_episodes(files["ground_truth/dataset.jsonl"].splitlines()))
     call = cast("Any", document(files, "invocations/episode_000001.json"))["calls"][0]
     place = CallPlace(episode=asked, hop=0, repeat=0)
-    honest = CallChecker(plan, theatre_id, {CONSTRUCT_ID: call["adapter"]}, REGISTRY)
+    draws = Draws(Coin.from_line(files["coin.txt"]), plan.commitment_hash)
+    honest = CallChecker(plan, theatre_id, draws, {CONSTRUCT_ID: call["adapter"]}, REGISTRY)
     if pinned in (None, call["adapter"]):
         assert honest.check(call, place, asked.input_data) == {"sum": 3, "parity": False}
-    checker = CallChecker(plan, theatre_id, {CONSTRUCT_ID: in_trail}, REGISTRY)
+    checker = CallChecker(plan, theatre_id, draws, {CONSTRUCT_ID: in_trail}, REGISTRY)
     with pytest.raises(DefectError) as refused:
         checker.check(call | {"adapter": in_record}, place, asked.input_data)
     assert refused.value.expected.startswith(expected)

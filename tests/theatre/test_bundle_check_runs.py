@@ -6,7 +6,6 @@ from collections.abc import Callable
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from uuid import UUID, uuid5
 
 import pytest
 
@@ -24,9 +23,10 @@ from tests.theatre.forged_bundle import (
     with_document,
 )
 from tests.theatre.record_edits import Record, records_in, with_all
-from tests.theatre.runs import LATE
+from tests.theatre.runs import COIN, LATE
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Draws
 from theatre.engine.tier_assigner import Dispute, DisputeStatus, TierHistory
 
 PART_1 = "invocations/part-00001.jsonl"
@@ -145,11 +145,13 @@ def test_a_call_at_a_time_leaves_no_answer_behind_the_end(
     """Not even one that is the committed call in every other way."""
     records = records_in(ended_early)
     behind = deepcopy(records[10])
-    theatre_id = UUID(behind["calls"][0]["request"]["theatre_id"])
     behind |= {"seq": 12, "episode_id": "sum-12"}
-    call, invocation_id = behind["calls"][0], str(uuid5(theatre_id, "12:0:0"))
+    receipt = document(ended_early, "commitment_receipt.json")
+    draws = Draws(COIN, str(receipt["commitment_hash"]))
+    call = behind["calls"][0]
+    invocation_id = draws.invocation_id(str(receipt["theatre_id"]), seq=12)
     call["request"] |= {
-        "episode_id": "sum-12",
+        "episode_id": draws.alias("sum-12"),
         "invocation_id": invocation_id,
         "input_data": {"numbers": [12, 1]},
     }

@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 import rfc8785
 
+from tests.theatre.runs import COIN
 from tests.theatre.template_leaves import another, leaves, with_leaf
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -60,6 +61,7 @@ def committed(template: dict[str, Any], changes: dict[str, Any] | None = None) -
     receipt = CommitmentProtocol.commit(
         THEATRE_ID,
         template,
+        coin=COIN,
         scorer_pins={"exact_match": "1"},
         scorer_kinds={"exact_match": "exact"},
         committed_at=NOON,
@@ -128,7 +130,7 @@ def test_a_template_without_pins_and_hashes_is_committed_with_empty_objects() ->
         "market_theatre_config": {"lmsr_config": {"liquidity_b": 200}},
     }
     receipt = CommitmentProtocol.commit(
-        THEATRE_ID, market, scorer_pins={}, scorer_kinds={}, committed_at=NOON
+        THEATRE_ID, market, coin=COIN, scorer_pins={}, scorer_kinds={}, committed_at=NOON
     )
     composite = (
         '{"dataset_hashes":{},"template":{"execution_path":"market",'
@@ -157,6 +159,7 @@ def test_a_receipt_holds_all_that_was_committed_and_the_time_in_utc() -> None:
     receipt = CommitmentProtocol.commit(
         THEATRE_ID,
         SMALL,
+        coin=COIN,
         scorer_pins={"exact_match": "1"},
         scorer_kinds={"exact_match": "exact"},
         committed_at=later_zone,
@@ -181,6 +184,7 @@ def test_a_later_change_of_what_the_caller_passed_in_changes_nothing() -> None:
     receipt = CommitmentProtocol.commit(
         THEATRE_ID,
         template,
+        coin=COIN,
         scorer_pins=pins,
         scorer_kinds={"exact_match": "exact"},
         committed_at=NOON,
@@ -332,6 +336,7 @@ def test_a_commitment_needs_a_time_that_names_a_moment() -> None:
         CommitmentProtocol.commit(
             THEATRE_ID,
             SMALL,
+            coin=COIN,
             scorer_pins={},
             scorer_kinds={},
             committed_at=NOON.replace(tzinfo=None),

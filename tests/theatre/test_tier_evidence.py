@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from tests.theatre.runs import PILOT, TEMPLATE, VERSION, with_changes
+from tests.theatre.runs import COIN, PILOT, TEMPLATE, VERSION, with_changes
 from theatre.engine.bundle_check.arithmetic import SCORER_KINDS, Document, Plan, kinds_of
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -48,6 +48,7 @@ def receipt(
     return CommitmentProtocol.commit(
         "0b6f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a11",
         with_changes(TEMPLATE, hashes | (changes or {})),
+        coin=COIN,
         scorer_pins={},
         scorer_kinds=KINDS | (kinds or {}),
         committed_at=MOMENT,

@@ -78,6 +78,7 @@ async def run_theatre(
                 held.theatre,
                 ToldJournal(held.journal, options.on_recorded),
                 Surroundings(
+                    coin=held.coin,
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
                     environment=await environment_of(template, workspace, held.template_folder),
@@ -85,7 +86,7 @@ async def run_theatre(
                         _previous_environment, held, template, workspace
                     ),
                     invoke=_invoker(options, adapters),
-                    datasets=workspace.datasets_for(held.template_folder),
+                    datasets=workspace.datasets_for(held.template_folder, held.data),
                     scorers=load_scorers(),
                     computations=load_computations(),
                     runners=load_episode_runners(),

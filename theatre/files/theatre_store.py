@@ -15,8 +15,10 @@ from typing import cast
 from uuid import UUID
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.coin import Coin
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import (
+    CoinError,
     CommitmentError,
     NotFoundError,
     ParseError,
@@ -33,6 +35,8 @@ from theatre.files.run_journal import FileRunJournal, count_episodes, read_trail
 _TEMPLATE = "template.json"
 _RECEIPT = "commitment_receipt.json"
 _ORIGIN = "origin.json"
+_COIN = "coin"
+_ONLY_THE_OWNER = 0o600
 _LOCK = "lock"
 
 
@@ -59,15 +63,30 @@ class TheatreView:
     drafts: Path
     template_folder: Path
 
+    @property
+    def reproduces(self) -> str | None:
+        """Return the hash of the bundle that a committed theatre makes again, if it does."""
+        receipt = parse_object((self.folder / _RECEIPT).read_bytes())
+        return cast("str | None", receipt["reproduces"])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTheatre:
-    """A theatre that this process holds the lock of, with its journal."""
+    """A theatre that this process holds the lock of, with its journal.
+
+    `coin` is None before the commitment, and where the file is gone or holds no coin.
+    """
 
     theatre: Theatre
+    coin: Coin | None
     journal: FileRunJournal
     folder: Path
     template_folder: Path
+
+    @property
+    def data(self) -> Path:
+        """Return where a theatre has data of its own: a reproduction, those of the bundle."""
+        return self.folder / "data"
 
 
 class FileTheatreStore:
@@ -98,10 +117,14 @@ class FileTheatreStore:
         sync_folder(self._root)
         return folder
 
-    def write_receipt(self, receipt: CommitmentReceipt) -> None:
-        """Make a receipt durable; the transition that makes it count is noted after it."""
-        target = self.folder(receipt.theatre_id) / _RECEIPT
-        replace_durably(target, canonical_line(receipt.as_document()))
+    def write_receipt(self, receipt: CommitmentReceipt, coin: Coin) -> None:
+        """Make a receipt and its coin durable; the transition that makes them count comes after.
+
+        The coin lies in a file that only its owner reads.
+        """
+        folder = self.folder(receipt.theatre_id)
+        replace_durably(folder / _COIN, coin.line, mode=_ONLY_THE_OWNER)
+        replace_durably(folder / _RECEIPT, canonical_line(receipt.as_document()))
 
     @contextlib.contextmanager
     def hold(self, theatre_id: str) -> Iterator[HeldTheatre]:
@@ -122,6 +145,7 @@ class FileTheatreStore:
             journal = FileRunJournal(folder, folder.name)
             yield HeldTheatre(
                 theatre=_load(folder, journal),
+                coin=_coin(folder),
                 journal=journal,
                 folder=folder,
                 template_folder=_template_folder(folder),
@@ -209,6 +233,12 @@ def _load(folder: Path, journal: FileRunJournal) -> Theatre:
         state=TheatreState(journal.state),
         receipt=receipt,
     )
+
+
+def _coin(folder: Path) -> Coin | None:
+    with contextlib.suppress(FileNotFoundError, CoinError):
+        return Coin.from_line((folder / _COIN).read_bytes())
+    return None
 
 
 def _template_folder(folder: Path) -> Path:

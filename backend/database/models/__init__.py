@@ -20,7 +20,7 @@ from backend.database.models.people import (
     User,
 )
 from backend.database.models.shards import RunShard
-from backend.database.models.theatres import Dataset, Theatre, TheatreTemplate
+from backend.database.models.theatres import Dataset, Theatre, TheatreCoin, TheatreTemplate
 from backend.database.models.verifications import Verification
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "Theatre",
     "TheatreAuditEvent",
     "TheatreCertificate",
+    "TheatreCoin",
     "TheatreEpisodeScore",
     "TheatreTemplate",
     "User",

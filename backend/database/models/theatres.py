@@ -166,6 +166,19 @@ class Theatre(Base):
     lost_workers: Mapped[int] = mapped_column(Integer, server_default="0")
 
 
+class TheatreCoin(Base):
+    """The coin of a committed theatre: its bundle reveals it, no row that is shown holds it."""
+
+    __tablename__ = "theatre_coins"
+    __table_args__ = (
+        UniqueConstraint("coin"),
+        CheckConstraint("octet_length(coin) = 32", name="whole"),
+    )
+
+    theatre_id: Mapped[Identifier] = mapped_column(ForeignKey("theatres.id"), primary_key=True)
+    coin: Mapped[CanonicalBytes]
+
+
 class Dataset(Base):
     """Ground truth that a user uploaded; the bytes lie in the evidence store under their hash."""
 

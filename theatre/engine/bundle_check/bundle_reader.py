@@ -7,6 +7,7 @@ asked for it fails.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from theatre.engine.bundle_check.plain_json import DefectError, canonical, parse
 from theatre.engine.bundle_check.plain_records import (
     Asked,
     Committed,
+    Draws,
     asked_of,
     committed_hops,
     sha256,
@@ -37,13 +39,13 @@ from theatre.engine.bundle_check.plain_records import (
 REQUIRED: Final = (
     "template.json",
     "commitment_receipt.json",
+    "coin.txt",
     "ground_truth/dataset.jsonl",
     "scores/per_episode.jsonl",
     "scores/aggregate.json",
     "resolution.json",
     "tier.json",
     "audit_trail.jsonl",
-    "certificate.json",
     "manifest.json",
     "SHA256SUMS",
 )
@@ -60,6 +62,7 @@ WITHOUT_TRUTH: Final = {
 """Scorers that hold an answer against no expectation unless `expected` names one."""
 MAX_BYTES: Final = 256 * 1024 * 1024
 PER_FOLDER, PER_PART = 1000, 1000
+COIN: Final = re.compile(rb"[0-9a-f]{64}\n")
 
 
 @dataclass
@@ -115,6 +118,19 @@ class Evidence:
         return self.document("certificate.json")  # type: ignore[no-any-return]
 
     @cached_property
+    def reproduction(self) -> Document | None:
+        """What a bundle concludes with whose coin was public; None where there is a certificate."""
+        if "certificate.json" in self.paths or "reproduction.json" not in self.paths:
+            return None
+        return self.document("reproduction.json")  # type: ignore[no-any-return]
+
+    @property
+    def required(self) -> set[str]:
+        """The files that every bundle has, and the one that it concludes with."""
+        certified = self.reproduction is None
+        return {*REQUIRED, "certificate.json" if certified else "reproduction.json"}
+
+    @cached_property
     def receipt(self) -> Document:
         """The commitment receipt."""
         return self.document("commitment_receipt.json")  # type: ignore[no-any-return]
@@ -145,6 +161,19 @@ class Evidence:
         return sha256(canonical(committed))
 
     @cached_property
+    def coin(self) -> bytes:
+        """The coin that the bundle reveals."""
+        line = self.raw("coin.txt")
+        if not COIN.fullmatch(line):
+            raise DefectError("coin.txt: expected 64 hex digits and a line feed")
+        return bytes.fromhex(line.decode("ascii"))
+
+    @cached_property
+    def draws(self) -> Draws:
+        """What the coin draws."""
+        return Draws(self.coin, self.commitment_hash)
+
+    @cached_property
     def config(self) -> Document:
         """What the template says of construct and data."""
         return self.template["product_theatre_config"]  # type: ignore[no-any-return]
@@ -168,10 +197,11 @@ class Evidence:
         (activated,) = self.details("activated")
         drawn = sorted(
             (episode["episode_id"] for episode in self.dataset),
-            key=lambda one: sha256(f"{self.commitment_hash}:det:{one}".encode()),
+            key=lambda one: self.draws.draw("repeat", one),
         )
         return Committed(
             theatre_id=self.receipt["theatre_id"],
+            draws=self.draws,
             hops=committed_hops(template, self.chain),
             runner=self.config.get("episode_runner", "single_call"),
             policy=policy,
@@ -295,7 +325,7 @@ class Evidence:
     def drawn_items(self, entry: Document) -> list[str]:
         """Return the episodes whose answers people are asked about at a rubric step."""
         scored = [line["episode_id"] for line in self.results[1] if line["outcome"] == "scored"]
-        scored.sort(key=lambda one: sha256(f"{self.commitment_hash}:hitl:{one}".encode()))
+        scored.sort(key=lambda one: self.draws.draw("item", one))
         return scored[: entry.get("items", 1)]
 
     @cached_property

@@ -22,6 +22,7 @@ from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.results import ScoreLines
 from theatre.engine.bundle_check.scorers import EpisodeAnswer, EpisodeScoring, PinnedScorers
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Draws
 from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode, InvocationStatus
 
 _OUTCOMES = {
@@ -40,7 +41,7 @@ NOT_AGGREGATED = Cause("the scores were not added up")
 
 
 def episode_scoring(
-    scorers: PinnedScorers | Cause, ground_truth: GroundTruth, plan: CommittedPlan
+    scorers: PinnedScorers | Cause, ground_truth: GroundTruth, plan: CommittedPlan, draws: Draws
 ) -> EpisodeScoring | Cause:
     """Return what scores the episodes, or why nothing does."""
     gold = ground_truth.gold
@@ -48,7 +49,7 @@ def episode_scoring(
         return gold
     if isinstance(scorers, Cause):
         return scorers
-    return EpisodeScoring(scorers, gold, plan, ground_truth.total)
+    return EpisodeScoring(scorers, gold, plan, draws, ground_truth.total)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,7 @@ class EpisodeSources:
     """What the pass reads, beside the folder."""
 
     plan: CommittedPlan
+    draws: Draws
     ground_truth: GroundTruth
     checker: RecordChecker
     scorers: PinnedScorers | Cause
@@ -115,7 +117,7 @@ class _EpisodePass:
         self._records = stored_records(folder, sources.ground_truth.total, ledger)
         self._next = next(self._records, None)
         self._scoring: EpisodeScoring | Cause = episode_scoring(
-            sources.scorers, sources.ground_truth, sources.plan
+            sources.scorers, sources.ground_truth, sources.plan, sources.draws
         )
 
     def run(self) -> EpisodeEvidence:

@@ -7,13 +7,14 @@ sanitiser, no runner of interactive episodes, no judge and no JSON Schema.
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
-from uuid import UUID, uuid5
+from uuid import UUID
 
 from theatre.engine.bundle_check.arithmetic import Document, parsed_time
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
@@ -108,6 +109,30 @@ class Hop:
     shaped: bool
 
 
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """What the coin draws in one theatre (docs/evidence.md, "The coin")."""
+
+    coin: bytes
+    commitment_hash: str
+
+    def draw(self, purpose: str, *parts: object) -> bytes:
+        """Return the 32 bytes that are drawn for a purpose."""
+        key = hmac.digest(self.coin, b"", "sha256")
+        return hmac.digest(key, canonical([purpose, self.commitment_hash, *parts]), "sha256")
+
+    def alias(self, episode_id: str) -> str:
+        """Return the id under which a construct is sent an episode."""
+        return f"ep_{self.draw('alias', episode_id).hex()[:32]}"
+
+    def invocation_id(self, *place: object) -> str:
+        """Return the id of a call: a UUID of version 8, of the first 16 bytes drawn."""
+        whole = bytearray(self.draw("invocation", *place)[:16])
+        whole[6] = whole[6] & 0x0F | 0x80
+        whole[8] = whole[8] & 0x3F | 0x80
+        return str(UUID(bytes=bytes(whole)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
     """What records are held against: the template, and the entry of the start.
@@ -116,6 +141,7 @@ class Committed:
     """
 
     theatre_id: str
+    draws: Draws
     hops: list[Hop]
     runner: str
     policy: Document
@@ -301,15 +327,14 @@ def problems_of_call(
         yield f"{where}: a call of another form"
     hop = committed.hops[call["hop"]]
     yield from problems_of_frame(committed, hop, call, where)
-    name = f"{record['seq']}:{call['hop']}:{call['repeat']}"
+    turn = 0 if committed.single_call else number
+    place = committed.theatre_id, record["seq"], call["hop"], call["repeat"], turn
     if committed.single_call:
         yield from problems_of_input(record, episode, number)
-    elif number:
-        name += f":{number}"
     request = {
-        "invocation_id": str(uuid5(UUID(committed.theatre_id), name)),
+        "invocation_id": committed.draws.invocation_id(*place),
         "theatre_id": committed.theatre_id,
-        "episode_id": episode["episode_id"],
+        "episode_id": committed.draws.alias(episode["episode_id"]),
         "construct_id": hop.construct_id,
         "construct_version": hop.version,
         "input_data": call["request"]["input_data"],

@@ -33,7 +33,6 @@ from theatre.engine.bundle_check.arithmetic import (
 from theatre.engine.bundle_check.bundle_reader import (
     PER_FOLDER,
     PER_PART,
-    REQUIRED,
     Evidence,
 )
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
@@ -58,7 +57,7 @@ NOT_MADE: Final = {
     "scorers": "no scorer is in this file: scores are taken from scores/per_episode.jsonl",
 }
 """Checks of `echelon check` that are not made here, and why."""
-UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json"}
+UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"}
 RESERVED: Final = (
     "isolation",
     "data_audit",
@@ -67,7 +66,6 @@ RESERVED: Final = (
     "corrected_scores",
     "repeats",
     "usage",
-    "coin_sha256",
     "episode_root",
     "owner",
 )
@@ -91,7 +89,7 @@ def check_inventory(evidence: Evidence) -> Problems:
     named = {f"ground_truth/{name}" for name in evidence.ground_truth_files()}
     opened = {f"hitl/{detail['step_id']}.jsonl" for detail in evidence.details("hitl_opened")}
     called = {path for path in evidence.record_paths() if path_is_named(path, evidence)}
-    for path in sorted({*REQUIRED, *named, *opened, *called} ^ set(evidence.paths)):
+    for path in sorted({*evidence.required, *named, *opened, *called} ^ set(evidence.paths)):
         yield f"{path}: {'one too many' if path in evidence.paths else 'missing'}"
 
 
@@ -132,8 +130,9 @@ def check_bundle_hash(evidence: Evidence) -> Problems:
     bundle_hash = sha256(evidence.raw("SHA256SUMS"))
     manifest = evidence.document("manifest.json")
     yield from differs("manifest.json/bundle_hash", bundle_hash, manifest["bundle_hash"])
-    named = evidence.certificate["evidence_bundle_hash"]
-    yield from differs("certificate.json/evidence_bundle_hash", bundle_hash, named)
+    if evidence.reproduction is None:
+        named = evidence.certificate["evidence_bundle_hash"]
+        yield from differs("certificate.json/evidence_bundle_hash", bundle_hash, named)
 
 
 def check_manifest(evidence: Evidence) -> Problems:
@@ -158,6 +157,9 @@ def check_manifest(evidence: Evidence) -> Problems:
 def check_certificate_copy(evidence: Evidence) -> Problems:
     """Hold that the certificate is the one that the reader kept."""
     if evidence.kept is not None:
+        if evidence.reproduction is not None:
+            yield "reproduction.json: no certificate, where you gave one"
+            return
         kept = canonical(parsed(evidence.kept, "the certificate that you gave"))
         if canonical(evidence.certificate) != kept:
             yield "certificate.json: another certificate than the one that you gave"
@@ -184,6 +186,8 @@ def check_commitment(evidence: Evidence) -> Problems:
     expected = {
         "theatre_id": evidence.trail[0]["theatre_id"],
         "commitment_hash": evidence.commitment_hash,
+        "coin_sha256": evidence.receipt["coin_sha256"],
+        "reproduces": reproduced(evidence),
         "template_snapshot": evidence.template,
         "version_pins": evidence.template["version_pins"],
         "dataset_hashes": evidence.template["dataset_hashes"],
@@ -205,6 +209,24 @@ def check_commitment(evidence: Evidence) -> Problems:
     if pins is not None:
         used = {name: pins.get(name) for name in scorers}
         yield from differs("scorer_pins", used, scorers)
+
+
+def reproduced(evidence: Evidence) -> str | None:
+    """Return what the receipt has to say of an earlier run: nothing, where one is certified."""
+    if evidence.reproduction is None:
+        return None
+    named = evidence.reproduction["reproduces"]
+    if not isinstance(named, str) or not SHA256.fullmatch(named):
+        raise DefectError("reproduction.json: expected the bundle hash that it reproduces")
+    return named
+
+
+def check_coin(evidence: Evidence) -> Problems:
+    """Hold that the revealed coin is the one that receipt and certificate name."""
+    digest = sha256(evidence.coin)
+    yield from differs("receipt/coin_sha256", digest, evidence.receipt["coin_sha256"])
+    concluded = evidence.reproduction or evidence.certificate
+    yield from differs("conclusion/coin_sha256", digest, concluded["coin_sha256"])
 
 
 def check_datasets(evidence: Evidence) -> Problems:
@@ -277,7 +299,9 @@ def check_audit_chain(evidence: Evidence) -> Problems:
     at = evidence.trail[-1]["at"]
     name = f"certificate:{evidence.commitment_hash}"
     expected = {
-        "certificate_id": str(uuid5(UUID(evidence.receipt["theatre_id"]), name)),
+        "certificate_id": str(uuid5(UUID(evidence.receipt["theatre_id"]), name))
+        if evidence.reproduction is None
+        else None,
         "issuer": sealed["issuer"],
         "issued_at": at,
         "theatre_resolved_at": at,
@@ -781,7 +805,7 @@ def check_tier(evidence: Evidence) -> Problems:
         "version_mismatches": sum(asked.mismatches for asked in evidence.recorded),
         "determinism_differences": sum(asked.differs for asked in evidence.recorded),
         "scorers_committed": bool((template.get("scoring") or {}).get("criteria_scorers")),
-        "bundle_complete": set(REQUIRED) <= set(evidence.paths),
+        "bundle_complete": evidence.required <= set(evidence.paths),
         "commitment_verifiable": evidence.receipt["commitment_hash"] == evidence.commitment_hash,
         "extra_caps": extra_caps(evidence, adapter),
     }
@@ -796,6 +820,7 @@ def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
         "episodes-not-run": evidence.results[0].outcomes["not_run"] > 0,
         "gold-unpinned": evidence.gold_is_unpinned(),
         "version-unreported": adapter.startswith("plain_"),
+        "reproduction": evidence.reproduction is not None,
     }
     people = {
         f"human-part-missing:{one['criterion_id']}"
@@ -840,6 +865,9 @@ def findings(evidence: Evidence) -> list[str]:
 
 def check_certificate_fields(evidence: Evidence) -> Problems:
     """Hold that every field of the certificate follows from the evidence, and there is no other."""
+    if evidence.reproduction is not None:
+        yield from problems_of_reproduction(evidence, evidence.reproduction)
+        return
     template, aggregate, receipt = evidence.template, evidence.aggregate, evidence.receipt
     pins, sealed = template["version_pins"], evidence.details("sealed")[0]
     hashes = template["dataset_hashes"]
@@ -876,6 +904,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "ece": (calibration.get("ece") or {}).get("value"),
         "replay_count": aggregate["episode_counts"]["scored"],
         "commitment_hash": evidence.commitment_hash,
+        "coin_sha256": sha256(evidence.coin),
         "evidence_bundle_hash": sha256(evidence.raw("SHA256SUMS")),
         "audit_head": evidence.trail[-1]["entry_hash"],
         "dataset_hash": hashes.get(evidence.config["replay_dataset_id"]),
@@ -900,6 +929,18 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
     yield from differs("certificate.json", expected, evidence.certificate)
 
 
+def problems_of_reproduction(evidence: Evidence, stated: Document) -> Problems:
+    """Yield where a reproduction says more than whose run it is, and what that came to."""
+    environment = evidence.receipt["environment"] or {}
+    expected = {
+        "reproduces": evidence.receipt["reproduces"],
+        "coin_sha256": sha256(evidence.coin),
+        "results_hash": evidence.aggregate["results_hash"],
+        "environment_hash": environment.get("environment_hash"),
+    }
+    yield from differs("reproduction.json", expected, stated)
+
+
 CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
     "inventory": check_inventory,
     "sums": check_sums,
@@ -909,6 +950,7 @@ CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
     "certificate-copy": check_certificate_copy,
     "template": check_template,
     "commitment": check_commitment,
+    "coin": check_coin,
     "datasets": check_datasets,
     "audit-chain": check_audit_chain,
     "audit-episodes": check_audit_episodes,
@@ -1000,7 +1042,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
-    if not (options.bundle / "certificate.json").is_file():
+    concluded = ("certificate.json", "reproduction.json")
+    if not any((options.bundle / name).is_file() for name in concluded):
         sys.stderr.write("expected the folder of an evidence bundle, with a certificate.json\n")
         return 5
     kept = None

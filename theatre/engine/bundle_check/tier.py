@@ -76,6 +76,7 @@ class TierEvidence:
     aggregate: JsonObject
     bundle_complete: bool
     commitment_verifiable: bool
+    is_reproduction: bool
     resolved_at: JsonValue | Nothing
     step_caps: Sequence[str]
     scorer_kinds: Mapping[str, str]
@@ -101,7 +102,7 @@ def check_tier(
         return
     recomputed: JsonObject = {"facts": facts, "history": known, "assessment": assessment}
     ledger.compare(CheckId.TIER, TIER, recomputed, documents.at(TIER))
-    for name, member in ON_CERTIFICATE.items():
+    for name, member in () if documents.is_reproduction else ON_CERTIFICATE.items():
         seen = documents.at(CERTIFICATE, name)
         ledger.compare(CheckId.TIER, f"{name} of the certificate", assessment[member], seen)
     ledger.completed(CheckId.TIER, f"{assessment['tier']}")
@@ -189,6 +190,7 @@ def _facts(evidence: TierEvidence) -> JsonObject:
             *plan.caps,
             # Whoever is asked in a plain form reports no version (docs/evidence.md).
             *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
+            *(["reproduction"] if evidence.is_reproduction else []),
             *_missing_human_parts(evidence.aggregate),
             *sorted(evidence.step_caps),
         ],

@@ -9,7 +9,6 @@ from theatre.engine.models.episode_runners import (
     EpisodePlay,
     EpisodeRunner,
     Turn,
-    play_seed,
     turn_of,
 )
 from theatre.engine.models.episodes import (
@@ -115,7 +114,6 @@ __all__ = [
     "freeze_object",
     "judged_again",
     "members_of",
-    "play_seed",
     "read_episodes",
     "read_gold_labels",
     "sequence_ranges",

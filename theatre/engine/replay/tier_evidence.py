@@ -36,6 +36,7 @@ _CARRYING = frozenset({ScorerKind.EXACT, ScorerKind.JUDGED})
 
 PLAIN_FORM = "plain_"
 UNREPORTED_CAP = "version-unreported"
+REPRODUCTION_CAP = "reproduction"
 """The construct was asked in a form in which it reports no version: any could have answered."""
 
 
@@ -112,7 +113,7 @@ def tier_facts_of(
         bundle_complete=bundle_complete,
         commitment_verifiable=_recomputes(receipt),
         extra_caps=(
-            *_extra_caps(receipt.template_snapshot, aggregate, calls.adapter_pin),
+            *_extra_caps(receipt, aggregate, calls.adapter_pin),
             *sorted(step_caps),
         ),
     )
@@ -137,12 +138,15 @@ def _unqualified_measures(
     }
 
 
-def _extra_caps(template: JsonObject, aggregate: JsonObject, adapter_pin: str) -> tuple[str, ...]:
+def _extra_caps(
+    receipt: CommitmentReceipt, aggregate: JsonObject, adapter_pin: str
+) -> tuple[str, ...]:
     not_run = cast("dict[str, int]", aggregate["episode_counts"])["not_run"]
     found = {
         NOT_RUN_CAP: not_run > 0,
-        GOLD_UNPINNED_CAP: gold_is_unpinned(template),
+        GOLD_UNPINNED_CAP: gold_is_unpinned(receipt.template_snapshot),
         UNREPORTED_CAP: adapter_pin.startswith(PLAIN_FORM),
+        REPRODUCTION_CAP: receipt.reproduces is not None,
     }
     caps = [cap for cap, applies in found.items() if applies]
     human = cast("dict[str, JsonObject]", aggregate["human_scores"] or {})
