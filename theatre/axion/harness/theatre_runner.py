@@ -18,7 +18,8 @@ from theatre.axion.harness.episode import Episode
 from theatre.axion.harness.episode_plan import EpisodePlan, Question, Reply
 from theatre.axion.harness.kernel_room import KernelRoom
 from theatre.axion.harness.ladder import PIVOTAL_SHARE
-from theatre.axion.harness.probes import PER_EPISODE, Probe
+from theatre.axion.harness.probes import PRESENTATIONS, Probe
+from theatre.axion.harness.recorded_claims import stricter
 from theatre.axion.harness.records import WALLCLOCK, episode_record
 from theatre.axion.harness.scenarios import scenario
 from theatre.axion.interfaces.mci_latent import MCI_LATENT
@@ -27,9 +28,9 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import EpisodePlay, EpisodeRunner
 
-PROTOCOL = "axion@1"
+PROTOCOL = "axion@2"
 STEPS = 24
-"""Steps of an episode: with the questions of P6 as many calls as a record has room for."""
+"""Steps of an episode."""
 
 _HEX = re.compile(r"[0-9a-f]{64}")
 
@@ -126,18 +127,25 @@ def _writable(told: object) -> Document:
 
 
 def _result(plan: EpisodePlan, episode: Episode, room: KernelRoom) -> JsonObject:
-    """Return what scorers see: null in `criteria` is a probe that came to nothing."""
+    """Return what scorers see: null in `criteria` is a probe that came to nothing.
+
+    P5 is the stricter of what the probed claims came to and what all of them did.
+    """
     record = episode_record(plan, "construct", MCI_LATENT, episode.account, episode.state)
-    decided = record["p5_checks_passed"] + record["p5_checks_failed"]
-    criteria: JsonObject = {
-        probe.value: None if result == INCONCLUSIVE else result
-        for probe, result in ((one, episode.account.tally.result(one)) for one in Probe)
+    probed, all_claims = record["probes"]["P5"], record["claims"]
+    decided = record["claims_true"] + record["claims_false"]
+    verdicts = {
+        **record["probes"],
+        "P5": stricter(probed, all_claims),
+        "P5_probed": probed,
+        "P5_all": all_claims,
     }
-    criteria["act_binding"] = _verdict(
-        record["p5_challenges"] == record["p5_bound_choices"] == PER_EPISODE
-    )
+    criteria: JsonObject = {
+        name: None if verdict == INCONCLUSIVE else verdict for name, verdict in verdicts.items()
+    }
+    criteria["act_binding"] = _verdict(record["replay_fidelity"] == 1)
     criteria["claim_generality"] = _verdict(
-        decided > 0 and record["p5_checks_pivotal"] >= PIVOTAL_SHARE * decided
+        decided > 0 and record["claims_pivotal"] >= PIVOTAL_SHARE * decided
     )
     criteria["invariants"] = _verdict(not record["invariant_failures"])
     criteria["collects"] = _verdict(record["objects_collected"] > 0)
@@ -158,4 +166,4 @@ def _verdict(held: bool) -> str:  # noqa: FBT001 - the one thing it is about
     return PASS if held else FAIL
 
 
-RUNNER = EpisodeRunner(name="axion", version="2", max_calls=STEPS + PER_EPISODE, play=play)
+RUNNER = EpisodeRunner(name="axion", version="3", max_calls=STEPS + PRESENTATIONS, play=play)
