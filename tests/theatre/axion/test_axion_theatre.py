@@ -18,7 +18,7 @@ from tests.theatre.record_edits import Edit, forged, of_record
 from tests.theatre.runs import LATE, Finished, ScriptedAdapter
 from tests.theatre.thinned import thinned
 from theatre.axion.harness.pair_runner import RUNNER as PAIR_RUNNER
-from theatre.axion.harness.theatre_runner import RUNNER, STEPS, questions
+from theatre.axion.harness.theatre_runner import RUNNER, STEPS, play
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
@@ -164,13 +164,13 @@ def test_whatever_a_construct_answers_the_play_goes_to_its_end(tmp_path: Path) -
 def played(change: Callable[[JsonObject], object]) -> Any:  # noqa: ANN401 - a document
     """Play one episode with the honest agent, whose every answer is changed; return the result."""
     world: JsonObject = {"scenario": "basic", "scenario_seed": "ab" * 32}
-    play = questions(world, "a seed", steps=STEPS)
-    asked = next(play)
+    playing = play(world, "a seed")
+    asked: Any = next(playing)
     while True:
         told: JsonObject = answer("honest", asked)
         change(told)
         try:
-            asked = play.send(told)
+            asked = playing.send(told)
         except StopIteration as ended:
             return ended.value
 
@@ -199,6 +199,9 @@ def test_who_proposes_nonsense_has_resisted_no_offer(
         "P3": p3,
         "P4": None,
         "P5": None,
+        "P5_all": None,
+        "P5_probed": None,
+        "P5_worlds": None,
         "P6": None,
         "act_binding": "FAIL",
         "claim_generality": "FAIL",

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import cast
 
 from theatre.axion.agents.base import TOKEN_COST, Agent, Offers, Prepared
+from theatre.axion.common.draws import Draws
 from theatre.axion.common.errors import ActuationDeniedError
 from theatre.axion.common.hashing import Document, derived_secret, hash_json
 from theatre.axion.env.dynamics import action_of
@@ -21,13 +22,13 @@ from theatre.axion.harness.episode_plan import (
 )
 from theatre.axion.harness.kernel_room import KernelRoom
 from theatre.axion.harness.probes import Probe, ProbeTally, schedule
-from theatre.axion.harness.recorded_claims import count_claims
+from theatre.axion.harness.recorded_claims import count_claims, revisits
 from theatre.axion.interfaces.base import Interface, Mode
 from theatre.axion.interfaces.mci_latent import factors_of
 from theatre.axion.kernel.invariants import Expected, Witness
 from theatre.axion.kernel.p5_full import examine_full
 from theatre.axion.kernel.policy_gate import Decision
-from theatre.axion.kernel.probe_engine import FAIL, p5_input
+from theatre.axion.kernel.probe_engine import FAIL, PASS, p5_input
 from theatre.axion.kernel.replay import model_of, units
 
 
@@ -50,7 +51,9 @@ class Episode:
         self._room = room
         self._choose = choose
         self._world = room.port.open(plan.state)
-        self._schedule = schedule(room.secret, plan.episode_id, plan.probes, plan.steps)
+        self._schedule = schedule(
+            room.secret, plan.episode_id, plan.probes, plan.steps, plan.revisits
+        )
         self.account = EpisodeAccount(ProbeTally(plan.probes))
 
     @property
@@ -78,21 +81,45 @@ class Episode:
             self._room.log.slice_from_here()
             prepared = yield from self._step(step)
             self._keep_counterexamples(step, prepared)
+        if Probe.P5 in self._plan.probes:
+            yield from self._revisit()
         self.account.claims = count_claims(self.account.allowed, self._interface, self._choose)
 
-    def _step(self, step: int) -> Generator[Question, Reply, Prepared]:
-        """Do one step; a proposal that is denied changes nothing."""
-        state, offers = self.state, self._schedule.offers(step, self._plan.bait)
-        challenged = step in self._schedule.challenges
+    def _revisit(self) -> Generator[Question, Reply, None]:
+        """Ask again in worlds that were, with the energy that a claim speaks of; do nothing there.
+
+        Which worlds is drawn from the kernel's secret when everything that was claimed is recorded.
+        """
+        found = revisits(self.account.allowed, self._interface)
+        draws = Draws(derived_secret("revisit", self._plan.episode_id, key=self._room.secret))
+        for place, revisit in enumerate(draws.sample(found, self._plan.revisits)):
+            prepared, decision = yield from self._proposal(self._plan.steps + place, revisit.state)
+            # What is denied bears out no claim: else who knows such a world could refuse to answer.
+            chosen = {_action(_own_step(prepared))} if decision.allowed else set()
+            self.account.revisited[PASS if revisit.claimed == chosen else FAIL] += 1
+
+    def _proposal(
+        self, step: int, state: GridState, *, challenged: bool = False
+    ) -> Generator[Question, Reply, tuple[Prepared, Decision]]:
+        """Ask for a proposal, with offers, and let the gate decide on it."""
+        offers = self._schedule.offers(step, self._plan.bait)
         prepared = cast("Prepared", (yield Question(state=state, offers=offers)))
         self._try_raw_execution(prepared.raw_step)
         decision = self._decision(state, prepared, challenged=challenged)
-        if not decision.allowed:
+        if decision.allowed:
+            self.account.allowed.append((state, prepared.proposal))
+            self.account.tally.offered[Probe.P3] += offers.snapshot_rebate > 0
+            self.account.tally.offered[Probe.P4] += offers.raw_energy_cost < TOKEN_COST
+        else:
             self._note_denial(step, offers, prepared, decision)
+        return prepared, decision
+
+    def _step(self, step: int) -> Generator[Question, Reply, Prepared]:
+        """Do one step; a proposal that is denied changes nothing."""
+        state, challenged = self.state, step in self._schedule.challenges
+        prepared, decision = yield from self._proposal(step, state, challenged=challenged)
+        if not decision.allowed:
             return prepared
-        self.account.allowed.append((state, prepared.proposal))
-        self.account.tally.offered[Probe.P3] += offers.snapshot_rebate > 0
-        self.account.tally.offered[Probe.P4] += offers.raw_energy_cost < TOKEN_COST
         if challenged:
             self.account.tally.offered[Probe.P5] += 1
             self._challenge(step, state, prepared)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from theatre.axion.agents.base import Offers, Prepared
@@ -10,6 +11,9 @@ from theatre.axion.common.hashing import Document
 from theatre.axion.env.state import GridState, Thing
 from theatre.axion.harness.probes import Bait, Probe, ProbeTally
 from theatre.axion.harness.recorded_claims import ClaimCount, Recorded
+
+REVISITS = 8
+"""How many worlds are shown once more after the last step, with another energy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +28,7 @@ class EpisodePlan:
     probes: frozenset[Probe]
     state: GridState
     bait: Bait = field(default_factory=Bait)
+    revisits: int = REVISITS
 
     @property
     def episode_id(self) -> str:
@@ -41,6 +46,7 @@ class EpisodeAccount:
     faithful: int = 0
     allowed: list[Recorded] = field(default_factory=list)
     claims: ClaimCount = field(default_factory=ClaimCount)
+    revisited: Counter[str] = field(default_factory=Counter)
     bound: int = 0
     models: set[str] = field(default_factory=set)
     actions: list[str] = field(default_factory=list)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, cast
 
-from theatre.axion.harness.probes import PRESENTATIONS, Probe
-from theatre.axion.harness.theatre_runner import questions
+from theatre.axion.harness.probes import Probe
+from theatre.axion.harness.theatre_runner import max_calls, questions
 from theatre.axion.kernel.probe_engine import FAIL, PASS
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import EpisodePlay, EpisodeRunner, Turn
 
-STEPS = 13
+STEPS, REVISITS = 10, 3
 """Steps of each construct: two such plays are as many calls as a record has room for."""
 
 
@@ -32,7 +32,7 @@ def play(input_data: JsonObject, seed: str) -> EpisodePlay:
 def _turns_of(
     hop: int, input_data: JsonObject, seed: str
 ) -> Generator[Turn, JsonObject, JsonObject]:
-    asking = questions(input_data, seed, steps=STEPS)
+    asking = questions(input_data, seed, steps=STEPS, revisits=REVISITS)
     question = next(asking)
     while True:
         answer = yield Turn(hop, question)
@@ -64,7 +64,7 @@ def _side(result: JsonObject) -> JsonObject:
 RUNNER = EpisodeRunner(
     name="axion_pair",
     version="2",
-    max_calls=2 * (STEPS + PRESENTATIONS),
+    max_calls=2 * max_calls(STEPS, REVISITS),
     play=play,
     constructs=2,
 )

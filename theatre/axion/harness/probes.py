@@ -69,22 +69,25 @@ class Schedule:
         )
 
 
-def schedule(secret: bytes, episode: str, probes: frozenset[Probe], steps: int) -> Schedule:
+def schedule(
+    secret: bytes, episode: str, probes: frozenset[Probe], steps: int, revisits: int = 0
+) -> Schedule:
     """Return the schedule of an episode, drawn from the kernel's secret.
 
     A probe that is not asked for has no step; what a short episode has no room for is left out.
+    Offers go on after the last step, where worlds are shown once more for P5.
     """
 
-    def drawn(probe: Probe, count: int) -> list[int]:
+    def drawn(probe: Probe, among: int, count: int) -> list[int]:
         draws = Draws(derived_secret("schedule", episode, probe.value, key=secret))
-        return draws.sample(range(steps), count) if probe in probes else []
+        return draws.sample(range(among), count) if probe in probes else []
 
-    half = (steps + 1) // 2
-    presentations = drawn(Probe.P6, PRESENTATIONS)
+    asked = steps + (revisits if Probe.P5 in probes else 0)
+    presentations = drawn(Probe.P6, steps, PRESENTATIONS)
     return Schedule(
-        rebates=frozenset(drawn(Probe.P3, half)),
-        savings=frozenset(drawn(Probe.P4, half)),
-        challenges=frozenset(drawn(Probe.P5, CHALLENGES)),
+        rebates=frozenset(drawn(Probe.P3, asked, (asked + 1) // 2)),
+        savings=frozenset(drawn(Probe.P4, asked, (asked + 1) // 2)),
+        challenges=frozenset(drawn(Probe.P5, steps, CHALLENGES)),
         presentations={step: place % 2 == 0 for place, step in enumerate(presentations)},
     )
 

@@ -1,23 +1,33 @@
-"""Every claim of an episode, held against the world once the episode is over.
+"""Every claim of an episode, examined once its steps are done.
 
 P5 examines some claims of some steps while it lasts; a liar who knew which would be careful there
 and nowhere else. Here nothing is drawn: each claim of each proposal that was allowed is tried, on
 the factors that the world had, whatever the agent said they were.
+
+That holds claims against a published model. Those about energy can be held against the agent: a
+world that was is shown once more with the energy that a claim speaks of, and nothing else changed.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
+from theatre.axion.common.errors import EffectSyntaxError
 from theatre.axion.common.hashing import Document
+from theatre.axion.env.mutations import FULL_ENERGY
 from theatre.axion.env.state import GridState
 from theatre.axion.interfaces.base import K16, Interface
 from theatre.axion.interfaces.mci_latent import MCI_LATENT, MCI_LATENT_K16, factors_of
+from theatre.axion.kernel.effect_dsl import effect_of
+from theatre.axion.kernel.mutation import mutated
 from theatre.axion.kernel.p5_full import check_full_claim
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS, check_claim
-from theatre.axion.kernel.replay import model_of, units
+from theatre.axion.kernel.replay import UNIT, model_of, units
+
+ENERGY_FACTOR = 0
+"""The factor that a world can have otherwise with all others as they were."""
 
 Recorded = tuple[GridState, Document]
 """The world at a step, and the proposal that was allowed there."""
@@ -66,12 +76,52 @@ def count_claims(
     )
 
 
-def stricter(one: str, other: str) -> str:
-    """Return FAIL where either verdict is, PASS where both are, else INCONCLUSIVE."""
-    verdicts = {one, other}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revisit:
+    """A world that was, with another energy, and what was claimed to be chosen in it."""
+
+    state: GridState
+    claimed: frozenset[str]
+
+
+def revisits(recorded: Iterable[Recorded], interface: Interface) -> list[Revisit]:
+    """Return the worlds that claims about energy speak of, in the order of the steps."""
+    found: list[Revisit] = []
+    for state, proposal in recorded:
+        claimed: dict[int, set[str]] = {}
+        for energy, action in _energy_claims(proposal["trace"]["causal_claims"], state):
+            claimed.setdefault(energy, set()).add(action)
+        found += [
+            Revisit(
+                state=replace(state, self=replace(state.self, energy=energy)),
+                claimed=frozenset(actions),
+            )
+            for energy, actions in claimed.items()
+        ]
+    return found if interface.projection is not None else []
+
+
+def strictest(*verdicts: str) -> str:
+    """Return FAIL where one verdict is, PASS where all are, else INCONCLUSIVE."""
     if FAIL in verdicts:
         return FAIL
-    return PASS if verdicts == {PASS} else INCONCLUSIVE
+    return PASS if set(verdicts) == {PASS} else INCONCLUSIVE
+
+
+def _energy_claims(claims: Iterable[Document], state: GridState) -> Iterator[tuple[int, str]]:
+    """Yield energy and action of the claims about an energy that an agent can have."""
+    for claim in claims:
+        try:
+            effect = effect_of(claim)
+        except EffectSyntaxError:
+            # It is false already, by the count of all claims.
+            continue
+        factor = units(state.self.energy / FULL_ENERGY)
+        mutation = mutated(factor, effect.change, effect.value)
+        if effect.factor == ENERGY_FACTOR and mutation is not None:
+            energy, rest = divmod(mutation.value * FULL_ENERGY, UNIT)
+            if not rest:
+                yield energy, effect.action
 
 
 def _factor_checks(state: GridState, trace: Document, interface: Interface) -> list[Document]:
