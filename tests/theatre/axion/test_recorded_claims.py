@@ -24,9 +24,15 @@ def proposal(
     return mind(name, mode).prepare(state or world(), Offers()).proposal
 
 
-def claiming(sentence: str, *, var: str = "F:0", direction: str = "threshold") -> Document:
+def claiming(
+    sentence: str,
+    *,
+    var: str = "F:0",
+    direction: str = "threshold",
+    state: GridState | None = None,
+) -> Document:
     """Return an honest proposal with one claim of its own."""
-    told: dict[str, Any] = proposal()
+    told: dict[str, Any] = proposal(state=state)
     claim = {
         **told["trace"]["causal_claims"][0],
         "var": var,
@@ -72,7 +78,7 @@ def test_a_proposal_without_a_claim_is_silent_which_is_no_pass() -> None:
 def test_factors_are_the_worlds_where_an_agent_names_its_own() -> None:
     fresh = replace(world(), objects=())
     tired = replace(fresh, self=replace(fresh.self, energy=20))
-    told = proposal(mode=Mode.MCI_MINIMAL, state=tired)
+    told = claiming("IF F:1 SET 0.5 THEN CHOICE WAIT", var="F:1", state=tired)
     # Who says that it is tired speaks the truth about a world that it is not in.
     assert count_claims([(tired, told)], MCI_MINIMAL, None).verdict == "PASS"
     assert count_claims([(fresh, told)], MCI_MINIMAL, None).verdict == "FAIL"
