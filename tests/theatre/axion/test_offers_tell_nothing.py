@@ -138,6 +138,7 @@ def test_every_question_of_a_kind_has_the_same_shape() -> None:
     proposing = [one for one in asked if one["ask"] == "propose"]
     presenting = [one for one in asked if one["ask"] == "present"]
     assert (len(proposing), len(presenting)) == (STEPS + REVISITS, PRESENTATIONS)
+    assert set(proposing[0]) == {"protocol", "agent_seed", "interface", "env", "ask", "offers"}
     # Worlds differ in what stands in them; nothing else does.
     for kind in (proposing, presenting):
         plain = [{name: item for name, item in one.items() if name != "own"} for one in kind]
