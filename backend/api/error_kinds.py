@@ -30,6 +30,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     engine.StateConflictError: kinds.STATE_CONFLICT,
     engine.RunStoppedError: kinds.INTERNAL,
     engine.CommitmentError: unacceptable("commitment-refused", "No commitment can be made"),
+    engine.CoinError: kinds.INTERNAL,
     engine.PinMismatchError: unacceptable("pin-mismatch", "Not the pinned version"),
     engine.RehearsalAdapterError: unacceptable(
         "mock-adapter-refused", "Canned answers are no evidence"

@@ -34,6 +34,8 @@ class Commitment(ResponseDocument):
 
     theatre_id: str
     commitment_hash: str
+    coin_sha256: str = Field(description="of the coin, which the bundle of the run reveals")
+    reproduces: None = Field(description="in a receipt of this service always null")
     template_snapshot: dict[str, Any]
     version_pins: dict[str, Any]
     dataset_hashes: dict[str, str]

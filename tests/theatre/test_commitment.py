@@ -141,6 +141,8 @@ def test_a_template_without_pins_and_hashes_is_committed_with_empty_objects() ->
     assert receipt.as_document() == {
         "theatre_id": THEATRE_ID,
         "commitment_hash": hashlib.sha256(composite.encode()).hexdigest(),
+        "coin_sha256": COIN.sha256,
+        "reproduces": None,
         "template_snapshot": market,
         "version_pins": {},
         "dataset_hashes": {},
@@ -167,6 +169,8 @@ def test_a_receipt_holds_all_that_was_committed_and_the_time_in_utc() -> None:
     assert receipt.as_document() == {
         "theatre_id": THEATRE_ID,
         "commitment_hash": recomputed(SMALL),
+        "coin_sha256": COIN.sha256,
+        "reproduces": None,
         "template_snapshot": SMALL,
         "version_pins": SMALL["version_pins"],
         "dataset_hashes": SMALL["dataset_hashes"],

@@ -215,6 +215,7 @@ def test_a_rehearsal_resolves_without_a_certificate(tmp_path: Path) -> None:
         "computations": {},
         "sanitiser": None,
         "environment": None,
+        "previous_environment": None,
     }
 
 
