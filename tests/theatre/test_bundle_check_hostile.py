@@ -195,8 +195,12 @@ def checked_in(folder: Path, files: Files) -> None:
     assert not report.consistent
 
 
+# Without a database: what one run kept does not fit the bundles of the next.
 FUZZ = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=120,
+    deadline=None,
+    database=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
@@ -242,7 +246,7 @@ def test_no_json_makes_the_check_raise(
     any_files: Files, tmp_path: Path, data: st.DataObject
 ) -> None:
     files = any_files
-    name = data.draw(st.sampled_from([n for n in sorted(files) if n != "SHA256SUMS"]))
+    name = data.draw(st.sampled_from([n for n in sorted(files) if ".json" in n]))
     raw_lines = files[name].splitlines(keepends=True)
     number = data.draw(st.integers(0, len(raw_lines) - 1))
     whole = parse_or_none(raw_lines[number])

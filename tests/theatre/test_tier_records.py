@@ -42,6 +42,7 @@ FACTS: JsonObject = {
     "total": 64,
     "max_refusal_rate": "1/2",
     "criterion_counts": {"accuracy": COUNTS, "style": COUNTS},
+    "unqualified_measures": {"accuracy": "words", "style": "salad"},
     "missing_pins": ["dataset_hash"],
     "version_mismatches": 0,
     "determinism_differences": 0,
@@ -102,6 +103,7 @@ def test_facts_made_in_code_are_written_as_the_document_says() -> None:
         total=64,
         max_refusal_rate=Fraction(1, 2),
         criterion_counts={"style": counts, "accuracy": counts},
+        unqualified_measures={"style": "salad", "accuracy": "words"},
         missing_pins=("dataset_hash",),
         version_mismatches=0,
         determinism_differences=0,
@@ -112,6 +114,7 @@ def test_facts_made_in_code_are_written_as_the_document_says() -> None:
     )
     assert facts.as_document() == FACTS
     assert list(facts.criterion_counts) == ["accuracy", "style"]
+    assert list(facts.unqualified_measures) == ["accuracy", "style"]
 
 
 @pytest.mark.parametrize("document", [history_document(), TierHistory().as_document()])

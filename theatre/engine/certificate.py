@@ -95,7 +95,7 @@ class TheatreCalibrationCertificate(BaseModel):
     usage: dict[str, Any] | None = None
 
     commitment_hash: str
-    coin_sha256: str | None = None
+    coin_sha256: str
     episode_root: str | None = None
     issuer: str
     owner: dict[str, Any] | None = None
@@ -119,7 +119,8 @@ def certificate_id(theatre_id: str, commitment_hash: str) -> str:
 
 
 ENVIRONMENT_CHANGED = "environment-changed"
-"""The finding where the run began in another environment than the receipt has."""
+"""The finding where the run began in another environment than the receipt, or the certificate of
+the same construct and version before it, has."""
 
 
 NETWORK_OPEN = "network-open"
@@ -202,6 +203,7 @@ def issue_certificate(
             "caps": evidence.caps,
             "findings": findings_of(evidence.version_source, evidence.isolation, evidence.findings),
             "commitment_hash": receipt.commitment_hash,
+            "coin_sha256": receipt.coin_sha256,
             "issuer": evidence.issuer,
             "issued_at": evidence.moment,
             "expires_at": evidence.expires_at,
@@ -212,6 +214,17 @@ def issue_certificate(
         }
     )
     return certificate.as_document()
+
+
+def reproduction_document(receipt: CommitmentReceipt, aggregate: JsonObject) -> JsonObject:
+    """Return `reproduction.json`: whose run was made again, and what it came to."""
+    environment = cast("JsonObject", receipt.environment or {})
+    return {
+        "reproduces": receipt.reproduces,
+        "coin_sha256": receipt.coin_sha256,
+        "results_hash": aggregate["results_hash"],
+        "environment_hash": environment.get("environment_hash"),
+    }
 
 
 def _calibration(measured: JsonObject | None) -> JsonObject:

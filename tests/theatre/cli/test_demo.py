@@ -193,6 +193,12 @@ def test_anybody_gets_the_certificate_that_was_issued_and_the_tier_of_now(
         row = rf"^{name} +{told['certificate']['certificate_id']} +(\w+) "
         assert re.findall(row, shown, re.MULTILINE) == [told["certificate"]["verification_tier"]]
         assert told["certificate"]["status"] == "current"
+        assert told["certificate"]["run_by"] == "demo-author"
+    rows = [re.split(r"  +", line) for line in shown.splitlines()]
+    assert {row[0]: row[2::2] for row in rows if row[0] in BASELINES} == {
+        "observer_majority": ["UNVERIFIED", "template not accepted"],
+        "observer_keywords": ["UNVERIFIED", "not run by its owner"],
+    }
 
 
 def test_a_router_trusts_what_the_operator_accepts_and_is_told_why_not_the_rest(
@@ -214,7 +220,7 @@ def test_a_router_trusts_what_the_operator_accepts_and_is_told_why_not_the_rest(
         "its own certificate says UNVERIFIED",
         "as certified",
         "as certified",
-        "no run on an accepted template",
+        "template not accepted",
         "nobody has claimed it",
     ]
 

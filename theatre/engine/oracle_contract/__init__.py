@@ -13,7 +13,6 @@ from theatre.engine.models import (
 )
 from theatre.engine.oracle_contract.adapters import Invoker, OracleAdapter, RehearsalAdapter
 from theatre.engine.oracle_contract.answers import failed_attempt, read_answer
-from theatre.engine.oracle_contract.invocation_ids import invocation_id
 from theatre.engine.oracle_contract.isolation import (
     NOT_ISOLATED,
     REMOTE,
@@ -52,7 +51,6 @@ __all__ = [
     "clean_detail",
     "cut_raw",
     "failed_attempt",
-    "invocation_id",
     "program_version",
     "read_answer",
     "served_argv",

@@ -36,6 +36,7 @@ def activation_detail(
         },
         "sanitiser": None if sanitiser is None else sanitiser.version,
         "environment": around.environment,
+        "previous_environment": around.previous_environment,
         "isolation": {name: one.as_document() for name, one in tried.items()},
     }
     if provider.ratings:

@@ -74,6 +74,21 @@ CountsByCriterion = Annotated[
 ]
 
 
+def _frozen_names(names: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(sorted(names.items())))
+
+
+def _plain_names(names: Mapping[str, str]) -> dict[str, str]:
+    return dict(names)
+
+
+ScorersByCriterion = Annotated[
+    Mapping[Name, Name],
+    AfterValidator(_frozen_names),
+    PlainSerializer(_plain_names, return_type=dict[str, str]),
+]
+
+
 class TierFacts(Record):
     """Everything about a run that its tier depends on; `tier.json` holds all of it.
 
@@ -83,6 +98,8 @@ class TierFacts(Record):
       `refusals`: outcome excluded; `run`: `total` without the episodes that were not run.
     - `max_refusal_rate`: as committed, exactly; 0 to 1/2.
     - `criterion_counts`: one entry for every committed criterion, by id.
+    - `unqualified_measures`: criterion → scorer, of each criterion with a weight that words alone
+      decide.
     - `missing_pins`: names of absent pins (construct_version, dataset_hash, scorer_version).
     - `version_mismatches`: answers that reported another version than the pin.
     - `determinism_differences`: repeated episodes that were answered differently.
@@ -103,6 +120,7 @@ class TierFacts(Record):
     total: Count
     max_refusal_rate: Rate
     criterion_counts: CountsByCriterion
+    unqualified_measures: ScorersByCriterion
     missing_pins: tuple[Name, ...]
     version_mismatches: Count
     determinism_differences: Count
