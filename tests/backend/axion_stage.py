@@ -1,33 +1,27 @@
 """The pair of the pseudo-axion audit for runs over HTTP, with an honest agent that can be held.
 
-The honest agent never gives its answer number `hold_at`, in the middle of an episode: it waits
-before a named pipe that nobody writes to. Whoever asks it anew gets every later answer.
+The honest agent never gives its answer number `hold_at`, in the middle of an episode. Whoever asks
+it anew gets every later answer.
 """
 
 from __future__ import annotations
 
-import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.backend.stage_door import StageDoor, open_door
 from tests.theatre.axion.axion_theatres import FIXTURES, template_of
 from tests.theatre.thinned import thinned
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version, program_of
 
 HELD = """
-from pathlib import Path
 import honest
-
-CALLS, GATE, HOLD_AT = Path({calls!r}), Path({gate!r}), {hold_at}
 
 
 def act(input_data):
-    with CALLS.open("a") as calls:
-        calls.write("call\\n")
-    if CALLS.read_text().count("\\n") == HOLD_AT:
-        GATE.read_bytes()
+    report()
     return honest.act(input_data)
 """
 REGISTRY = """
@@ -38,6 +32,7 @@ argv = [
 ]
 folder = "agents"
 files = ["*.py"]
+network = true
 """
 MODULES = {"honest": "held", "pseudo": "pseudo"}
 
@@ -49,6 +44,7 @@ class AxionStage:
     folder: Path
     template: dict[str, Any]
     episodes: int
+    door: StageDoor
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -66,17 +62,16 @@ class AxionStage:
     @property
     def calls(self) -> int:
         """How often the honest agent was asked."""
-        written = self.folder / "calls"
-        return written.read_text(encoding="utf-8").count("\n") if written.exists() else 0
+        return len(self.door.calls)
 
 
 def axion_stage(folder: Path, *, hold_at: int) -> AxionStage:
     """Write agents, registry and two worlds; return who commits to them."""
     template: dict[str, Any] = {**thinned(template_of("pair"), folder, step=26)}
-    os.mkfifo(folder / "gate")
-    source = HELD.format(calls=str(folder / "calls"), gate=str(folder / "gate"), hold_at=hold_at)
+    door, report = open_door(folder)
+    door.held_call = hold_at
     shutil.copytree(FIXTURES / "constructs" / "axion", folder / "agents")
-    (folder / "agents" / "held.py").write_text(source, encoding="utf-8")
+    (folder / "agents" / "held.py").write_text(report + HELD, encoding="utf-8")
     registry = folder / "constructs.toml"
     registry.write_text(
         "".join(REGISTRY.format(agent=agent, module=one) for agent, one in MODULES.items())
@@ -90,4 +85,4 @@ def axion_stage(folder: Path, *, hold_at: int) -> AxionStage:
     template["execution_policy"] = {**template["execution_policy"], "timeout_seconds": 60}
     (step, *others) = template["resolution_programme"]
     template["resolution_programme"] = [{**step, "timeout_seconds": 60}, *others]
-    return AxionStage(folder=folder, template=template, episodes=2)
+    return AxionStage(folder=folder, template=template, episodes=2, door=door)

@@ -1,39 +1,30 @@
 """A construct of the operator that adds numbers, and a theatre about it: for runs over HTTP.
 
-An episode with `do: "gate"` is answered once somebody has written into that named pipe of the
-stage, and so on for the second gate; one with `do: "kill"` kills whoever runs the construct. One
-with `do: "kill the doomed"` waits at the second gate and then kills whoever runs a theatre that the
-file `doomed` names; in all others it is answered behind the first gate.
+An episode with `do: "gate"` is answered once the test has let it through, and so on for the second
+gate; one with `do: "kill"` kills whoever runs the construct. One with `do: "kill the doomed"` waits
+at the second gate and then kills whoever runs a theatre that is doomed; in all others it is
+answered behind the first gate.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.backend.stage_door import StageDoor, open_door
 from tests.theatre.conftest import CONSTRUCT, CONSTRUCT_ID, TEMPLATE, episode
 from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version, program_of
 
-GATED = CONSTRUCT.replace("import json", "import json\nimport time", 1).replace(
+REPORTING = CONSTRUCT.replace(
     '    if do == "garbage":',
-    """    number = request["episode_id"].partition("-")[2]
-    with open("{calls}", "a") as calls:
-        calls.write(f"{request['theatre_id']} {number} {time.time()}\\n")
+    """    report(
+        theatre=request["theatre_id"], number=request["input_data"]["numbers"][0], do=do
+    )
     time.sleep({seconds})
-    if do in ("gate", "second gate"):
-        open("{folder}/" + do).read()
-    is_doomed = False
-    if do == "kill the doomed":
-        is_doomed = request["theatre_id"] in open("{folder}/doomed").read()
-        open("{folder}/" + ("second gate" if is_doomed else "gate")).read()
-    if do == "kill" or is_doomed:
-        os.kill(os.getppid(), signal.SIGKILL)
     if do == "garbage":""",
 )
 REGISTRY = """
@@ -42,6 +33,7 @@ argv = ["{{python}}", "-B", "{{folder}}/main.py"]
 folder = "construct"
 files = ["*.py"]
 author = "Sum Author"
+network = true
 """
 
 
@@ -51,18 +43,12 @@ class SumsStage:
 
     folder: Path
     template: JsonObject
+    door: StageDoor
 
     @property
     def calls(self) -> list[tuple[str, int, float]]:
         """Every call that came to the construct: theatre, number of the episode, Unix time."""
-        written = self.folder / "calls"
-        lines = written.read_text(encoding="utf-8").splitlines() if written.exists() else []
-        parts = [line.split(" ") for line in lines]
-        return [(theatre, int(number), float(at)) for theatre, number, at in parts]
-
-    @property
-    def gate(self) -> Path:
-        return self.folder / "gate"
+        return [(call["theatre"], call["number"], call["at"]) for call in self.door.calls]
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -79,14 +65,11 @@ class SumsStage:
 
     def doom(self, theatre_id: str) -> None:
         """Have a theatre kill whoever runs it."""
-        (self.folder / "doomed").write_text(theatre_id)
+        self.door.doomed.add(theatre_id)
 
     def let_through(self, name: str = "gate") -> None:
         """Let an episode through if one stands before the gate."""
-        with contextlib.suppress(OSError):
-            gate = os.open(self.folder / name, os.O_WRONLY | os.O_NONBLOCK)
-            os.write(gate, b"go")
-            os.close(gate)
+        self.door.let_through(name)
 
 
 def sums_stage(
@@ -102,11 +85,8 @@ def sums_stage(
     """
     program = folder / "construct"
     program.mkdir(parents=True)
-    for gate in ("gate", "second gate"):
-        os.mkfifo(folder / gate)
-    source = GATED
-    for name, value in (("folder", folder), ("calls", folder / "calls"), ("seconds", seconds)):
-        source = source.replace(f"{{{name}}}", str(value))
+    door, report = open_door(folder)
+    source = report + REPORTING.replace("{seconds}", str(seconds))
     (program / "main.py").write_text(source, encoding="utf-8")
     registry = folder / "constructs.toml"
     registry.write_text(REGISTRY.format(name=CONSTRUCT_ID))
@@ -123,7 +103,8 @@ def sums_stage(
     template["dataset_hashes"]["sums"] = sha256_hex(raw)
     construct = program_of(ConstructRegistry.load(registry).find_registered(CONSTRUCT_ID))
     template["version_pins"]["constructs"][CONSTRUCT_ID] = construct_version(construct)
-    return SumsStage(folder=folder, template={**template, **(template_changes or {})})
+    changed = {**template, **(template_changes or {})}
+    return SumsStage(folder=folder, template=changed, door=door)
 
 
 def sums(count: int, *, gate_at: int | None = None, **special: int) -> list[JsonObject]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -75,7 +76,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> SumsStage:
     (root / "link.jsonl").symlink_to(outside / "sums.jsonl")
     (root / "linked").symlink_to(outside)
     (root / "loop.jsonl").symlink_to(root / "loop.jsonl")
-    (root / "pipe.jsonl").symlink_to(made.folder / "gate")
+    os.mkfifo(root / "pipe.jsonl")
     (root / "inside").mkdir()
     return made
 

@@ -98,7 +98,7 @@ def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_tex
         "0.467  (cluster_bca)",
     } <= set(written)
     assert {"train (126 episodes)", "holdout (37 episodes)"} <= set(written)
-    assert "product_observer_v1: observer @ d569ea47e347" in written
+    assert "product_observer_v1: observer @ ce4148af29c2" in written
 
 
 def test_the_picture_of_reliability_holds_brier_and_ece_beside_what_chance_would_show(

@@ -19,7 +19,7 @@ RequestFor = Callable[..., OracleInvocationRequest]
 
 SHIPPED = Path(__file__).parents[3] / "fixtures" / "constructs" / "constructs.toml"
 SERVICES = ["observer", "observer_keywords", "observer_majority"]
-OBSERVER = "d569ea47e347f1b966541fec723c5c639746896187f7979628ead78cffd8d9ed"
+OBSERVER = "ce4148af29c2c90c56146093fb9215bb756f208db6fa4160be281702183bc944"
 AT_ONCE = 16
 
 

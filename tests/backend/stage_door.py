@@ -1,0 +1,120 @@
+"""Where constructs of stages report each call, and wait until it may be answered.
+
+They are isolated: neither a file of a test nor its process is within their reach. With
+`network = true` they reach this, a service of the test's process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from socketserver import StreamRequestHandler, ThreadingTCPServer
+from typing import Any
+
+_ASKING = '''
+import json
+import os
+import socket
+import time
+
+
+def report(**call):
+    """Report a call to the test; return when it may be answered."""
+    call |= {{"stage": {stage!r}, "at": time.time(), "cwd": os.getcwd()}}
+    with socket.create_connection(("127.0.0.1", {port})) as door:
+        door.sendall(json.dumps(call).encode() + b"\\n")
+        door.recv(1)
+'''
+_FIRST_OF_STAT = 1
+
+
+@dataclass(slots=True)
+class StageDoor:
+    """What calls came to the constructs of one stage, and which of them wait."""
+
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    doomed: set[str] = field(default_factory=set)
+    held_call: int | None = None
+    """The number of the call that is never answered."""
+    _gates: dict[str, threading.Event] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def let_through(self, gate: str) -> None:
+        """Let the calls through that stand before a gate; those that come later wait."""
+        with self._lock:
+            waiting = self._gates.pop(gate, None)
+        if waiting is not None:
+            waiting.set()
+
+    def take(self, call: dict[str, Any]) -> None:
+        """Note a call and return when it may be answered; kill who made it if that is asked."""
+        with self._lock:
+            self.calls.append(call)
+            is_held = len(self.calls) == self.held_call
+        do = call.get("do")
+        is_doomed = do == "kill the doomed" and call["theatre"] in self.doomed
+        if do == "kill the doomed":
+            do = "second gate" if is_doomed else "gate"
+        if is_held or do in {"gate", "second gate"}:
+            self._wait_at("never" if is_held else str(do))
+        if is_doomed or do == "kill":
+            os.kill(_runner_of(call["cwd"]), signal.SIGKILL)
+
+    def _wait_at(self, gate: str) -> None:
+        with self._lock:
+            waiting = self._gates.setdefault(gate, threading.Event())
+        waiting.wait()
+
+
+def open_door(stage: Path) -> tuple[StageDoor, str]:
+    """Return the door of a new stage, and the source of `report` for its constructs."""
+    server = _server()
+    door = server.doors[str(stage)] = StageDoor()
+    return door, _ASKING.format(stage=str(stage), port=server.server_address[1])
+
+
+class _Handler(StreamRequestHandler):
+    def handle(self) -> None:
+        assert isinstance(self.server, _Server)
+        call = json.loads(self.rfile.readline())
+        self.server.doors[call["stage"]].take(call)
+        with contextlib.suppress(OSError):
+            self.wfile.write(b".")
+
+
+class _Server(ThreadingTCPServer):
+    daemon_threads = True
+    block_on_close = False
+    request_queue_size = 128
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.doors: dict[str, StageDoor] = {}
+
+
+@cache
+def _server() -> _Server:
+    """Return the one of this process, which ends with it."""
+    server = _Server()
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _runner_of(folder: str) -> int:
+    """Return who started the construct that works in a folder: the parent of its session."""
+    leader = os.getsid(next(_processes_in(folder)))
+    return int(Path(f"/proc/{leader}/stat").read_text().rpartition(")")[2].split()[_FIRST_OF_STAT])
+
+
+def _processes_in(folder: str) -> Iterator[int]:
+    for process in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            if process.name.isdigit() and (process / "cwd").readlink() == Path(folder):
+                yield int(process.name)
