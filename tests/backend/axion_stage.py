@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.backend.stage_door import StageDoor, open_door
 from tests.theatre.axion.axion_theatres import FIXTURES, template_of
+from tests.theatre.construct_door import ConstructDoor, door_of, report_source
 from tests.theatre.thinned import thinned
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version, program_of
 
@@ -44,7 +44,7 @@ class AxionStage:
     folder: Path
     template: dict[str, Any]
     episodes: int
-    door: StageDoor
+    door: ConstructDoor
 
     @property
     def settings(self) -> dict[str, Any]:
@@ -68,10 +68,12 @@ class AxionStage:
 def axion_stage(folder: Path, *, hold_at: int) -> AxionStage:
     """Write agents, registry and two worlds; return who commits to them."""
     template: dict[str, Any] = {**thinned(template_of("pair"), folder, step=26)}
-    door, report = open_door(folder)
+    door = door_of(folder)
     door.held_call = hold_at
     shutil.copytree(FIXTURES / "constructs" / "axion", folder / "agents")
-    (folder / "agents" / "held.py").write_text(report + HELD, encoding="utf-8")
+    (folder / "agents" / "held.py").write_text(
+        report_source(repr(str(folder))) + HELD, encoding="utf-8"
+    )
     registry = folder / "constructs.toml"
     registry.write_text(
         "".join(REGISTRY.format(agent=agent, module=one) for agent, one in MODULES.items())

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.backend.stage_door import StageDoor, open_door
 from tests.theatre.conftest import CONSTRUCT, CONSTRUCT_ID, TEMPLATE, episode
+from tests.theatre.construct_door import ConstructDoor, door_of, report_source
 from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version, program_of
 
@@ -43,7 +43,7 @@ class SumsStage:
 
     folder: Path
     template: JsonObject
-    door: StageDoor
+    door: ConstructDoor
 
     @property
     def calls(self) -> list[tuple[str, int, float]]:
@@ -85,8 +85,7 @@ def sums_stage(
     """
     program = folder / "construct"
     program.mkdir(parents=True)
-    door, report = open_door(folder)
-    source = report + REPORTING.replace("{seconds}", str(seconds))
+    source = report_source(repr(str(folder))) + REPORTING.replace("{seconds}", str(seconds))
     (program / "main.py").write_text(source, encoding="utf-8")
     registry = folder / "constructs.toml"
     registry.write_text(REGISTRY.format(name=CONSTRUCT_ID))
@@ -104,7 +103,7 @@ def sums_stage(
     construct = program_of(ConstructRegistry.load(registry).find_registered(CONSTRUCT_ID))
     template["version_pins"]["constructs"][CONSTRUCT_ID] = construct_version(construct)
     changed = {**template, **(template_changes or {})}
-    return SumsStage(folder=folder, template=changed, door=door)
+    return SumsStage(folder=folder, template=changed, door=door_of(folder))
 
 
 def sums(count: int, *, gate_at: int | None = None, **special: int) -> list[JsonObject]:

@@ -366,7 +366,7 @@ def test_events_that_a_crash_kept_back_are_made_good(undisturbed: Undisturbed, k
     }
     (theatre.store_folder / TRAIL).write_bytes(b"".join(cut[kept]))
     (theatre.store_folder / JOURNAL).write_bytes(b"".join(undisturbed.recorded[:last]))
-    theatre.log.unlink()
+    theatre.door.calls.clear()
 
     answer = theatre.run("run", theatre.theatre_id, *BATCH, "--json", measured=True)
 
@@ -383,7 +383,7 @@ def test_episodes_missing_before_recorded_ones_are_called_and_those_are_not(
     """A batch that the disk refused may be followed by one that it took."""
     theatre = undisturbed.theatre
     shutil.rmtree(theatre.bundle)
-    theatre.log.unlink()
+    theatre.door.calls.clear()
     (theatre.store_folder / TRAIL).write_bytes(b"".join(undisturbed.trail[:3]))
     (theatre.store_folder / JOURNAL).unlink()
     kept = undisturbed.recorded[15:40]
@@ -412,7 +412,7 @@ def test_records_that_no_batch_names_are_cut_reported_and_called_again_under_the
     covering = [n for n, line in enumerate(entries) if b"episodes_recorded" in line]
     trail.write_bytes(b"".join(entries[: covering[1]]))
     journal.write_bytes(b"".join(whole[:19]) + whole[19][:-1])
-    theatre.log.unlink()
+    theatre.door.calls.clear()
 
     answer = theatre.run("run", theatre.theatre_id, *BATCH, "--json")
 
@@ -538,10 +538,9 @@ def test_data_that_changed_in_the_middle_end_the_theatre_as_failed(
 def test_data_that_somebody_writes_into_during_the_run_end_the_theatre_as_failed(
     tmp_path: Path,
 ) -> None:
-    theatre = witnessed_theatre(
-        tmp_path / "theatre",
-        sabotage='with open(dataset, "r+b") as data: data.write(b" ")',
-    )
+    theatre = witnessed_theatre(tmp_path / "theatre")
+    written = theatre.dataset.read_bytes()[1:]
+    theatre.door.at_each_call = lambda: theatre.dataset.write_bytes(b" " + written)
     ends_as_failed(theatre, theatre.run("run", theatre.template, "--json"))
 
 

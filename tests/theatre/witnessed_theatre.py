@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from tests.theatre.construct_door import ConstructDoor, door_of, report_source
 from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, Answer, echelon
 from tests.theatre.forked_echelon import forked
 from tests.theatre.runs import recorded_lines
@@ -19,21 +20,16 @@ from theatre.oracles.construct_registry import ConstructRegistry, construct_vers
 DATASET = "ground_truth/witnessed.jsonl"
 EPISODES = 240
 
-# Each invocation id is on disk before the answer leaves the construct. Where that is, its temporary
-# folder tells: written into its source or argv, it would make another version in every test.
+# Each invocation id is reported before the answer leaves the construct. Of which theatre, its
+# temporary folder tells: written into its source or argv, it would make another version in every
+# test.
 WITNESS = """
 import json, os, pathlib, sys
-
-folder = pathlib.Path(os.environ["TMPDIR"]).parents[1]
-log, dataset = folder / "LOG", folder / "DATASET"
-sys.path.insert(0, "CARTOGRAPH")
 from main import respond
 
 for line in sys.stdin.buffer:
     request = json.loads(line)
-    with open(log, "a", encoding="utf-8") as calls:
-        calls.write(request["invocation_id"] + "\\n")
-    SABOTAGE
+    report(invocation_id=request["invocation_id"])
     print(json.dumps(respond(line, os.environ["ECHELON_CONSTRUCT_VERSION"])), flush=True)
 AT_END
 """
@@ -42,7 +38,8 @@ REGISTRY = """
 [constructs.cartograph]
 argv = ["{python}", "{folder}/witness.py"]
 folder = "witness"
-files = ["witness.py"]
+files = ["*"]
+network = true
 """
 
 
@@ -65,8 +62,8 @@ class WitnessedTheatre:
         return self.folder / DATASET
 
     @property
-    def log(self) -> Path:
-        return self.folder / "calls.log"
+    def door(self) -> ConstructDoor:
+        return door_of(self.folder)
 
     @cached_property
     def theatre_id(self) -> str:
@@ -91,7 +88,7 @@ class WitnessedTheatre:
 
     def calls(self) -> list[str]:
         """Return the invocation ids that reached the construct, in order of arrival."""
-        return self.log.read_text(encoding="utf-8").split() if self.log.exists() else []
+        return [call["invocation_id"] for call in self.door.calls]
 
     def recorded(self) -> list[bytes]:
         """Return the lines of the journal that count."""
@@ -113,17 +110,12 @@ class WitnessedTheatre:
         return forked("theatre", *arguments, home=self.home)
 
 
-def witnessed_theatre(folder: Path, *, sabotage: str = "", at_end: str = "") -> WitnessedTheatre:
-    """Write a theatre into `folder`.
-
-    `sabotage` is Python that the construct executes first at each call, `at_end` what it does
-    when its input has ended.
-    """
+def witnessed_theatre(folder: Path, *, at_end: str = "") -> WitnessedTheatre:
+    """Write a theatre into `folder`; `at_end` is what the construct does behind its input."""
     theatre = WitnessedTheatre(folder)
-    (folder / "witness").mkdir(parents=True)
-    source = WITNESS.replace("LOG", theatre.log.name).replace("DATASET", DATASET)
-    source = source.replace("CARTOGRAPH", str(REPOSITORY / "fixtures/constructs/cartograph"))
-    source = source.replace("SABOTAGE", sabotage).replace("AT_END", at_end)
+    shutil.copytree(REPOSITORY / "fixtures/constructs/cartograph", folder / "witness")
+    stage = 'str(pathlib.Path(os.environ["TMPDIR"]).parents[1])'
+    source = report_source(stage) + WITNESS.replace("AT_END", at_end)
     (folder / "witness" / "witness.py").write_text(source, encoding="utf-8")
     registry = folder / "constructs.toml"
     registry.write_text(REGISTRY, encoding="utf-8")

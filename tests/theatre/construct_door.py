@@ -1,4 +1,4 @@
-"""Where constructs of stages report each call, and wait until it may be answered.
+"""Where constructs of tests report each call, and wait until it may be answered.
 
 They are isolated: neither a file of a test nor its process is within their reach. With
 `network = true` they reach this, a service of the test's process.
@@ -11,7 +11,8 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -27,7 +28,7 @@ import time
 
 def report(**call):
     """Report a call to the test; return when it may be answered."""
-    call |= {{"stage": {stage!r}, "at": time.time(), "cwd": os.getcwd()}}
+    call |= {{"stage": {stage}, "at": time.time(), "cwd": os.getcwd()}}
     with socket.create_connection(("127.0.0.1", {port})) as door:
         door.sendall(json.dumps(call).encode() + b"\\n")
         door.recv(1)
@@ -36,13 +37,14 @@ _FIRST_OF_STAT = 1
 
 
 @dataclass(slots=True)
-class StageDoor:
+class ConstructDoor:
     """What calls came to the constructs of one stage, and which of them wait."""
 
     calls: list[dict[str, Any]] = field(default_factory=list)
     doomed: set[str] = field(default_factory=set)
     held_call: int | None = None
     """The number of the call that is never answered."""
+    at_each_call: Callable[[], object] = lambda: None
     _gates: dict[str, threading.Event] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -58,6 +60,7 @@ class StageDoor:
         with self._lock:
             self.calls.append(call)
             is_held = len(self.calls) == self.held_call
+            self.at_each_call()
         do = call.get("do")
         is_doomed = do == "kill the doomed" and call["theatre"] in self.doomed
         if do == "kill the doomed":
@@ -73,11 +76,14 @@ class StageDoor:
         waiting.wait()
 
 
-def open_door(stage: Path) -> tuple[StageDoor, str]:
-    """Return the door of a new stage, and the source of `report` for its constructs."""
-    server = _server()
-    door = server.doors[str(stage)] = StageDoor()
-    return door, _ASKING.format(stage=str(stage), port=server.server_address[1])
+def door_of(stage: Path) -> ConstructDoor:
+    """Return the door of a stage, the same one each time."""
+    return _server().doors[str(stage)]
+
+
+def report_source(stage: str) -> str:
+    """Return the source of `report`, for a construct; `stage` is Python that names its folder."""
+    return _ASKING.format(stage=stage, port=_server().server_address[1])
 
 
 class _Handler(StreamRequestHandler):
@@ -96,7 +102,7 @@ class _Server(ThreadingTCPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.doors: dict[str, StageDoor] = {}
+        self.doors: dict[str, ConstructDoor] = defaultdict(ConstructDoor)
 
 
 @cache
