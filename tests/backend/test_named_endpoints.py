@@ -80,6 +80,34 @@ def test_a_program_that_nothing_here_isolates_makes_no_theatre(
         assert ada.post("/theatres", {"template_json": at(NOWHERE)}).status == 201
 
 
+def test_nor_is_one_run_where_nothing_isolates_any_more(
+    database: Database, tmp_path: Path, stage: SumsStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, stage.template)
+    token = ada.headers["Authorization"].removeprefix("Bearer ")
+    # A process keeps what it has found of its places. With another one it tries anew.
+    another = settings.model_copy(update={"dataset_roots": (stage.folder, tmp_path)})
+    monkeypatch.setenv(REFUSED, "namespaces,landlock,other-user")
+    with served(create_app(another)) as client:
+        refused = run(client.bearing(token), path).document
+    assert (refused["state"], refused["run"]["status"], refused["outcome"]) == (
+        "COMMITTED",
+        "failed",
+        None,
+    )
+    assert refused["error"] == (
+        "isolation-unavailable: expected a machine that can isolate the operator's programs, got "
+        "one that cannot: a construct behind a URL can be called"
+    )
+    assert stage.calls == []
+    monkeypatch.delenv(REFUSED)
+    with served(create_app(settings)) as client:
+        assert run(client.bearing(token), path).document["outcome"] == "certified"
+
+
 def test_so_is_one_of_the_constructs_of_a_chain(ada: Client) -> None:
     chained = at(
         "construct:cartograph",

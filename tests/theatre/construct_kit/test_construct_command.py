@@ -21,6 +21,8 @@ from tests.theatre.construct_kit.kit_process import (
 )
 from tests.theatre.echelon_process import ECHELON, REPOSITORY, echelon
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
+from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.means import REFUSED
 
 SERVE = (str(ECHELON), "construct", "serve")
 SHIPPED = REPOSITORY / "fixtures" / "constructs" / "constructs.toml"
@@ -112,3 +114,59 @@ def test_what_has_no_version_is_said(
     ended = echelon("construct", "version", subject, "--json", home=tmp_path, cwd=tmp_path)
     assert (ended.code, ended.document["error"]["code"]) == (exit_code, error_code)
     assert json.loads(ended.stdout).keys() == {"error"}
+
+
+LISTED = """
+[constructs.cartograph]
+argv = ["{python}", "{folder}/mine.py"]
+folder = "."
+files = ["mine.py"]
+network = true
+
+[constructs.elsewhere]
+url = "https://construct.example/"
+
+[constructs.served]
+argv = ["{python}", "{folder}/mine.py"]
+folder = "."
+files = ["mine.py"]
+serves_http = true
+"""
+
+
+def test_the_list_says_what_each_registered_construct_is_kept_from(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "constructs.toml").write_text(LISTED)
+    asked = ("construct", "list", "--folder", tmp_path)
+    listed = echelon(*asked, "--json", home=tmp_path / "home").document["constructs"]
+    tried = {
+        network: tried_isolation([tmp_path], network=network).as_document()
+        for network in (False, True)
+    }
+    assert [row["construct"] for row in listed] == sorted(
+        {"cartograph", "elsewhere", "served"} | ConstructRegistry.load(SHIPPED).constructs.keys()
+    )
+    assert {row["construct"]: row for row in listed if row["construct"] in LISTED} == {
+        # The one in the folder, not the shipped one.
+        "cartograph": {
+            "construct": "cartograph",
+            "adapter_type": "local",
+            "isolation": tried[True],
+        },
+        "elsewhere": {"construct": "elsewhere", "adapter_type": "http", "isolation": None},
+        "served": {"construct": "served", "adapter_type": "http", "isolation": tried[False]},
+    }
+
+
+def test_the_list_says_what_is_open_where_nothing_isolates(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").touch()
+    (tmp_path / "constructs.toml").write_text(LISTED)
+    refused = {REFUSED: "namespaces,landlock,other-user"}
+    listed = echelon("construct", "list", "--folder", tmp_path, home=tmp_path, more=refused).stdout
+    nothing = "files OPEN, processes OPEN, network OPEN (none)"
+    elsewhere = "a service elsewhere: judged by the address that answers"
+    assert [line for line in listed.splitlines() if line.split()[0] in LISTED] == [
+        f"cartograph                      local  {nothing}",
+        f"elsewhere                       http   {elsewhere}",
+        f"served                          http   {nothing}",
+    ]
