@@ -59,10 +59,13 @@ async def found_addresses(
 def is_own_address(address: str) -> bool:
     """Say whether an IP address is one of this machine's: a socket can be bound to no other."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as one, contextlib.suppress(OSError):
-        one.bind((address, 0))
-        return True
-    return False
+    with socket.socket(family) as one:
+        try:
+            one.bind((address, 0))
+        except OSError as error:
+            # Whatever else went wrong says nothing of the address: it counts as our own.
+            return error.errno != errno.EADDRNOTAVAIL
+    return True
 
 
 def guarded_connector(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 import subprocess
 from collections.abc import Callable
@@ -25,11 +26,13 @@ from tests.theatre.oracles.loopback import (
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
     NOT_ISOLATED,
+    REMOTE,
     Attempt,
     Isolation,
     OracleAdapter,
     OracleInvocationRequest,
 )
+from theatre.oracles import http
 from theatre.oracles.errors import (
     AdapterClosedError,
     AddressNotAllowedError,
@@ -336,3 +339,37 @@ def test_a_service_that_was_elsewhere_is_not_connected_on_this_machine() -> None
         said = asyncio.run(session(URL(server.url)))
         assert "expected 127.0.0.1 to stay on another machine, got 127.0.0.1" in said
         assert server.received == []
+
+
+def test_a_service_that_was_tried_elsewhere_is_never_called_on_this_machine(
+    request_for: RequestFor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # No test has a second machine: an address of this one stands for the other's.
+    monkeypatch.setattr(http, "is_own_address", lambda address: address != "127.0.0.2")
+    addresses = iter(["127.0.0.2"])
+
+    async def lookup(_: str, __: int) -> list[str]:
+        return [next(addresses, "127.0.0.1")]
+
+    async def session(port: int) -> tuple[Isolation, Attempt, Attempt]:
+        policy = OutboundPolicy(allow=("127.0.0.0/8",))
+        url = f"http://construct.example:{port}/"
+        tried, untried = (adapter_of(url, policy=policy, lookup=lookup) for _ in range(2))
+        try:
+            found = await tried.tried_isolation([])
+            return found, await tried.invoke(request_for(1)), await untried.invoke(request_for(2))
+        finally:
+            await tried.aclose()
+            await untried.aclose()
+
+    with serving(honest) as server, socket.create_server(("127.0.0.2", server.port)):
+        found, refused, answered = asyncio.run(session(server.port))
+        assert [one.envelope["input_data"] for one in server.received] == [{"seq": 2}]
+    assert (found, refused.response.status, answered.response.status) == (
+        REMOTE,
+        InvocationStatus.ERROR,
+        InvocationStatus.SUCCESS,
+    )
+    assert "construct.example to stay on another machine, got 127.0.0.1" in str(
+        refused.response.error_detail
+    )
