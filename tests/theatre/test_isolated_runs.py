@@ -60,10 +60,15 @@ def test_a_construct_that_could_read_the_answers_is_unverified_whatever_it_score
         caps,
         findings,
     )
-    assert checked(finished.bundle).failed == ()
-    verifier = tmp_path / "verify_bundle.py"
+    is_consistent(finished.bundle, tmp_path)
+
+
+def is_consistent(bundle: Path, folder: Path) -> None:
+    """Have a bundle read by the check and by verify_bundle.py."""
+    assert checked(bundle).failed == ()
+    verifier = folder / "verify_bundle.py"
     CliRunner().invoke(check_command, ["--write-verifier", str(verifier)])
-    assert ran(verifier, finished.bundle).returncode == 0
+    assert ran(verifier, bundle).returncode == 0
 
 
 def test_the_weakest_construct_of_a_chain_decides(tmp_path: Path) -> None:
@@ -84,7 +89,7 @@ def test_the_weakest_construct_of_a_chain_decides(tmp_path: Path) -> None:
         "network": False,
         "by": "other-user",
     }
-    assert checked(finished.bundle).failed == ()
+    is_consistent(finished.bundle, tmp_path)
 
 
 @pytest.mark.parametrize("closed", ["files", "processes", "network"])

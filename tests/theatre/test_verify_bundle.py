@@ -300,6 +300,7 @@ TRIED = "invocations/episode_000006.json"
 CLEANING = "invocations/*/sanitised"
 TRAIL, ISSUED, AGGREGATE = "audit_trail.jsonl", "certificate.json", "scores/aggregate.json"
 START, SCORE = f"{TRAIL}/activated/detail", f"{TRAIL}/human_score/detail"
+CLOSED, RECEIPT = f"{START}/isolation", "commitment_receipt.json"
 SEQS = f"{TRAIL}/episodes_recorded/detail/seqs/*/*"
 REFUSED_SCORE = f"{TRAIL}/human_score_refused/detail"
 FAILED_STEP = f"{TRAIL}/step_failed/detail/result"
@@ -351,6 +352,15 @@ RULES = [
     (PEOPLE, "another text", f"{FAILED_STEP}/error_detail", TRAIL, "late/error_detail: expected"),
     (PEOPLE, "another word", f"{FAILED_STEP}/reason", TRAIL, "for which it can fail"),
     (PEOPLE, "a member more", f"{TRAIL}/step_skipped/detail/result", TRAIL, "remark: one too many"),
+    (SMALL, "a number for a truth", f"{CLOSED}/sums/files", TRAIL, "isolation: another form"),
+    (SMALL, "another text", f"{CLOSED}/sums/by", TRAIL, "isolation: another form"),
+    (SMALL, "a member more", f"{CLOSED}/sums", TRAIL, "isolation: another form"),
+    (SMALL, "a member more", CLOSED, TRAIL, "isolation: expected"),
+    (SMALL, "the other truth", f"{CLOSED}/sums/files", TRAIL, "caps: expected"),
+    (SMALL, "the other truth", f"{CLOSED}/sums/processes", TRAIL, "caps: expected"),
+    (SMALL, "the other truth", f"{CLOSED}/sums/network", TRAIL, "findings: expected"),
+    (SMALL, "a number for null", f"{RECEIPT}/isolation", RECEIPT, "isolation: another form"),
+    (SMALL, "another text", f"{ISSUED}/isolation/by", ISSUED, "isolation/by: expected"),
 ]
 # fmt: on
 """Of each rule that is written twice, a change that breaks it, and what the file says then."""

@@ -318,7 +318,14 @@ def test_what_answers_from_an_address_of_this_machine_is_held_by_nothing() -> No
 
 @pytest.mark.parametrize(
     ("address", "is_own"),
-    [("127.0.0.1", True), ("127.8.8.8", True), ("192.0.2.1", False), ("2001:db8::1", False)],
+    [
+        ("127.0.0.1", True),
+        ("127.8.8.8", True),
+        ("192.0.2.1", False),
+        ("2001:db8::1", False),
+        # Of which interface is not said: that it is another machine is not known.
+        ("fe80::1", True),
+    ],
 )
 def test_an_address_is_this_machines_own_where_a_socket_can_be_bound_to_it(
     address: str,
