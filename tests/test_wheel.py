@@ -194,7 +194,7 @@ def test_the_installed_wheel_serves_and_certifies_in_an_empty_folder(
         packed.extractall(tmp_path / "downloaded")  # noqa: S202 - of the service started above
     (bundle,) = (tmp_path / "downloaded").iterdir()
     checked = succeeds(installed / "echelon", "check", bundle, cwd=tmp_path, env=outside)
-    assert checked.endswith("consistent (no one vouches for it): 28 checks\n")
+    assert checked.endswith("consistent (no one vouches for it): 30 checks\n")
     found = {path.name for path in tmp_path.iterdir()}
     assert found == {".echelon", "downloaded", "serve.log"}
 

@@ -110,12 +110,12 @@ def test_a_certificate_that_was_kept_makes_it_valid(
     kept.write_bytes((small / "certificate.json").read_bytes())
     done = ran(program, small, "--certificate", kept)
     assert done.returncode == 0
-    assert done.stdout.endswith("valid (equal to the certificate you gave): 22 checks\n")
+    assert done.stdout.endswith("valid (equal to the certificate you gave): 24 checks\n")
     kept.write_bytes(kept.read_bytes().replace(b"UNVERIFIED", b"BACKTESTED"))
     done = ran(program, small, "--certificate", kept)
     assert done.returncode == 10
     assert "FAIL     certificate-copy\n" in done.stdout
-    assert done.stdout.endswith("not valid (1 failed): 22 checks\n")
+    assert done.stdout.endswith("not valid (1 failed): 24 checks\n")
     inside = ran(program, small, "--certificate", small / "certificate.json")
     assert (inside.returncode, inside.stdout) == (2, "")
 

@@ -121,6 +121,10 @@ ENVIRONMENT_CHANGED = "environment-changed"
 """The finding where the run began in another environment than the receipt has."""
 
 
+WITHIN_ITEM_UNKNOWN = "within-item-variance-unknown"
+"""The finding where each question was asked once: no interval holds how much answers vary."""
+
+
 def findings_of(version_source: VersionSource, others: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the codes of what a reader has to know and no tier rule looks at, sorted.
 
@@ -150,6 +154,8 @@ class CertifiedEvidence:
     bundle_hash: str
     audit_head: str
     version_source: VersionSource
+    data_audit: JsonObject
+    baselines: JsonObject
     findings: Iterable[str] = ()
     issuer: str
     moment: str
@@ -190,6 +196,8 @@ def issue_certificate(
             "verification_tier": evidence.tier,
             "caps": evidence.caps,
             "findings": findings_of(evidence.version_source, evidence.findings),
+            "data_audit": evidence.data_audit,
+            "baselines": evidence.baselines,
             "commitment_hash": receipt.commitment_hash,
             "issuer": evidence.issuer,
             "issued_at": evidence.moment,

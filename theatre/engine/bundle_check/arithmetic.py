@@ -629,7 +629,7 @@ def tier(facts: Document, history: Document, *, resolved_at: str) -> Document:
     }
 
 
-def unmet_for_backtested(  # noqa: C901 - a list of rules
+def unmet_for_backtested(  # noqa: C901, PLR0912 - a list of rules
     facts: Document, history: Document
 ) -> Iterator[tuple[str, str]]:
     """Yield code and what was seen of each requirement of BACKTESTED that is not met, in order."""
@@ -638,12 +638,15 @@ def unmet_for_backtested(  # noqa: C901 - a list of rules
         yield "nothing-scored", "0"
     if scored < 50:  # noqa: PLR2004 - docs/certificate.md
         yield "replays-below-50", str(scored)
+    if facts["distinct_inputs"] < min(50, scored):
+        yield "distinct-inputs-below-50", str(facts["distinct_inputs"])
     if 5 * facts["failures"] > run:
         yield "failure-rate-above-20", f"{facts['failures']}/{run}"
     if facts["refusals"] > most * run:
         yield "refusal-rate-above-max", f"{facts['refusals']}/{run}, allowed {most}"
     for name, counts in sorted(facts["criterion_counts"].items()):
-        yield from unmet_on_criterion(name, counts, most)
+        distinct = facts["criterion_distinct_inputs"][name]
+        yield from unmet_on_criterion(name, counts, distinct, most)
     unpinned = {"construct_version"} if facts["construct_version"] is None else set()
     for name in sorted(unpinned.union(facts["missing_pins"])):
         yield f"pin-missing:{name}", "absent"
@@ -665,7 +668,9 @@ def unmet_for_backtested(  # noqa: C901 - a list of rules
         yield "dispute-open", ", ".join(admitted)
 
 
-def unmet_on_criterion(name: str, counts: Document, most: Fraction) -> Iterator[tuple[str, str]]:
+def unmet_on_criterion(
+    name: str, counts: Document, distinct: int, most: Fraction
+) -> Iterator[tuple[str, str]]:
     """Yield what a criterion lacks."""
     number = counts[SCORED] + counts[MISSING]
     asked = number + counts[DECLINED] + counts[UNSCORED]
@@ -673,6 +678,8 @@ def unmet_on_criterion(name: str, counts: Document, most: Fraction) -> Iterator[
         yield f"criterion-unscored:{name}", "0"
     if number < 30:  # noqa: PLR2004 - docs/certificate.md
         yield f"criterion-n-below-30:{name}", str(number)
+    if distinct < min(30, number):
+        yield f"distinct-per-criterion-below-30:{name}", str(distinct)
     if counts[UNSCORED]:
         yield f"unscored-answers:{name}", str(counts[UNSCORED])
     if counts[DECLINED] > most * asked:

@@ -55,8 +55,6 @@ _RESERVED = (
     "isolation",
     "qualification",
     "corrected_scores",
-    "data_audit",
-    "baselines",
     "repeats",
     "usage",
     "coin_sha256",
@@ -82,7 +80,9 @@ class CertificateSources:
     trail: AuditTrail
     calls: CallFacts
     environment: JsonValue
-    findings: Iterable[str]
+    audit: JsonObject | Nothing
+    baselines: JsonObject | Nothing
+    findings: Iterable[str] | Nothing
 
 
 def check_certificate_schema(
@@ -136,6 +136,8 @@ def check_certificate_fields(
         **_sealed(sources),
         **dict.fromkeys(_RESERVED, None),
         "environment": sources.environment,
+        "data_audit": sources.audit,
+        "baselines": sources.baselines,
         "findings": _findings(sources),
         **{
             name: documents.at(TIER, "assessment", member)
@@ -158,7 +160,9 @@ def certificate_id(theatre_id: str | Nothing, commitment_hash: str | Nothing) ->
     return str(uuid5(UUID(theatre_id), f"certificate:{commitment_hash}"))
 
 
-def _findings(sources: CertificateSources) -> list[JsonValue]:
+def _findings(sources: CertificateSources) -> list[JsonValue] | Nothing:
+    if isinstance(sources.findings, Nothing):
+        return NOTHING
     source = sources.calls.version_source
     uncomputed = set() if source == "computed" else {f"version-{source}"}
     return [*sorted(uncomputed.union(sources.findings))]

@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from theatre.engine.bundle_check.audit_trail import AuditTrail, Times, read_audit_trail
+from theatre.engine.bundle_check.baselines import CountedEvidence, check_counted_evidence
 from theatre.engine.bundle_check.batches import BatchIndex
 from theatre.engine.bundle_check.calls import CallChecker
 from theatre.engine.bundle_check.certificate import (
@@ -282,7 +283,10 @@ class _BundleCheck:
             ledger,
         )
         evidence, results_hash, followed = self._check_results(evidence, ground_truth)
-        self._check_tier(evidence, followed, complete=complete)
+        counted = check_counted_evidence(
+            self._folder, documents, self._plan, evidence.scoring, ledger
+        )
+        self._check_tier(evidence, followed, counted, complete=complete)
         check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
         environment = documents.at(RECEIPT, "environment")
@@ -290,6 +294,7 @@ class _BundleCheck:
         changed = () if is_as_committed else ("environment-changed",)
         plan = self._plan
         failed = () if plan is None or followed is None else step_findings(plan, followed)
+        found = counted.findings(plan, self._results(evidence), documents)
         sources = CertificateSources(
             plan=self._plan,
             theatre_id=self._theatre_id,
@@ -301,7 +306,9 @@ class _BundleCheck:
             trail=self._trail,
             calls=evidence.calls,
             environment=None if isinstance(environment, Nothing) else environment,
-            findings=[*changed, *failed],
+            audit=counted.audit,
+            baselines=counted.baselines,
+            findings=NOTHING if isinstance(found, Nothing) else [*changed, *failed, *found],
         )
         check_certificate_fields(documents, sources, ledger)
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
@@ -344,7 +351,12 @@ class _BundleCheck:
         return NOTHING if stored is None else stored
 
     def _check_tier(
-        self, evidence: EpisodeEvidence, followed: FollowedProgramme | None, *, complete: bool
+        self,
+        evidence: EpisodeEvidence,
+        followed: FollowedProgramme | None,
+        counted: CountedEvidence,
+        *,
+        complete: bool,
     ) -> None:
         results, plan = self._results(evidence), self._plan
         if plan is None or followed is None or isinstance(results, Nothing):
@@ -356,6 +368,7 @@ class _BundleCheck:
             theatre_id=self._theatre_id,
             calls=evidence.calls,
             aggregate=results,
+            audit={} if isinstance(counted.audit, Nothing) else counted.audit,
             bundle_complete=complete,
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
             resolved_at=at(self._trail.entry("sealed"), "at"),

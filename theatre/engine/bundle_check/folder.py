@@ -43,13 +43,25 @@ TEMPLATE = "template.json"
 RECEIPT = "commitment_receipt.json"
 AGGREGATE = "scores/aggregate.json"
 PER_EPISODE = "scores/per_episode.jsonl"
+DATA_AUDIT = "scores/data_audit.json"
+BASELINES = "scores/baselines.json"
 RESOLUTION = "resolution.json"
 TIER = "tier.json"
 AUDIT_TRAIL = "audit_trail.jsonl"
 
 _MARKERS = (MANIFEST, SUMS, CERTIFICATE)
 
-DOCUMENTS = (MANIFEST, CERTIFICATE, TEMPLATE, RECEIPT, AGGREGATE, RESOLUTION, TIER)
+DOCUMENTS = (
+    MANIFEST,
+    CERTIFICATE,
+    TEMPLATE,
+    RECEIPT,
+    AGGREGATE,
+    DATA_AUDIT,
+    BASELINES,
+    RESOLUTION,
+    TIER,
+)
 """The files that hold one JSON object each, invocation records aside."""
 
 

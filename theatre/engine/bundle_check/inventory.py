@@ -9,7 +9,9 @@ from uuid import UUID, uuid5
 from theatre.engine.bundle_check.folder import (
     AGGREGATE,
     AUDIT_TRAIL,
+    BASELINES,
     CERTIFICATE,
+    DATA_AUDIT,
     MANIFEST,
     PER_EPISODE,
     RECEIPT,
@@ -44,6 +46,8 @@ _FIXED = frozenset(
         RECEIPT,
         PER_EPISODE,
         AGGREGATE,
+        DATA_AUDIT,
+        BASELINES,
         RESOLUTION,
         TIER,
         AUDIT_TRAIL,

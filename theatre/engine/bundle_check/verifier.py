@@ -7,15 +7,21 @@ import inspect
 from collections import defaultdict
 from typing import Final
 
-from theatre.engine.bundle_check import arithmetic, bundle_reader, plain_json, standalone
+from theatre.engine.bundle_check import (
+    arithmetic,
+    bundle_reader,
+    data_audit,
+    plain_json,
+    standalone,
+)
 
-MODULES: Final = (plain_json, arithmetic, bundle_reader, standalone)
+MODULES: Final = (plain_json, arithmetic, data_audit, bundle_reader, standalone)
 """What it is made of, each after what it needs. They import the standard library and each other."""
 
 HEADER: Final = '''#!/usr/bin/env python3
 """Check an evidence bundle of Echelon Theatre: python3 verify_bundle.py BUNDLE
 
-One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of four modules of
+One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of five modules of
 the project, and is to be had wherever the project is: `echelon check --write-verifier FILE`.
 """
 

@@ -13,6 +13,7 @@ from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_e
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.certificate import (
     ENVIRONMENT_CHANGED,
+    WITHIN_ITEM_UNKNOWN,
     CertifiedEvidence,
     certificate_id,
     issue_certificate,
@@ -28,6 +29,7 @@ from theatre.engine.replay.computations import (
     EpisodeLines,
     PlannedComputation,
 )
+from theatre.engine.replay.distinct_evidence import DistinctEvidence
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.programme import (
     CommittedProgramme,
@@ -42,7 +44,12 @@ from theatre.engine.replay.self_check import RefusedDraft, refusal_of, refuse
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
 from theatre.engine.resolution import ProgrammeStatus
-from theatre.engine.scoring import Aggregator, TheatreScoringProvider
+from theatre.engine.scoring import (
+    Aggregator,
+    TheatreScoringProvider,
+    baseline_findings,
+    data_findings,
+)
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierAssigner
 
@@ -101,13 +108,16 @@ class Settlement:
                 attempt=self._settings.attempt,
             ) as builder,
             EpisodeLines(gold) as episodes,
+            DistinctEvidence(
+                self._template, self._provider, gold, self._receipt.commitment_hash
+            ) as evidence,
         ):
             await beside_the_loop(self._write_commitment, builder, datasets)
             scoring = ScoringPass(
                 self._template,
                 self._provider,
                 self._receipt.commitment_hash,
-                [episodes.add] if self._reads_episodes else [],
+                [evidence.add, *([episodes.add] if self._reads_episodes else [])],
             )
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
             reason = _no_certificate_reason(aggregator, certificate_run=certificate_run)
@@ -123,13 +133,29 @@ class Settlement:
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await beside_the_loop(ending.write, builder)
-            findings = (*self._environment_findings(trail.activated), *ending.machine.findings)
-            return await self._finish(builder, journal, ending, facts, resolved_at, findings)
+            documents = await beside_the_loop(evidence.write, builder)
+            findings = self._findings(trail.activated, ending, *documents)
+            return await self._finish(
+                builder, journal, ending, facts, documents, resolved_at, findings
+            )
 
-    def _environment_findings(self, activated: JsonObject) -> tuple[str, ...]:
-        """Return what there is to say of the environment at the start, against the commitment's."""
+    def _findings(
+        self,
+        activated: JsonObject,
+        ending: ProgrammeEnding,
+        audit: JsonObject,
+        baselines: JsonObject,
+    ) -> tuple[str, ...]:
+        """Return what a reader has to know and no tier rule looks at."""
         is_as_committed = activated.get("environment") == self._receipt.environment
-        return () if is_as_committed else (ENVIRONMENT_CHANGED,)
+        asked_once = self._template.execution_policy.deterministic_sample == 0
+        return (
+            *(() if is_as_committed else (ENVIRONMENT_CHANGED,)),
+            *((WITHIN_ITEM_UNKNOWN,) if asked_once else ()),
+            *ending.machine.findings,
+            *data_findings(audit),
+            *baseline_findings(baselines, ending.aggregate),
+        )
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
         builder.write_document("template.json", self._receipt.template_snapshot)
@@ -144,15 +170,25 @@ class Settlement:
         journal: RunJournal,
         ending: ProgrammeEnding,
         facts: CallFacts,
+        documents: tuple[JsonObject, JsonObject],
         resolved_at: datetime,
         findings: tuple[str, ...],
     ) -> SealedRun | RefusedDraft:
-        write_tier = self._write_tier
-        assessment = await beside_the_loop(write_tier, builder, ending, facts, resolved_at)
+        assessment = await beside_the_loop(
+            self._write_tier, builder, ending, facts, documents[0], resolved_at
+        )
         event = self._sealed_event(resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
         certificate = await beside_the_loop(
-            self._certified, builder, ending, facts, assessment, event, audit_head, findings
+            self._certified,
+            builder,
+            ending,
+            facts,
+            documents,
+            assessment,
+            event,
+            audit_head,
+            findings,
         )
         as_checked = await beside_the_loop(file_stamps, builder.draft)
         refused = await refusal_of(builder.draft, self._around)
@@ -171,6 +207,7 @@ class Settlement:
         builder: EvidenceBundleBuilder,
         ending: ProgrammeEnding,
         facts: CallFacts,
+        documents: tuple[JsonObject, JsonObject],
         assessment: TierAssessment,
         event: AuditEvent,
         audit_head: str,
@@ -180,6 +217,7 @@ class Settlement:
         if missing:
             raise BundleError(f"expected a complete bundle, got one without {', '.join(missing)}")
         bundle_hash, expiry = builder.write_sums(), assessment.expires_at
+        audit, baselines = documents
         certificate = issue_certificate(
             self._template,
             self._receipt,
@@ -191,6 +229,8 @@ class Settlement:
                 bundle_hash=bundle_hash,
                 audit_head=audit_head,
                 version_source=facts.version_source,
+                data_audit=audit,
+                baselines=baselines,
                 findings=findings,
                 issuer=self._settings.issuer,
                 moment=event.at,
@@ -206,6 +246,7 @@ class Settlement:
         builder: EvidenceBundleBuilder,
         ending: ProgrammeEnding,
         facts: CallFacts,
+        audit: JsonObject,
         resolved_at: datetime,
     ) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
@@ -213,6 +254,7 @@ class Settlement:
             self._receipt,
             ending.aggregate,
             facts,
+            audit,
             bundle_complete=not missing,
             step_caps=ending.machine.caps,
         )

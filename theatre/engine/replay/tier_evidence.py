@@ -68,13 +68,15 @@ def tier_facts_of(
     receipt: CommitmentReceipt,
     aggregate: JsonObject,
     calls: CallFacts,
+    audit: JsonObject,
     *,
     bundle_complete: bool,
     step_caps: Sequence[str] = (),
 ) -> TierFacts:
     """Return every fact about this run that a tier requirement reads.
 
-    `step_caps` are the codes of steps of the programme that were not completed.
+    `audit` is the data audit, `step_caps` are the codes of steps of the programme that were not
+    completed.
     """
     template = product_template(receipt.template_snapshot)
     counts = cast("dict[str, int]", aggregate["episode_counts"])
@@ -98,6 +100,11 @@ def tier_facts_of(
         criterion_counts={
             criterion: CriterionCounts.from_document(by_kind)
             for criterion, by_kind in cast("JsonObject", aggregate["score_counts"]).items()
+        },
+        distinct_inputs=cast("int", audit["distinct_scored_inputs"]),
+        criterion_distinct_inputs={
+            criterion: cast("int", one["distinct_inputs"])
+            for criterion, one in cast("dict[str, JsonObject]", audit["criteria"]).items()
         },
         missing_pins=tuple(name for name, pin in pins.items() if not pin),
         version_mismatches=calls.version_mismatches,
