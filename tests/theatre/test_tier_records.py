@@ -42,6 +42,8 @@ FACTS: JsonObject = {
     "total": 64,
     "max_refusal_rate": "1/2",
     "criterion_counts": {"accuracy": COUNTS, "style": COUNTS},
+    "distinct_inputs": 58,
+    "criterion_distinct_inputs": {"accuracy": 59, "style": 31},
     "missing_pins": ["dataset_hash"],
     "version_mismatches": 0,
     "determinism_differences": 0,
@@ -102,6 +104,8 @@ def test_facts_made_in_code_are_written_as_the_document_says() -> None:
         total=64,
         max_refusal_rate=Fraction(1, 2),
         criterion_counts={"style": counts, "accuracy": counts},
+        distinct_inputs=58,
+        criterion_distinct_inputs={"style": 31, "accuracy": 59},
         missing_pins=("dataset_hash",),
         version_mismatches=0,
         determinism_differences=0,
@@ -112,6 +116,7 @@ def test_facts_made_in_code_are_written_as_the_document_says() -> None:
     )
     assert facts.as_document() == FACTS
     assert list(facts.criterion_counts) == ["accuracy", "style"]
+    assert list(facts.criterion_distinct_inputs) == ["accuracy", "style"]
 
 
 @pytest.mark.parametrize("document", [history_document(), TierHistory().as_document()])

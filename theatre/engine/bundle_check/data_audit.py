@@ -17,7 +17,7 @@ from theatre.engine.bundle_check.arithmetic import Document, published, ratio
 
 LEAST_CHARACTERS, MOST_LABELS, MOST_LEAVES, MOST_EPISODES = 8, 20, 1000, 1000
 BASELINES: Final = ("empty", "copied", "most_frequent", "other_episode")
-WORDS: Final = re.compile(r"[^\W\d_]+")
+LETTERS: Final = re.compile(r"[^\W\d_]+")
 
 
 def digest(data: bytes) -> bytes:
@@ -68,7 +68,7 @@ class DataAudit:
                 self.expected[place][digest(self.canonical(expectations[name]))] += 1
         asked = digest(raw)
         self.inputs[asked] = self.inputs.get(asked, 0) | marks
-        words = " ".join(WORDS.findall(" ".join(leaves).casefold()))
+        words = " ".join(LETTERS.findall(" ".join(leaves).casefold()))
         self.texts.add(digest(words.encode()) if words else asked)
         if cluster_key is not None:
             self.clusters.add(cluster_key)
