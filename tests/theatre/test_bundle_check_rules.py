@@ -153,7 +153,9 @@ def test_gold_labels_that_cannot_be_read_leave_nothing_scored(
     report = check(store(forged, tmp_path / "bundle"))
     told = {line.id: line.actual for line in report.failed}
     assert told["scores"] == "not computed because the gold labels cannot be read"
-    assert set(told) == {"datasets", "outcomes", "scores", "aggregate"}
+    assert set(told) == {
+        *("datasets", "outcomes", "scores", "aggregate", "data-audit", "baselines")
+    }
 
 
 def test_a_dataset_more_than_was_committed_is_named(files: Files, tmp_path: Path) -> None:

@@ -49,6 +49,7 @@ ONLY_THE_CHECK_SEES = {
     "template.json/": "has no rules of templates",
     "scores/aggregate.json/score_intervals/": "does not resample",
     "scores/aggregate.json/computed/": "runs no computation",
+    "scores/baselines.json/": "runs no scorer",
 }
 """Where verify_bundle.py may let a change pass that `echelon check` refuses, and why."""
 
