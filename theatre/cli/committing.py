@@ -12,7 +12,7 @@ from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.errors import DatasetError
+from theatre.engine.errors import DatasetError, PinMismatchError, UnknownScorerError
 from theatre.engine.templates import (
     ProductTheatreTemplate,
     product_template,
@@ -21,8 +21,10 @@ from theatre.engine.templates import (
 from theatre.engine.theatre import Theatre
 from theatre.files.dataset_checks import verify_datasets
 from theatre.files.datasets import DatasetRoots
+from theatre.files.evidence_preview import preview_evidence
 from theatre.oracles.endpoints import Places
 from theatre.oracles.environment import environment_for
+from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.pins import scorers_in_use
 
@@ -97,3 +99,23 @@ def missing_data_warnings(document: JsonObject, roots: DatasetRoots) -> list[Jso
                 {"pointer": f"/dataset_hashes/{name}", "rule": "dataset-file", "detail": str(error)}
             )
     return warnings
+
+
+def evidence_preview(
+    document: JsonObject, roots: DatasetRoots
+) -> tuple[JsonObject | None, list[JsonObject]]:
+    """Return what the data at hand are worth as evidence, or a warning that says why not."""
+    view = view_template(document)
+    if not isinstance(view, ProductTheatreTemplate):
+        return None, []
+    scorers = load_scorers()
+    try:
+        verify_datasets(view, roots)
+        return preview_evidence(document, view, roots, scorers, TextSanitiser()), []
+    except (DatasetError, PinMismatchError, UnknownScorerError) as error:
+        warning: JsonObject = {
+            "pointer": "/dataset_hashes" if isinstance(error, DatasetError) else "/scorer_pins",
+            "rule": "no-evidence-preview",
+            "detail": str(error),
+        }
+        return None, [warning]

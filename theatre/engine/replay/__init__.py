@@ -1,5 +1,6 @@
 """Replay: call the real construct for every episode, record, settle, seal, resolve."""
 
+from theatre.engine.replay.distinct_evidence import DistinctEvidence
 from theatre.engine.replay.engine import ReplayEngine
 from theatre.engine.replay.failure_reasons import (
     FailureReasons,
@@ -20,6 +21,7 @@ from theatre.engine.replay.surroundings import RunSettings, Surroundings
 __all__ = [
     "DatasetReader",
     "DatasetSource",
+    "DistinctEvidence",
     "FailureReasons",
     "Progress",
     "RatingDesk",

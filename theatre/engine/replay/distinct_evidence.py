@@ -5,7 +5,7 @@ Source: contract/earned.md §5; docs/evidence.md, "The data audit" and "The base
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from types import TracebackType
 from typing import Self
 
@@ -70,6 +70,26 @@ class DistinctEvidence:
         sent = episode.input_data
         if result.facts["input_changed"]:
             sent = input_sent(result.record.document)
+        counted = {
+            criterion
+            for criterion, one in result.scores.items()
+            if isinstance(one, Scored) or one is Verdict.MISSING
+        }
+        self._take(episode, sent, counted, scored=result.outcome is EpisodeOutcome.SCORED)
+
+    def add_unanswered(self, episode: GroundTruthEpisode, sent: JsonObject) -> None:
+        """Take an episode of a dataset that nothing has run: as if everything was scored."""
+        label = self._gold.get(episode.episode_id)
+        self._take(episode, sent, self._provider.expectations(episode, label), scored=True)
+
+    def _take(
+        self,
+        episode: GroundTruthEpisode,
+        sent: JsonObject,
+        counted: Collection[str],
+        *,
+        scored: bool,
+    ) -> None:
         label = self._gold.get(episode.episode_id)
         truths = (episode.expected_output, label)
         self._audit.add(
@@ -77,21 +97,20 @@ class DistinctEvidence:
                 sent=sent,
                 truths=[truth for truth in truths if truth is not None],
                 expectations=self._provider.expectations(episode, label),
-                scored=result.outcome is EpisodeOutcome.SCORED,
-                counted={
-                    criterion
-                    for criterion, one in result.scores.items()
-                    if isinstance(one, Scored) or one is Verdict.MISSING
-                },
+                scored=scored,
+                counted=counted,
                 cluster_key=episode.cluster_key,
             )
         )
         self._drawn.add(episode, sent)
 
+    def documents(self) -> tuple[JsonObject, JsonObject]:
+        """Return `scores/data_audit.json` and `scores/baselines.json`."""
+        return self._audit.as_document(), self._baselines.as_document(self._drawn, self._gold)
+
     def write(self, builder: EvidenceBundleBuilder) -> tuple[JsonObject, JsonObject]:
-        """Write both documents and return them: the data audit, the baselines."""
-        audit = self._audit.as_document()
-        baselines = self._baselines.as_document(self._drawn, self._gold)
+        """Write both documents and return them."""
+        audit, baselines = self.documents()
         builder.write_document("scores/data_audit.json", audit)
         builder.write_document("scores/baselines.json", baselines)
         return audit, baselines

@@ -3,6 +3,7 @@
 from theatre.engine.scoring.aggregate import Aggregator, ScoredEpisode
 from theatre.engine.scoring.arithmetic import exact, nano_to_number, ratio, to_nano
 from theatre.engine.scoring.baselines import (
+    Baseline,
     BaselineScores,
     DrawnEpisodes,
     baseline_findings,
@@ -30,6 +31,7 @@ __all__ = [
     "COMPOSITE",
     "Aggregator",
     "AuditedEpisode",
+    "Baseline",
     "BaselineScores",
     "CommittedRating",
     "CriterionPlan",

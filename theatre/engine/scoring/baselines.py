@@ -222,8 +222,10 @@ class BaselineScores:
         seen: dict[str, dict[bytes, list[int]]] = {plan.criterion_id: {} for plan in self._plans}
         last: dict[str, int] = {}
         for place, held in enumerate(self._held(drawn, gold)):
-            for criterion in seen.keys() & held.keys():
-                digest = hashlib.sha256(canonical_bytes(held[criterion])).digest()
+            for criterion, expected in held.items():
+                if criterion not in seen or expected is None:
+                    continue
+                digest = hashlib.sha256(canonical_bytes(expected)).digest()
                 seen[criterion].setdefault(digest, []).append(place)
                 last[criterion] = place
         # The first of those that are as frequent: a dictionary keeps the order.

@@ -120,12 +120,10 @@ class TheatreScoringProvider:
     def expectations(
         self, episode: GroundTruthEpisode, gold: JsonObject | None = None
     ) -> dict[str, JsonValue]:
-        """Return criterion → what an answer is held against, where there is anything but null."""
+        """Return criterion → what an answer is held against, null included, where it applies."""
         held = {plan.criterion_id: expectation_of(plan, episode, gold) for plan in self.criteria}
         return {
-            criterion: value
-            for criterion, value in held.items()
-            if value is not None and not isinstance(value, Absent)
+            criterion: value for criterion, value in held.items() if not isinstance(value, Absent)
         }
 
     def score_episode(
