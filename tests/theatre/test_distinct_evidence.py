@@ -378,11 +378,9 @@ def test_a_sample_that_is_asked_twice_leaves_no_word_of_unknown_variance(tmp_pat
     assert "within-item-variance-unknown" not in findings
 
 
-def scored(
-    document_: JsonObject, *, interactive: bool = False, **scorers: Scorer
-) -> dict[str, Any]:
+def reasons(template: JsonObject, *, interactive: bool = False) -> dict[str, Any]:
     """Return criterion → why it has no baselines."""
-    provider = TheatreScoringProvider(document_, SCORERS | scorers)
+    provider = TheatreScoringProvider(template, SCORERS)
     made = BaselineScores(provider, [PILOT], interactive=interactive, commitment_hash="c")
     with DrawnEpisodes("c") as drawn_:
         criteria: Any = made.as_document(drawn_, {})["criteria"]
@@ -456,7 +454,7 @@ FOUND: dict[str, list[str]] = {
 def test_what_the_shipped_datasets_give_away_is_known(path: Path) -> None:
     template = parse_object(path.read_bytes())
     view: Any = view_template(template)
-    roots = DatasetRoots([path.parent, REPOSITORY, FIXTURES / "ground_truth"])
+    roots = DatasetRoots([FIXTURES])
     told: Any = preview_evidence(template, view, roots, SCORERS, TextSanitiser())
     name = path.stem.removeprefix("product_").removesuffix("_v1")
     shown = [code for code in told["findings"] if not code.startswith("one-expectation:")]
