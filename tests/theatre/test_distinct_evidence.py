@@ -62,7 +62,7 @@ CAPS = [
 ]
 
 
-def asked(*inputs: JsonObject, expected: Sequence[JsonObject] = ()) -> list[JsonObject]:
+def asked(*inputs: dict[str, Any], expected: Sequence[JsonObject] = ()) -> list[JsonObject]:
     """Return an episode for each input."""
     return [
         {
@@ -181,11 +181,12 @@ def test_data_that_are_not_the_committed_ones_are_not_previewed(tmp_path: Path) 
 
 def test_questions_that_differ_are_counted_and_cap_nothing(tmp_path: Path) -> None:
     records = asked(*({"question": f"Colour number {n}?", "n": n} for n in range(51)))
-    certificate = pilot_stage(tmp_path, records).run(ScriptedAdapter()).document("certificate.json")
+    finished = pilot_stage(tmp_path, records).run(ScriptedAdapter())
+    certificate: Any = finished.document("certificate.json")
     assert certificate["verification_tier"] == "BACKTESTED"
     # Only their numbers differ: a warning, no cap.
     assert "near-duplicates" in certificate["findings"]
-    audit: Any = certificate["data_audit"]
+    audit = certificate["data_audit"]
     assert (audit["distinct_inputs"], audit["near_duplicates"]) == (51, 50)
 
 
