@@ -50,7 +50,7 @@ OF_A_DOCUMENT = [
         (
             "data_audit",
             "8 1",
-            ["8 inputs of 1015 bytes", "data audit, engine", "data audit, check"],
+            ["8 inputs of 1013 bytes", "data audit, engine", "data audit, check"],
         ),
         (
             "evidence_figures",

@@ -40,6 +40,55 @@ _CRITERIA_METRICS = ("precision", "recall", "reply_accuracy")
 """Metrics that are the score of the criterion of that name, where a template has one."""
 
 
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CriterionAudit(_Part):
+    """Of the episodes that count in one criterion's mean: how many questions and answers differ."""
+
+    distinct_inputs: int
+    expectations: int
+    majority_share: float | None
+
+
+class CertifiedDataAudit(_Part):
+    """How many of the questions differ, and what they give away (docs/evidence.md)."""
+
+    episodes: int
+    distinct_inputs: int
+    distinct_scored_inputs: int
+    near_duplicates: int
+    answers_in_inputs: int
+    clusters: int
+    criteria: dict[str, CriterionAudit]
+
+
+class BaselineScore(_Part):
+    """What one answer without any work scores on one criterion, over n episodes."""
+
+    score: float
+    n: int
+    interval: dict[str, Any]
+
+
+class CriterionBaselines(_Part):
+    """The four baselines of one criterion, or why it has none."""
+
+    not_applicable: Literal["judged", "human", "interactive", "no-field"] | None
+    empty: BaselineScore | None
+    copied: BaselineScore | None
+    most_frequent: BaselineScore | None
+    other_episode: BaselineScore | None
+
+
+class CertifiedBaselines(_Part):
+    """What answers without any work score (docs/evidence.md)."""
+
+    episodes: int
+    criteria: dict[str, CriterionBaselines]
+
+
 class TheatreCalibrationCertificate(BaseModel):
     """One certificate of either execution path. Field meanings: docs/certificate.md."""
 
@@ -88,8 +137,8 @@ class TheatreCalibrationCertificate(BaseModel):
     findings: tuple[str, ...]
     qualification: dict[str, Any] | None = None
     corrected_scores: dict[str, Any] | None = None
-    data_audit: dict[str, Any] | None = None
-    baselines: dict[str, Any] | None = None
+    data_audit: CertifiedDataAudit | None = None
+    baselines: CertifiedBaselines | None = None
     repeats: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
 
