@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +27,7 @@ from tests.theatre.runs import (
     EXPECTED,
     LATE,
     PILOT,
+    SANITISED,
     TEMPLATE,
     Finished,
     ScriptedAdapter,
@@ -145,6 +146,45 @@ def test_a_tier_for_copies_is_refused(copies: Finished, tmp_path: Path) -> None:
     assert {name for name, found in failed.items() if found} == {"data-audit", "tier"}
 
 
+@pytest.mark.parametrize(
+    ("place", "value"),
+    [
+        (("criteria", "colour", "most_frequent", "score"), 0),
+        (("criteria", "colour", "copied"), None),
+        (("criteria", "recall", "not_applicable"), "no-field"),
+        (("episodes",), 59),
+    ],
+)
+def test_baselines_that_were_not_scored_are_refused(
+    copies: Finished, tmp_path: Path, place: tuple[str, ...], value: JsonValue
+) -> None:
+    files = load(copies.bundle)
+    baselines: Any = document(files, "scores/baselines.json")
+    holder = baselines
+    for name in place[:-1]:
+        holder = holder[name]
+    holder[place[-1]] = value
+    certificate = document(files, "certificate.json") | {"baselines": baselines}
+    forged = with_document(files, "scores/baselines.json", baselines)
+    forged = with_document(forged, "certificate.json", certificate)
+    report = check(store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "forged"))
+    assert failed_ids(report) == {"baselines", "certificate-fields"}
+
+
+@pytest.mark.parametrize(
+    "code", ["one-expectation:colour", "baseline-meets-interval:recall", "near-duplicates"]
+)
+def test_a_finding_more_or_less_is_refused(copies: Finished, tmp_path: Path, code: str) -> None:
+    files = load(copies.bundle)
+    certificate: Any = document(files, "certificate.json")
+    certificate["findings"] = sorted({*certificate["findings"]} ^ {code})
+    forged = with_document(files, "certificate.json", certificate)
+    folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "forged")
+    assert failed_ids(check(folder)) == {"certificate-fields"}
+    failed = verify(folder, now=LATE).problems
+    assert {name for name, found in failed.items() if found} == {"certificate-fields"}
+
+
 def test_validate_says_it_before_anything_is_committed(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, asked(*[{"question": "Which colour?"}] * COPIES))
     (tmp_path / "template.json").write_bytes(canonical_bytes(stage.template))
@@ -188,6 +228,20 @@ def test_questions_that_differ_are_counted_and_cap_nothing(tmp_path: Path) -> No
     assert "near-duplicates" in certificate["findings"]
     audit = certificate["data_audit"]
     assert (audit["distinct_inputs"], audit["near_duplicates"]) == (51, 50)
+
+
+def test_what_is_counted_is_the_sanitised_text(tmp_path: Path) -> None:
+    records = asked({"q": "a ripe\u200b tomato"}, {"q": "a ripe tomato"}, {"q": "grass\u200b"})
+    records[2]["expected_output"] = {"colour": "grass", "recall": 0.5}
+    finished = pilot_stage(tmp_path, records, changes=SANITISED).run(ScriptedAdapter())
+    audit, baselines = (
+        cast("dict[str, Any]", finished.document(f"scores/{name}.json"))
+        for name in ("data_audit", "baselines")
+    )
+    assert (audit["episodes"], audit["distinct_inputs"]) == (3, 2)
+    assert baselines["criteria"]["colour"]["copied"] == trivial(1, 3)
+    assert check(finished.bundle).consistent
+    assert not any(verify(finished.bundle, now=LATE).problems.values())
 
 
 # --- the data audit ----------------------------------------------------------------------------
@@ -302,7 +356,7 @@ def test_engine_and_check_count_the_same(episodes: list[Any]) -> None:
 
 def trivial(right: int, number: int = 4) -> JsonObject:
     return {
-        "score": right / number,
+        "score": round(right / number, 9),
         "n": number,
         "interval": wilson_interval(right, number),
     }
