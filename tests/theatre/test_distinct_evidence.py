@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.theatre.echelon_process import REPOSITORY
@@ -329,7 +329,12 @@ EPISODES = st.tuples(
 )
 
 
+GIVEN_AWAY = ({"q": "eight888"}, {"a": "eight888"}, "scored", (0.5, None), None)
+
+
 @settings(deadline=None)
+@example(episodes=[GIVEN_AWAY])
+@example(episodes=[GIVEN_AWAY, GIVEN_AWAY])
 @given(episodes=st.lists(EPISODES, max_size=8))
 def test_engine_and_check_count_the_same(episodes: list[Any]) -> None:
     engine, checked = DataAudit(["a", "b"]), CheckedAudit(["a", "b"], canonical_bytes)
@@ -367,14 +372,14 @@ def test_baselines_are_scored_by_the_committed_scorers(tmp_path: Path) -> None:
         {"colour": "red", "recall": 0.5},
         {"colour": "red", "recall": 0.5},
         {"colour": "blue", "recall": 0.9},
-        {"colour": "green", "recall": 0.1},
+        {"colour": "red", "recall": 0.5},
     ]
     # The first input has the member that is asked for, the last one no other text than the answer.
     inputs: list[JsonObject] = [
         {"text": "one", "colour": "red"},
         {"text": "two"},
         {"text": "three"},
-        {"text": "green"},
+        {"text": "red"},
     ]
     finished = pilot_stage(tmp_path, asked(*inputs, expected=expected)).run(ScriptedAdapter())
     certificate = finished.document("certificate.json")
@@ -386,15 +391,15 @@ def test_baselines_are_scored_by_the_committed_scorers(tmp_path: Path) -> None:
                 "not_applicable": None,
                 "empty": trivial(0),
                 "copied": trivial(2),
-                "most_frequent": trivial(2),
-                "other_episode": trivial(1),
+                "most_frequent": trivial(3),
+                "other_episode": trivial(2),
             },
             "recall": {
                 "not_applicable": None,
                 "empty": trivial(0),
                 "copied": trivial(0),
-                "most_frequent": trivial(2),
-                "other_episode": trivial(1),
+                "most_frequent": trivial(3),
+                "other_episode": trivial(2),
             },
         },
     }
@@ -422,6 +427,13 @@ def test_a_baseline_below_the_interval_is_no_finding(tmp_path: Path) -> None:
     assert [one for one in findings if one.startswith("baseline")] == [
         "baseline-meets-interval:recall"
     ]
+
+
+def test_without_an_interval_a_baseline_has_to_stay_below_the_score(tmp_path: Path) -> None:
+    finished = pilot_stage(tmp_path, asked({"question": "Which?"})).run(ScriptedAdapter())
+    certificate: Any = finished.document("certificate.json")
+    assert certificate["score_intervals"]["colour"]["low"] is None
+    assert "baseline-meets-interval:colour" in certificate["findings"]
 
 
 def test_a_sample_that_is_asked_twice_leaves_no_word_of_unknown_variance(tmp_path: Path) -> None:
