@@ -105,9 +105,21 @@ class OutOfScopeError(BackendError):
 
 
 class AlreadyRegisteredError(BackendError):
-    """A user name or an address is taken."""
+    """A user name, an address or a construct id is taken."""
 
     code = "already-registered"
+
+
+class ClaimRejectedError(BackendError):
+    """The operator has lately rejected this user's claim of a construct id."""
+
+    code = "claim-rejected"
+
+
+class DecisionError(BackendError):
+    """The operator decides about a construct id of which there is nothing to decide."""
+
+    code = "construct-decision"
 
 
 class IdempotencyMismatchError(BackendError):

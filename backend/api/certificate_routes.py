@@ -7,11 +7,12 @@ from uuid import UUID
 
 from fastapi import Path, Query, Request
 from pydantic_core import to_jsonable_python
+from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse, Response
 
 from backend.api.conditional import FRESH, unchanged
 from backend.api.declared_routes import public, resource_router
-from backend.api.described_answers import IF_NONE_MATCH, asks_with, exact, tagged
+from backend.api.described_answers import DESCRIBED_BY, IF_NONE_MATCH, asks_with, exact, tagged
 from backend.api.kept_documents import KeptDocument
 from backend.api.pages import (
     NO_NUL,
@@ -35,7 +36,7 @@ from backend.schemas.certificates import (
 )
 from backend.services import certificates, routing
 from theatre.engine.certificate import TheatreCalibrationCertificate
-from theatre.engine.tier_assigner import CertificateStatus, EffectiveTier, VerificationTier
+from theatre.engine.tier_assigner import CertificateStatus, VerificationTier
 
 DECLARED = {
     "get_theatre_certificate": public("not-found"),
@@ -68,11 +69,7 @@ _CLASSES = {
 )
 async def get_theatre_certificate(request: Request, theatre_id: UUID, reading: Reading) -> Response:
     """Return the certificate of a theatre, its tier as it is now."""
-    now = service_of(request).clock()
-    return _shown(
-        request,
-        await certificates.read_certificate(reading, theatre_id=str(theatre_id), now=now),
-    )
+    return await _shown(request, reading, theatre_id=str(theatre_id))
 
 
 @router.get(
@@ -84,18 +81,14 @@ async def get_theatre_certificate(request: Request, theatre_id: UUID, reading: R
 )
 async def get_certificate(request: Request, certificate_id: UUID, reading: Reading) -> Response:
     """Return a certificate, its tier as it is now."""
-    now = service_of(request).clock()
-    return _shown(
-        request,
-        await certificates.read_certificate(reading, certificate_id=str(certificate_id), now=now),
-    )
+    return await _shown(request, reading, certificate_id=str(certificate_id))
 
 
 @router.get(
     "/certificates/{certificate_id}/document",
     operation_id="get_certificate_document",
     response_class=Response,
-    responses=exact(TheatreCalibrationCertificate, "The certificate"),
+    responses=exact(TheatreCalibrationCertificate, "The certificate", **DESCRIBED_BY),
     openapi_extra=asks_with(IF_NONE_MATCH),
 )
 async def get_certificate_document(
@@ -105,9 +98,9 @@ async def get_certificate_document(
 
     That is the canonical form and a line feed; `document_sha256` is over the canonical form.
     """
-    found = await certificates.certificate_document(reading, certificate_id=str(certificate_id))
-    kept = KeptDocument.of(found.document, found.document_sha256)
-    service_of(request).documents.keep(certificate_id, kept)
+    found = await certificates.certificate_document(reading, str(certificate_id))
+    kept = KeptDocument.of(str(certificate_id), found.document, found.document_sha256)
+    service_of(request).documents.keep(kept)
     return kept.answer(request)
 
 
@@ -125,7 +118,7 @@ async def list_certificates(
     cursor: Cursor = None,
 ) -> Response:
     """List certificates, the newest first; `tier` and `status` are those of now."""
-    now = service_of(request).clock()
+    service = service_of(request)
     wanted = CertificateFilter(
         construct_id=construct_id,
         construct_version=construct_version,
@@ -134,7 +127,13 @@ async def list_certificates(
     )
     listing = Listing("certificates", (construct_id, construct_version, tier, status))
     page = await certificates.list_certificates(
-        reading, wanted, now=now, limit=limit, offset=offset, after=place_of(cursor, listing)
+        reading,
+        wanted,
+        accepted=service.resources.accepted_templates.content_hashes,
+        now=service.clock(),
+        limit=limit,
+        offset=offset,
+        after=place_of(cursor, listing),
     )
     last = page.certificates[-1][0] if len(page.certificates) == limit else None
     shown = CertificatePage(
@@ -166,9 +165,10 @@ async def get_routing(
         construct_id,
         construct_version=construct_version,
         declared_review=declared_review,
-        accepted_templates=service.resources.accepted_templates,
+        accepted=service.resources.accepted_templates.content_hashes,
         now=now,
     )
+    decides = None if answer.run_by is None else True
     shown = Routing.model_validate(
         {
             "construct_id": construct_id,
@@ -180,6 +180,9 @@ async def get_routing(
             "overridden": declared_review is not None and declared_review != answer.review,
             "reasons": list(answer.reasons),
             "certificate_id": answer.certificate_id,
+            "run_by": answer.run_by,
+            "owner_confirmed": decides,
+            "template_accepted": decides,
             "as_of": now,
             "valid_until": answer.valid_until,
         }
@@ -187,16 +190,27 @@ async def get_routing(
     return JSONResponse(shown.model_dump(mode="json"), headers=_CACHING)
 
 
-def _shown(request: Request, read: certificates.ReadCertificate) -> Response:
-    effective = read.effective
+async def _shown(
+    request: Request,
+    reading: AsyncConnection,
+    *,
+    certificate_id: str | None = None,
+    theatre_id: str | None = None,
+) -> Response:
+    service = service_of(request)
+    read = await certificates.read_certificate(
+        reading,
+        certificate_id=certificate_id,
+        theatre_id=theatre_id,
+        accepted=service.resources.accepted_templates.content_hashes,
+        now=service.clock(),
+    )
+    effective = read.worth.effective
     # Weak: `as_of` is another one at every reading.
-    etag = f'W/"{read.sha256}.{effective.tier}.{effective.status}"'
+    etag = f'W/"{read.sha256}.{effective.tier}.{effective.status}.{"+".join(effective.reasons)}"'
     shown = {
         **read.document,
-        "verification_tier": effective.tier.value,
-        "issued_verification_tier": effective.issued_tier.value,
-        "status": effective.status.value,
-        "reasons": list(effective.reasons),
+        **_worth(read.worth),
         "as_of": to_jsonable_python(effective.as_of),
         "document_sha256": read.sha256,
     }
@@ -205,19 +219,34 @@ def _shown(request: Request, read: certificates.ReadCertificate) -> Response:
     )
 
 
-def summary_of(view: CertificateView, worth: EffectiveTier) -> CertificateSummary:
+def summary_of(view: CertificateView, worth: certificates.Worth) -> CertificateSummary:
     """Return a certificate as lists show it."""
-    return CertificateSummary(
-        certificate_id=view.id,
-        theatre_id=view.theatre_id,
-        template_id=view.template_id,
-        construct_id=view.construct_id,
-        construct_version=view.construct_version,
-        composite_score=view.composite_score,
-        verification_tier=worth.tier,
-        issued_verification_tier=worth.issued_tier,
-        status=worth.status,
-        replay_count=view.replay_count,
-        issued_at=view.issued_at,
-        expires_at=view.expires_at,
+    return CertificateSummary.model_validate(
+        {
+            "certificate_id": view.id,
+            "theatre_id": view.theatre_id,
+            "template_id": view.template_id,
+            "construct_id": view.construct_id,
+            "construct_version": view.construct_version,
+            "composite_score": view.composite_score,
+            **_worth(worth),
+            "replay_count": view.replay_count,
+            "issued_at": view.issued_at,
+            "expires_at": view.expires_at,
+        }
     )
+
+
+def _worth(worth: certificates.Worth) -> dict[str, object]:
+    """Return what every view of a certificate says of it beside its own fields."""
+    effective = worth.effective
+    return {
+        "verification_tier": effective.tier.value,
+        "effective_tier": effective.tier.value,
+        "issued_verification_tier": effective.issued_tier.value,
+        "status": effective.status.value,
+        "reasons": list(effective.reasons),
+        "run_by": worth.run_by,
+        "owner_confirmed": worth.owner_confirmed,
+        "template_accepted": worth.template_accepted,
+    }

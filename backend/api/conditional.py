@@ -30,14 +30,28 @@ def unchanged(request: Request, etag: str, **headers: str) -> Response | None:
     return None
 
 
+def described_by(path: str) -> dict[str, str]:
+    """Return the header that leads from bytes which never change to what they are worth now."""
+    return {"Link": f'</api/v1{path}>; rel="describedby"'}
+
+
 def immutable(
-    request: Request, body: bytes, *, sha256: str, media_type: str, digest: str | None = None
+    request: Request,
+    body: bytes,
+    *,
+    sha256: str,
+    media_type: str,
+    digest: str | None = None,
+    view: str | None = None,
 ) -> Response:
     """Return bytes that never change under this address, by the hash `sha256`.
 
-    `digest` is the SHA-256 of the very bytes, where those are more than what the hash is over.
+    `digest` is the SHA-256 of the very bytes, where those are more than what the hash is over;
+    `view` is the path of what says more of them, and may change.
     """
     etag, caching = f'"{sha256}"', {"Cache-Control": IMMUTABLE}
+    if view is not None:
+        caching |= described_by(view)
     return unchanged(request, etag, **caching) or Response(
         body,
         media_type=media_type,

@@ -17,7 +17,7 @@ from backend.schemas.constructs import ConstructDocument, ConstructPage, Constru
 from backend.services.constructs import claim_construct
 
 DECLARED = {
-    "register_construct": for_users(Scope.WRITE, "already-registered"),
+    "register_construct": for_users(Scope.WRITE, "already-registered", "claim-rejected"),
     "list_constructs": for_owner(Scope.READ),
 }
 router = resource_router("constructs", DECLARED)
@@ -35,7 +35,7 @@ async def register_construct(
     body: Annotated[ConstructRequest, Depends(json_body(ConstructRequest))],
     transaction: Transaction,
 ) -> ConstructDocument:
-    """Claim a construct id; the operator confirms it."""
+    """Claim a construct id; the operator confirms it, or the claim lapses after 14 days."""
     stored = await claim_construct(
         transaction,
         construct_id=body.construct_id,
@@ -55,7 +55,7 @@ async def list_constructs(
     offset: Offset = 0,
     cursor: Cursor = None,
 ) -> ConstructPage:
-    """List the construct ids that are yours, the newest first."""
+    """List the construct ids that you claim, the newest first."""
     listing = Listing("constructs", (user.user_id,), keys=SHA256)
     stored, total = await constructs_page(
         transaction, user.user_id, limit=limit, offset=offset, after=place_of(cursor, listing)

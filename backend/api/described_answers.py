@@ -17,6 +17,7 @@ def _header(description: str) -> dict[str, Any]:
 
 ETAG = {"ETag": _header("names this version of the answer, for `If-None-Match`")}
 DIGEST = {"Repr-Digest": _header("SHA-256 of the whole body (RFC 9530)")}
+DESCRIBED_BY = {"Link": _header('`rel="describedby"`: the certificate with its tier of now')}
 CACHING = {"Cache-Control": _header("how long it may be kept")}
 LOCATION = {"Location": _header("the theatre")}
 DEBATE_LOCATION = {"Location": _header("the run of the debate")}
@@ -58,9 +59,9 @@ def tagged(*, links: dict[str, Any] | None = None) -> Described:
     return {200: {**described, "links": links} if links else described, **NOT_MODIFIED}
 
 
-def exact(model: object, description: str) -> Described:
-    """Describe a document whose bytes never change."""
-    headers = {**ETAG, **DIGEST, **CACHING}
+def exact(model: object, description: str, **more: dict[str, Any]) -> Described:
+    """Describe a document whose bytes never change; `more` are headers of its own."""
+    headers = {**ETAG, **DIGEST, **CACHING, **more}
     return {
         200: {"model": model, "description": description, "headers": headers},
         **NOT_MODIFIED,
@@ -70,7 +71,7 @@ def exact(model: object, description: str) -> Described:
 def downloads(*media_types: str, description: str) -> Described:
     """Describe a file, whole or one range of it."""
     content = {name: {"schema": _BODIES.get(name, _BYTES)} for name in media_types}
-    headers = {**ETAG, **DIGEST, **CACHING}
+    headers = {**ETAG, **DIGEST, **CACHING, **DESCRIBED_BY}
     part = {"Content-Range": _header("which bytes of how many")}
     return {
         200: {"description": description, "headers": headers, "content": content},

@@ -30,6 +30,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     engine.StateConflictError: kinds.STATE_CONFLICT,
     engine.RunStoppedError: kinds.INTERNAL,
     engine.CommitmentError: unacceptable("commitment-refused", "No commitment can be made"),
+    engine.CoinError: kinds.INTERNAL,
     engine.PinMismatchError: unacceptable("pin-mismatch", "Not the pinned version"),
     engine.RehearsalAdapterError: unacceptable(
         "mock-adapter-refused", "Canned answers are no evidence"
@@ -95,6 +96,8 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     service.UnauthenticatedError: kinds.UNAUTHENTICATED,
     service.OutOfScopeError: kinds.OUT_OF_SCOPE,
     service.AlreadyRegisteredError: kinds.ALREADY_REGISTERED,
+    service.ClaimRejectedError: kinds.CLAIM_REJECTED,
+    service.DecisionError: kinds.INTERNAL,
     service.IdempotencyMismatchError: kinds.IDEMPOTENCY_MISMATCH,
     service.IdempotencyInProgressError: kinds.IDEMPOTENCY_IN_PROGRESS,
     service.EvidenceStoreError: kinds.NOT_READY,

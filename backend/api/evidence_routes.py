@@ -11,9 +11,16 @@ from uuid import UUID
 from fastapi import Path, Request
 from starlette.responses import FileResponse, Response
 
-from backend.api.conditional import FRESH, IMMUTABLE, repr_digest, unchanged
+from backend.api.conditional import FRESH, IMMUTABLE, described_by, repr_digest, unchanged
 from backend.api.declared_routes import Reader, disclosed, public, resource_router
-from backend.api.described_answers import IF_NONE_MATCH, RANGE, asks_with, downloads, whole_file
+from backend.api.described_answers import (
+    DESCRIBED_BY,
+    IF_NONE_MATCH,
+    RANGE,
+    asks_with,
+    downloads,
+    whole_file,
+)
 from backend.api.pages import (
     NO_NUL,
     Cursor,
@@ -74,6 +81,7 @@ def _verifier() -> tuple[bytes, str]:
     "/theatres/{theatre_id}/audit-events",
     operation_id="list_audit_events",
     response_model=AuditPage,
+    responses={200: {"headers": DESCRIBED_BY}},
 )
 async def list_audit_events(
     reader: Reader,
@@ -94,9 +102,11 @@ async def list_audit_events(
         offset=offset,
         after=sequence_of(cursor, listing),
     )
-    return chain_page(
+    page = chain_page(
         lines, member="audit_events", listing=listing, total=total, limit=limit, offset=offset
     )
+    page.headers.update(described_by(f"/theatres/{theatre_id}/certificate"))
+    return page
 
 
 @router.get("/theatres/{theatre_id}/episodes", operation_id="list_episodes")
@@ -159,7 +169,7 @@ async def get_evidence_bundle(
         reader=_id_of(reader),
         resources=service_of(request).resources,
     )
-    return _sent(request, found)
+    return _sent(request, theatre_id, found)
 
 
 @router.get(
@@ -185,7 +195,7 @@ async def get_evidence_file(
         reader=_id_of(reader),
         resources=service_of(request).resources,
     )
-    return _sent(request, found)
+    return _sent(request, theatre_id, found)
 
 
 @router.get(
@@ -202,12 +212,15 @@ async def get_replay(
     found = await evidence.training_export(
         transaction, str(theatre_id), service_of(request).resources
     )
-    return _sent(request, found)
+    return _sent(request, theatre_id, found)
 
 
-def _sent(request: Request, found: evidence.EvidenceFile) -> Response:
+def _sent(request: Request, theatre_id: UUID, found: evidence.EvidenceFile) -> Response:
     etag = f'"{found.sha256}"'
-    headers = {"Cache-Control": IMMUTABLE if found.is_public else "private, no-store"}
+    headers = {
+        "Cache-Control": IMMUTABLE if found.is_public else "private, no-store",
+        **described_by(f"/theatres/{theatre_id}/certificate"),
+    }
     not_modified = unchanged(request, etag, **headers)
     if not_modified is not None:
         return not_modified

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from typing import NamedTuple, Self
-from uuid import UUID
 
 from fastapi import Request
 from starlette.responses import Response
@@ -26,20 +25,26 @@ _AT_MOST = 2000
 class KeptDocument(NamedTuple):
     """A certificate as it is given out: its file, and the hashes of document and file."""
 
+    certificate_id: str
     body: bytes
     sha256: str
     digest: str
 
     @classmethod
-    def of(cls, document: bytes, sha256: str) -> Self:
+    def of(cls, certificate_id: str, document: bytes, sha256: str) -> Self:
         """Return the file of a document, which ends with a line feed; `sha256` is without it."""
         body = document + b"\n"
-        return cls(body, sha256, sha256_hex(body))
+        return cls(certificate_id, body, sha256, sha256_hex(body))
 
     def answer(self, request: Request) -> Response:
         """Return the bytes of the file, under the hash of the document."""
         return immutable(
-            request, self.body, sha256=self.sha256, media_type=JSON, digest=self.digest
+            request,
+            self.body,
+            sha256=self.sha256,
+            media_type=JSON,
+            digest=self.digest,
+            view=f"/certificates/{self.certificate_id}",
         )
 
 
@@ -49,9 +54,9 @@ class DocumentCache:
     def __init__(self) -> None:
         self._kept: OrderedDict[str, KeptDocument] = OrderedDict()
 
-    def keep(self, certificate_id: UUID, document: KeptDocument) -> None:
+    def keep(self, document: KeptDocument) -> None:
         """Keep a certificate; the one that was asked for longest ago goes."""
-        self._kept[str(certificate_id)] = document
+        self._kept[document.certificate_id] = document
         if len(self._kept) > _AT_MOST:
             self._kept.popitem(last=False)
 

@@ -108,6 +108,12 @@ ALREADY_REGISTERED = ProblemKind(
     "The name or the address is taken",
     "Choose another, or log in. Upper and lower case do not differ.",
 )
+CLAIM_REJECTED = ProblemKind(
+    "claim-rejected",
+    409,
+    "The operator has rejected this claim",
+    "It may be made again 14 days later.",
+)
 IDEMPOTENCY_IN_PROGRESS = ProblemKind(
     "idempotency-in-progress",
     409,

@@ -51,11 +51,12 @@ async def list_templates(
     )
     response.headers["Cache-Control"] = FRESH
     last = views[-1] if len(views) == limit else None
-    accepted = await accepted_templates.among(transaction, [view.sha256 for view in views])
+    accepted = accepted_templates.content_hashes
     return TemplatePage(
         available=[AvailableTemplateDocument.model_validate(one) for one in available],
         templates=[
-            ListedTemplate(**view._asdict(), accepted=view.sha256 in accepted) for view in views
+            ListedTemplate(**view._asdict(), accepted=view.content_hash in accepted)
+            for view in views
         ],
         total=total,
         limit=limit,

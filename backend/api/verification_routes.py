@@ -174,11 +174,13 @@ async def list_verification_certificates(
     cursor: Cursor = None,
 ) -> Response:
     """List the certificates that verifications have earned, the newest first."""
+    service = service_of(request)
     listing = Listing("verification-certificates", (construct_id,))
     page = await verifications.list_verified(
         reading,
         construct_id=construct_id,
-        now=service_of(request).clock(),
+        accepted=service.resources.accepted_templates.content_hashes,
+        now=service.clock(),
         limit=limit,
         offset=offset,
         after=place_of(cursor, listing),

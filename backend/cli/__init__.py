@@ -3,16 +3,12 @@
 COMMANDS = {
     "admin": (
         "backend.cli.admin_group:admin",
-        "Back up, restore and re-verify what is stored.",
+        "Back up, restore, re-verify; decide whose constructs are whose.",
     ),
     "key": ("backend.cli.key_group:key", "Make, list and revoke keys for tools."),
     "openapi": (
         "backend.cli.openapi_command:openapi",
         "Print the description of the HTTP interface.",
-    ),
-    "registration": (
-        "backend.cli.registration_group:registration",
-        "Confirm whose constructs are whose.",
     ),
     "serve": ("backend.cli.serve_command:serve", "Serve the HTTP interface."),
     "worker": ("backend.cli.worker_command:worker", "Run theatres that the service has queued."),

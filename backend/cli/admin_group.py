@@ -1,22 +1,18 @@
-"""`echelon admin …`: what the operator does with everything that is stored."""
+"""`echelon admin …`: what the operator does with what is stored, and says of claims."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import click
 
+from backend.cli.construct_decisions import construct
+from backend.cli.database_work import owned_database
 from backend.cli.refusals import or_end
-from backend.database import migrations
-from backend.database.embedded import EmbeddedServer
 from backend.database.opening import opened_database
-from backend.database.roles import OWNER
 from backend.database.sessions import application_engine
-from backend.errors import SettingsError
 from backend.evidence_store import EvidenceStore
 from backend.runtime import now
 from backend.services.backups import Backup, restore_backup, take_backup
@@ -29,7 +25,10 @@ from theatre.cli.output import echo, json_option, print_document
 
 @click.group(no_args_is_help=True)
 def admin() -> None:
-    """Back up, restore and re-verify everything that is stored."""
+    """Back up, restore and re-verify what is stored; decide whose construct ids are whose."""
+
+
+admin.add_command(construct)
 
 
 @admin.command()
@@ -57,7 +56,7 @@ def backup(folder: Path, *, as_json: bool) -> None:
     settings = or_end(Settings.from_environment)
 
     def taken() -> Backup:
-        with _owned_database(settings, migrated=True) as address:
+        with owned_database(settings, migrated=True) as address:
             return take_backup(address, _store(settings), folder, at=now())
 
     done = or_end(taken)
@@ -77,7 +76,7 @@ def restore(folder: Path, *, as_json: bool) -> None:
     settings = or_end(Settings.from_environment)
 
     def restored() -> Backup:
-        with _owned_database(settings, migrated=False) as address:
+        with owned_database(settings, migrated=False) as address:
             return restore_backup(address, _store(settings), folder)
 
     _tell("restored", or_end(restored), as_json=as_json)
@@ -94,22 +93,6 @@ def _tell(what: str, done: Backup, *, as_json: bool) -> None:
 
 def _store(settings: Settings) -> EvidenceStore:
     return EvidenceStore(settings.evidence_url, settings.home.resolve() / "evidence")
-
-
-@contextmanager
-def _owned_database(settings: Settings, *, migrated: bool) -> Iterator[str]:
-    """Yield the address of the database as the owner of its tables."""
-    if settings.database_url is None:
-        with EmbeddedServer(settings.home) as server:
-            if migrated:
-                migrations.upgrade(server.address(OWNER))
-            yield server.address(OWNER)
-    elif settings.migration_url is None:
-        raise SettingsError(
-            "expected ECHELON_MIGRATION_URL, the database as the owner of its tables, got none"
-        )
-    else:
-        yield settings.migration_url.get_secret_value()
 
 
 async def _checked(settings: Settings) -> StoreReport:

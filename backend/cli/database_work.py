@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import click
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.cli.refusals import or_end
+from backend.database import migrations
+from backend.database.embedded import EmbeddedServer
 from backend.database.opening import opened_database
-from backend.database.sessions import application_engine
+from backend.database.roles import OWNER
+from backend.database.sessions import application_engine, operator_engine
+from backend.errors import SettingsError
 from backend.repositories.users import user_by_name
 from backend.settings import Settings
 
@@ -21,7 +26,39 @@ T = TypeVar("T")
 def in_database(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
     """Do `work` in one transaction and return what it does; a refusal ends the command."""
     settings = or_end(Settings.from_environment)
-    return or_end(lambda: asyncio.run(_worked(settings, work)))
+
+    def worked() -> T:
+        with opened_database(settings) as address:
+            return asyncio.run(_worked(application_engine(address, pool_size=1), work))
+
+    return or_end(worked)
+
+
+def as_operator(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+    """Do `work` like `in_database`, with what only the owner of the tables may do."""
+    settings = or_end(Settings.from_environment)
+
+    def worked() -> T:
+        with owned_database(settings, migrated=True) as address:
+            return asyncio.run(_worked(operator_engine(address), work))
+
+    return or_end(worked)
+
+
+@contextmanager
+def owned_database(settings: Settings, *, migrated: bool) -> Iterator[str]:
+    """Yield the address of the database as the owner of its tables."""
+    if settings.database_url is None:
+        with EmbeddedServer(settings.home) as server:
+            if migrated:
+                migrations.upgrade(server.address(OWNER))
+            yield server.address(OWNER)
+    elif settings.migration_url is None:
+        raise SettingsError(
+            "expected ECHELON_MIGRATION_URL, the database as the owner of its tables, got none"
+        )
+    else:
+        yield settings.migration_url.get_secret_value()
 
 
 async def user_id_of(connection: AsyncConnection, username: str) -> str:
@@ -32,12 +69,10 @@ async def user_id_of(connection: AsyncConnection, username: str) -> str:
     return user.id
 
 
-async def _worked(settings: Settings, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+async def _worked(engine: AsyncEngine, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
     # It blocks; the loop has nothing else to do meanwhile.
-    with opened_database(settings) as address:
-        engine = application_engine(address, pool_size=1)
-        try:
-            async with engine.begin() as connection:
-                return await work(connection)
-        finally:
-            await engine.dispose()
+    try:
+        async with engine.begin() as connection:
+            return await work(connection)
+    finally:
+        await engine.dispose()

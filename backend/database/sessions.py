@@ -39,6 +39,14 @@ def application_engine(address: str, *, pool_size: int = POOL_SIZE) -> AsyncEngi
     )
 
 
+def operator_engine(address: str) -> AsyncEngine:
+    """Return an engine for the operator's own commands, working as whoever logs in.
+
+    The caller disposes of it.
+    """
+    return create_async_engine(_url(address, "asyncpg"), poolclass=NullPool, hide_parameters=True)
+
+
 def owner_engine(address: str) -> Engine:
     """Return an engine without a pool for migrations, working as whoever logs in."""
     return create_engine(_url(address, "psycopg"), poolclass=NullPool)

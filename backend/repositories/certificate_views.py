@@ -16,12 +16,14 @@ from sqlalchemy import (
     case,
     func,
     literal,
+    or_,
     select,
     tuple_,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.models import TheatreCertificate
+from backend.database.models import Theatre, TheatreCertificate, TheatreTemplate, User
+from backend.repositories.counted_runs import OBJECTIONS
 from backend.repositories.theatre_views import Place
 
 SHOWN = (
@@ -36,7 +38,10 @@ SHOWN = (
     TheatreCertificate.issued_at,
     TheatreCertificate.expires_at,
     TheatreCertificate.theatre_resolved_at,
+    User.username,
+    OBJECTIONS,
 )
+"""The columns of a CertificateView, of what `joined_with_run` joins."""
 _UNVERIFIED = "UNVERIFIED"
 _AT_A_MOMENT = frozenset({"tier", "status"})
 Shape = tuple[str, ...]
@@ -44,7 +49,7 @@ Shape = tuple[str, ...]
 
 
 class CertificateView(NamedTuple):
-    """The columns of a certificate that a list shows."""
+    """The columns of a certificate that a list shows, who ran it and what speaks against it."""
 
     id: str
     theatre_id: str
@@ -57,11 +62,21 @@ class CertificateView(NamedTuple):
     issued_at: datetime
     expires_at: datetime | None
     theatre_resolved_at: datetime
+    run_by: str
+    objections: Sequence[str]
 
 
 class CertificateBytes(NamedTuple):
     """A certificate and its SHA-256."""
 
+    document: bytes
+    document_sha256: str
+
+
+class WholeCertificate(NamedTuple):
+    """A certificate as a list shows it, and its bytes."""
+
+    view: CertificateView
     document: bytes
     document_sha256: str
 
@@ -80,22 +95,36 @@ class CertificateFilter:
         given = asdict(self)
         return tuple(name for name, value in given.items() if value is not None)
 
-    def as_parameters(self, now: datetime) -> dict[str, object]:
+    def as_parameters(self, now: datetime, accepted: Sequence[str]) -> dict[str, object]:
         """Return the parameters of a statement of this shape, at `now`."""
         parameters = {name: value for name, value in asdict(self).items() if value is not None}
+        parameters["accepted"] = accepted
         return parameters | ({"now": now} if _AT_A_MOMENT.intersection(parameters) else {})
 
 
 async def certificate_bytes(
-    connection: AsyncConnection, *, certificate_id: str | None = None, theatre_id: str | None = None
+    connection: AsyncConnection, certificate_id: str
 ) -> CertificateBytes | None:
-    """Return a certificate by its id or by its theatre; None where there is none."""
-    if certificate_id is not None:
-        found = await connection.execute(_BY_ID, {"wanted": certificate_id})
-    else:
-        found = await connection.execute(_BY_THEATRE, {"wanted": theatre_id})
-    row = found.first()
+    """Return the bytes of a certificate; None where there is none."""
+    row = (await connection.execute(_BYTES, {"wanted": certificate_id})).first()
     return None if row is None else CertificateBytes._make(row)
+
+
+async def whole_certificate(
+    connection: AsyncConnection,
+    *,
+    certificate_id: str | None = None,
+    theatre_id: str | None = None,
+    accepted: Sequence[str],
+) -> WholeCertificate | None:
+    """Return a certificate by its id or by its theatre; None where there is none."""
+    statement = _BY_THEATRE if certificate_id is None else _BY_ID
+    wanted = {"wanted": certificate_id or theatre_id, "accepted": accepted}
+    row = (await connection.execute(statement, wanted)).first()
+    if row is None:
+        return None
+    *shown, document, sha256 = row
+    return WholeCertificate(CertificateView._make(shown), document, sha256)
 
 
 async def certificates_of(
@@ -103,23 +132,38 @@ async def certificates_of(
     wanted: CertificateFilter,
     *,
     now: datetime,
+    accepted: Sequence[str],
     limit: int,
     offset: int,
     after: Place | None,
 ) -> Sequence[CertificateView]:
     """Return a page of certificates, the newest first."""
-    given = wanted.as_parameters(now) | {"limit": limit, "offset": offset}
+    given = wanted.as_parameters(now, accepted) | {"limit": limit, "offset": offset}
     if after is not None:
         given |= {"after_at": after.created_at, "after_id": after.id}
     found = await connection.execute(_page(wanted.shape(), is_later=after is not None), given)
     return [CertificateView._make(row) for row in found]
 
 
+def joined_with_run(query: Select[*tuple[Any, ...]]) -> Select[*tuple[Any, ...]]:
+    """Return a query of certificates joined with what a CertificateView has of their runs."""
+    return (
+        query.join(Theatre, Theatre.id == TheatreCertificate.theatre_id)
+        .join(TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256)
+        .join(User, User.id == Theatre.user_id)
+    )
+
+
 async def count_certificates(
-    connection: AsyncConnection, wanted: CertificateFilter, *, now: datetime
+    connection: AsyncConnection,
+    wanted: CertificateFilter,
+    *,
+    now: datetime,
+    accepted: Sequence[str],
 ) -> int:
     """Return how many certificates there are."""
-    counted = await connection.execute(_count(wanted.shape()), wanted.as_parameters(now))
+    given = wanted.as_parameters(now, accepted)
+    counted = await connection.execute(_count(wanted.shape()), given)
     return int(counted.scalar_one())
 
 
@@ -130,7 +174,7 @@ async def count_certificates(
 def _page(shape: Shape, *, is_later: bool) -> Select[*tuple[Any, ...]]:
     """Return the statement of a page; a later one begins behind `after_at` and `after_id`."""
     certificate = TheatreCertificate
-    query = select(*SHOWN).where(_listed(shape))
+    query = joined_with_run(select(*SHOWN).select_from(certificate)).where(_listed(shape))
     if is_later:
         place = tuple_(
             bindparam("after_at", type_=certificate.issued_at.type),
@@ -143,7 +187,8 @@ def _page(shape: Shape, *, is_later: bool) -> Select[*tuple[Any, ...]]:
 
 @cache
 def _count(shape: Shape) -> Select[*tuple[Any, ...]]:
-    return select(func.count()).select_from(TheatreCertificate).where(_listed(shape))
+    query = select(func.count()).select_from(TheatreCertificate)
+    return (joined_with_run(query) if "tier" in shape else query).where(_listed(shape))
 
 
 def _listed(shape: Shape) -> ColumnElement[bool]:
@@ -151,7 +196,8 @@ def _listed(shape: Shape) -> ColumnElement[bool]:
     moment = bindparam("now", type_=certificate.expires_at.type)
     # Other statuses need a history, which nothing keeps yet: no certificate has one of them.
     expired = func.coalesce(certificate.expires_at <= moment, literal(value=False))
-    effective = case((expired, _UNVERIFIED), else_=certificate.verification_tier)
+    is_worth_less = or_(expired, func.cardinality(OBJECTIONS) > 0)
+    effective = case((is_worth_less, _UNVERIFIED), else_=certificate.verification_tier)
     columns: dict[str, ColumnElement[Any]] = {
         "construct_id": certificate.construct_id.expression,
         "construct_version": certificate.construct_version.expression,
@@ -162,6 +208,9 @@ def _listed(shape: Shape) -> ColumnElement[bool]:
     return and_(literal(value=True), *named)
 
 
-_BYTES = select(TheatreCertificate.document, TheatreCertificate.document_sha256)
-_BY_ID = _BYTES.where(TheatreCertificate.id == bindparam("wanted"))
-_BY_THEATRE = _BYTES.where(TheatreCertificate.theatre_id == bindparam("wanted"))
+_is_wanted = TheatreCertificate.id == bindparam("wanted")
+_OF_BYTES = (TheatreCertificate.document, TheatreCertificate.document_sha256)
+_BYTES = select(*_OF_BYTES).where(_is_wanted)
+_WHOLE = joined_with_run(select(*SHOWN, *_OF_BYTES).select_from(TheatreCertificate))
+_BY_ID = _WHOLE.where(_is_wanted)
+_BY_THEATRE = _WHOLE.where(TheatreCertificate.theatre_id == bindparam("wanted"))

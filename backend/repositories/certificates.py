@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from sqlalchemy import insert
+from sqlalchemy import insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import TheatreCertificate
-from backend.repositories.queryable import queryable_columns
-from theatre.engine.canonical_json import JsonObject, canonical_bytes, sha256_hex
+from backend.repositories.queryable import queryable_columns, queryable_text
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object, sha256_hex
 from theatre.engine.clock import parse_rfc3339
 
 _AS_THEY_ARE = (
@@ -47,6 +47,27 @@ async def store_certificate(connection: AsyncConnection, certificate: JsonObject
     IntegrityError where the theatre has one.
     """
     await connection.execute(insert(TheatreCertificate), certificate_row(certificate))
+
+
+async def newest_environment(
+    connection: AsyncConnection, construct_id: str, construct_version: str
+) -> JsonObject | None:
+    """Return `environment` of the newest certificate of one version of a construct.
+
+    None where there is no such certificate, or it has none.
+    """
+    document = await connection.scalar(
+        select(TheatreCertificate.document)
+        .where(
+            TheatreCertificate.construct_id == queryable_text(construct_id),
+            TheatreCertificate.construct_version == queryable_text(construct_version),
+        )
+        .order_by(TheatreCertificate.issued_at.desc(), TheatreCertificate.id.desc())
+        .limit(1)
+    )
+    if document is None:
+        return None
+    return cast("JsonObject | None", parse_object(document)["environment"])
 
 
 def certificate_row(certificate: JsonObject) -> dict[str, Any]:

@@ -1,11 +1,12 @@
-"""Commitment receipts: public from the moment they are made."""
+"""Commitment receipts, public from the moment they are made, and the coins that they name."""
 
 from __future__ import annotations
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.models import Theatre
+from backend.database.models import Theatre, TheatreCoin
+from theatre.engine.coin import Coin
 from theatre.engine.errors import NotFoundError
 
 
@@ -16,3 +17,17 @@ async def receipt_of(connection: AsyncConnection, theatre_id: str) -> bytes:
     if receipt is None:
         raise NotFoundError(f"expected the commitment of theatre {theatre_id}, got none")
     return receipt
+
+
+async def coin_of(connection: AsyncConnection, theatre_id: str) -> Coin | None:
+    """Return the coin of a committed theatre, for who runs it and no one else."""
+    query = select(TheatreCoin.coin).where(TheatreCoin.theatre_id == theatre_id)
+    coin: bytes | None = (await connection.execute(query)).scalar_one_or_none()
+    return None if coin is None else Coin(coin)
+
+
+async def coin_sha256_of(connection: AsyncConnection, theatre_id: str) -> str | None:
+    """Return the SHA-256 of a theatre's coin, which the receipt names; None where it has none."""
+    digest = func.encode(func.sha256(TheatreCoin.coin), "hex")
+    query = select(digest).where(TheatreCoin.theatre_id == theatre_id)
+    return (await connection.execute(query)).scalar_one_or_none()

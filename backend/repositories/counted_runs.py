@@ -1,31 +1,98 @@
-"""Runs that count for routing: of a construct, by its confirmed owner, asked for as certificates.
+"""What a run counts for: who ran it, and what speaks against its tier (docs/adr/0177).
+
+`OBJECTIONS` is the one rule: every list, view and filter of certificates and every routing answer
+asks the database for it, with the content hashes that the operator accepts as `accepted`. Only a
+run without objections counts.
 
 The statements are made once: making them anew for each request took more than answering it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import String, and_, any_, bindparam, func, select
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy import (
+    ColumnElement,
+    ScalarSelect,
+    String,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    case,
+    func,
+    literal,
+    null,
+    select,
+)
+from sqlalchemy.dialects.postgresql import ARRAY, array
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import (
+    ConstructDecision,
     RegisteredConstruct,
     Theatre,
     TheatreCertificate,
     TheatreTemplate,
+    User,
 )
 
+OWNER_NOT_CONFIRMED = "owner-not-confirmed"
+"""Who ran it was not the confirmed owner of the construct id when the run was resolved."""
+OWNER_CHANGED = "owner-changed"
+"""Who ran it was, and is not any more."""
+TEMPLATE_NOT_ACCEPTED = "template-not-accepted"
+"""The operator does not accept the template."""
 _ENDED = ("RESOLVED", "ARCHIVED")
+
+
+def if_confirmed(
+    value: ColumnElement[Any],
+    construct_id: ColumnElement[Any],
+    *conditions: ColumnElement[bool],
+) -> ScalarSelect[Any]:
+    """Return `value` of the newest decision about whose an id is; null unless that confirms.
+
+    `conditions` restrict the decisions, for example to those up to a moment.
+    """
+    decision = ConstructDecision
+    is_about = (decision.construct_id == construct_id, decision.decision != "rejected")
+    return (
+        select(case((decision.decision == "confirmed", value)))
+        .where(*is_about, *conditions)
+        .order_by(decision.seq.desc())
+        .limit(1)
+        .correlate(Theatre, RegisteredConstruct)
+        .scalar_subquery()
+    )
+
+
+OWNER: ColumnElement[str] = ConstructDecision.user_id.expression
+_construct_id = Theatre.construct_id.expression
+_until_then = ConstructDecision.decided_at <= Theatre.resolved_at
+_owner_then = if_confirmed(OWNER, _construct_id, _until_then)
+_owner_now = if_confirmed(OWNER, _construct_id)
+_is_accepted = TheatreTemplate.content_hash == any_(bindparam("accepted", type_=ARRAY(Text)))
+_objections: list[ColumnElement[Any]] = [
+    case(
+        (_owner_then.is_distinct_from(Theatre.user_id), OWNER_NOT_CONFIRMED),
+        (_owner_now.is_distinct_from(Theatre.user_id), OWNER_CHANGED),
+    ),
+    case((_is_accepted, null()), else_=literal(TEMPLATE_NOT_ACCEPTED, Text)),
+]
+# As `text`: asyncpg knows its arrays, those of `varchar` it has to look up.
+OBJECTIONS: ColumnElement[list[str]] = func.array_remove(
+    array[Any](_objections, type_=Text), null()
+)
+"""What speaks against a run, as codes; of a Theatre joined with its TheatreTemplate."""
 
 
 class CountedRun(NamedTuple):
     """How a run ended that counts for routing; the certificate's columns are null without one."""
 
+    run_by: str
     outcome: str
     outcome_reason: str | None
     certificate_id: str | None
@@ -36,20 +103,13 @@ class CountedRun(NamedTuple):
     expires_at: datetime | None
 
 
-async def templates_of_owner(
-    connection: AsyncConnection, construct_id: str
-) -> Sequence[str] | None:
-    """Return the SHA-256 of what the confirmed owner of a construct ran it on; None without one."""
-    row = (await connection.execute(_TEMPLATES, {"construct_id": construct_id})).first()
-    return None if row is None else row[0]
+class OwnRuns(NamedTuple):
+    """What there is of a construct by its confirmed owner, where no run counts."""
 
-
-async def template_documents(
-    connection: AsyncConnection, sha256s: Collection[str]
-) -> dict[str, bytes]:
-    """Return the bytes of templates by their SHA-256."""
-    found = await connection.execute(_DOCUMENTS, {"templates": list(sha256s)})
-    return {row.sha256: row.document for row in found}
+    has_owner: bool
+    runs: int
+    on_accepted: bool
+    counted: bool
 
 
 async def newest_run(
@@ -57,10 +117,10 @@ async def newest_run(
     construct_id: str,
     *,
     construct_version: str | None,
-    templates: Collection[str],
+    accepted: Sequence[str],
 ) -> CountedRun | None:
-    """Return how the newest run of a construct, by its owner and on `templates`, ended."""
-    wanted = {"construct_id": construct_id, "templates": list(templates)}
+    """Return how the newest run of a construct ended that counts."""
+    wanted = {"construct_id": construct_id, "accepted": accepted}
     if construct_version is None:
         found = await connection.execute(_NEWEST, wanted)
     else:
@@ -70,28 +130,29 @@ async def newest_run(
     return None if row is None else CountedRun._make(row)
 
 
-_construct_id = bindparam("construct_id", type_=String)
-_templates = any_(bindparam("templates", type_=ARRAY(String)))
+async def runs_of_owner(
+    connection: AsyncConnection, construct_id: str, *, accepted: Sequence[str]
+) -> OwnRuns:
+    """Return what there is of a construct by its confirmed owner: why `newest_run` has none."""
+    wanted = {"construct_id": construct_id, "accepted": accepted}
+    return OwnRuns._make((await connection.execute(_OWN, wanted)).one())
+
+
+_wanted = bindparam("construct_id", type_=String)
+_owner = if_confirmed(OWNER, _wanted)
 _pinned = func.jsonb_extract_path_text(Theatre.version_pins, "constructs", Theatre.construct_id)
-_is_owners = and_(
-    RegisteredConstruct.construct_id == Theatre.construct_id,
-    RegisteredConstruct.user_id == Theatre.user_id,
-    RegisteredConstruct.confirmed_at.is_not(None),
+_has_none = func.cardinality(OBJECTIONS) == 0
+# That it is the owner's is among the objections; alone it spares strangers' runs the look-up.
+_ran = and_(
+    Theatre.construct_id == _wanted,
+    Theatre.user_id == _owner,
+    Theatre.state.in_(_ENDED),
+    Theatre.is_certificate_run.is_(True),
 )
-_counted = and_(Theatre.state.in_(_ENDED), Theatre.is_certificate_run.is_(True))
-_TEMPLATES = select(
-    func.array(
-        select(Theatre.template_sha256).where(_is_owners, _counted).distinct().scalar_subquery()
-    )
-).where(
-    RegisteredConstruct.construct_id == _construct_id,
-    RegisteredConstruct.confirmed_at.is_not(None),
-)
-_DOCUMENTS = select(TheatreTemplate.sha256, TheatreTemplate.document).where(
-    TheatreTemplate.sha256 == _templates
-)
+_is_template = TheatreTemplate.sha256 == Theatre.template_sha256
 _NEWEST = (
     select(
+        User.username,
         Theatre.outcome,
         Theatre.outcome_reason,
         Theatre.certificate_id,
@@ -101,10 +162,23 @@ _NEWEST = (
         TheatreCertificate.theatre_resolved_at,
         TheatreCertificate.expires_at,
     )
-    .join(RegisteredConstruct, _is_owners)
+    .select_from(Theatre)
+    .join(User, User.id == Theatre.user_id)
+    .join(TheatreTemplate, _is_template)
     .outerjoin(TheatreCertificate, TheatreCertificate.id == Theatre.certificate_id)
-    .where(Theatre.construct_id == _construct_id, _counted, Theatre.template_sha256 == _templates)
+    .where(_ran, _has_none)
     .order_by(Theatre.resolved_at.desc(), Theatre.id.desc())
     .limit(1)
 )
 _NEWEST_OF_A_VERSION = _NEWEST.where(_pinned == bindparam("construct_version", type_=String))
+_OWN = (
+    select(
+        _owner.is_not(None),
+        func.count(Theatre.id),
+        func.coalesce(func.bool_or(_is_accepted), literal(value=False)),
+        func.coalesce(func.bool_or(_has_none), literal(value=False)),
+    )
+    .select_from(Theatre)
+    .join(TheatreTemplate, _is_template)
+    .where(_ran)
+)

@@ -1,26 +1,27 @@
-"""Construct ids that belong to users, and which of them the operator has confirmed."""
+"""Construct ids that users claim, and what the operator decides about the claims (docs/adr/0177).
+
+Whose an id is follows from the decisions alone, which only the operator's commands can write. A
+claim that nothing was decided about lapses: it is there, but for anybody else to take.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import NamedTuple
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
 
-from sqlalchemy import func, literal, select, tuple_, update
-from sqlalchemy.dialects.postgresql import insert as insert_or_leave
+from sqlalchemy import String, bindparam, case, delete, func, insert, literal, select, text, tuple_
+from sqlalchemy.dialects.postgresql import insert as insert_or_take
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.models import RegisteredConstruct
+from backend.database.models import ConstructDecision, RegisteredConstruct
+from backend.repositories.counted_runs import OWNER, if_confirmed
 from backend.repositories.theatre_views import Place
 from theatre.engine.canonical_json import sha256_hex
 
-_SHOWN = (
-    RegisteredConstruct.construct_id,
-    RegisteredConstruct.author,
-    RegisteredConstruct.created_at,
-    RegisteredConstruct.confirmed_at,
-)
-
+CLAIM_KEPT = timedelta(days=14)
+"""How long a claim waits for the operator, and who was rejected for another try."""
+Decision = Literal["confirmed", "rejected", "released"]
 _PLACE = (
     RegisteredConstruct.created_at,
     func.encode(func.sha256(func.convert_to(RegisteredConstruct.construct_id, "UTF8")), "hex"),
@@ -28,7 +29,7 @@ _PLACE = (
 
 
 class StoredConstruct(NamedTuple):
-    """A registration as its owner sees it."""
+    """A claim as its user sees it; `confirmed_at` is null unless the id is the user's."""
 
     construct_id: str
     author: str | None
@@ -36,25 +37,67 @@ class StoredConstruct(NamedTuple):
     confirmed_at: datetime | None
 
     @property
+    def lapses_at(self) -> datetime | None:
+        """Return from when on anybody may claim the id; None for one that is confirmed."""
+        return None if self.confirmed_at is not None else self.created_at + CLAIM_KEPT
+
+    @property
     def place(self) -> Place:
         """Return where it stands in a list: ids may be long, so their hash breaks ties."""
         return Place(self.created_at, sha256_hex(self.construct_id.encode()))
 
 
-async def register_construct(
-    connection: AsyncConnection, construct: StoredConstruct, *, user_id: str
-) -> bool:
-    """Store a registration; False where the id is taken."""
-    row = {**construct._asdict(), "user_id": user_id}
-    statement = insert_or_leave(RegisteredConstruct).values(row).on_conflict_do_nothing()
-    stored = await connection.execute(statement.returning(RegisteredConstruct.construct_id))
-    return stored.first() is not None
+async def hold_construct(connection: AsyncConnection, construct_id: str) -> None:
+    """Wait until nobody else claims a construct id or decides about it, for this transaction."""
+    await connection.execute(
+        text("SELECT pg_advisory_xact_lock(hashtextextended(:construct_id, 1))"),
+        {"construct_id": construct_id},
+    )
+
+
+async def owner_of(connection: AsyncConnection, construct_id: str) -> str | None:
+    """Return the id of the user whom the operator has confirmed; None where an id is nobody's."""
+    owner: str | None = await connection.scalar(_OWNER, {"construct_id": construct_id})
+    return owner
+
+
+async def claim(connection: AsyncConnection, construct: StoredConstruct, *, user_id: str) -> bool:
+    """Store a claim, also over one that has lapsed; False where another waits.
+
+    That nobody owns the id, the caller has looked up.
+    """
+    table = RegisteredConstruct
+    row = {
+        "construct_id": construct.construct_id,
+        "user_id": user_id,
+        "author": construct.author,
+        "created_at": construct.created_at,
+    }
+    statement = insert_or_take(table).values(row)
+    taken = statement.on_conflict_do_update(
+        index_elements=[table.construct_id],
+        set_={name: statement.excluded[name] for name in ("user_id", "author", "created_at")},
+        where=table.created_at <= construct.created_at - CLAIM_KEPT,
+    )
+    return (await connection.execute(taken.returning(table.construct_id))).first() is not None
+
+
+async def claim_of(
+    connection: AsyncConnection, construct_id: str, *, user_id: str
+) -> StoredConstruct | None:
+    """Return a user's claim of an id; None where the id is not claimed, or by another."""
+    own = (
+        RegisteredConstruct.construct_id == construct_id,
+        RegisteredConstruct.user_id == user_id,
+    )
+    row = (await connection.execute(select(*_SHOWN).where(*own))).first()
+    return None if row is None else StoredConstruct._make(row)
 
 
 async def constructs_page(
     connection: AsyncConnection, user_id: str, *, limit: int, offset: int, after: Place | None
 ) -> tuple[Sequence[StoredConstruct], int]:
-    """Return a page of a user's registrations, the newest first, and how many there are."""
+    """Return a page of a user's claims, the newest first, and how many there are."""
     own = RegisteredConstruct.user_id == user_id
     query = select(*_SHOWN).where(own)
     if after is not None:
@@ -67,18 +110,50 @@ async def constructs_page(
     return [StoredConstruct._make(row) for row in found], total
 
 
-async def confirm(
-    connection: AsyncConnection, construct_id: str, *, user_id: str, at: datetime
+async def was_rejected(
+    connection: AsyncConnection, construct_id: str, *, user_id: str, after: datetime
 ) -> bool:
-    """Confirm that an id is a user's; False where it is not theirs. The first time stays."""
-    own = (
-        RegisteredConstruct.construct_id == construct_id,
-        RegisteredConstruct.user_id == user_id,
+    """Tell whether the operator has rejected a user's claim of an id since `after`."""
+    rejected = select(ConstructDecision.seq).where(
+        ConstructDecision.construct_id == construct_id,
+        ConstructDecision.user_id == user_id,
+        ConstructDecision.decision == "rejected",
+        ConstructDecision.decided_at > after,
     )
-    await connection.execute(
-        update(RegisteredConstruct)
-        .where(*own, RegisteredConstruct.confirmed_at.is_(None))
-        .values(confirmed_at=at)
-    )
-    found = await connection.execute(select(RegisteredConstruct.construct_id).where(*own))
-    return found.first() is not None
+    return (await connection.execute(rejected.limit(1))).first() is not None
+
+
+async def decide(
+    connection: AsyncConnection,
+    construct_id: str,
+    decision: Decision,
+    *,
+    user_id: str,
+    at: datetime,
+) -> None:
+    """Add a decision about a user's id, as the operator; only a confirmed one stays claimed."""
+    row = {
+        "construct_id": construct_id,
+        "user_id": user_id,
+        "decision": decision,
+        "decided_at": at,
+    }
+    await connection.execute(insert(ConstructDecision), row)
+    if decision != "confirmed":
+        claimed = (
+            RegisteredConstruct.construct_id == construct_id,
+            RegisteredConstruct.user_id == user_id,
+        )
+        await connection.execute(delete(RegisteredConstruct).where(*claimed))
+
+
+_OWNER = select(if_confirmed(OWNER, bindparam("construct_id", type_=String)))
+_is_theirs = case(
+    (ConstructDecision.user_id == RegisteredConstruct.user_id, ConstructDecision.decided_at)
+)
+_SHOWN = (
+    RegisteredConstruct.construct_id,
+    RegisteredConstruct.author,
+    RegisteredConstruct.created_at,
+    if_confirmed(_is_theirs, RegisteredConstruct.construct_id.expression),
+)

@@ -1,4 +1,4 @@
-"""Templates that somebody committed: public, because their commitments are."""
+"""Templates: those that somebody committed are public, because their commitments are."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, exists, func, literal, select, tuple_
+from sqlalchemy import ColumnElement, and_, bindparam, exists, func, literal, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreTemplate
@@ -21,6 +21,7 @@ _SHOWN = (
     TheatreTemplate.description,
     TheatreTemplate.schema_version,
     TheatreTemplate.created_at,
+    TheatreTemplate.content_hash,
 )
 
 
@@ -35,6 +36,7 @@ class TemplateView(NamedTuple):
     description: str | None
     schema_version: str
     created_at: datetime
+    content_hash: str
 
 
 class WholeTemplate(NamedTuple):
@@ -70,6 +72,15 @@ async def template_of(
     newest = query.order_by(TheatreTemplate.created_at.desc(), TheatreTemplate.sha256).limit(1)
     row = (await connection.execute(newest)).first()
     return None if row is None else WholeTemplate(TemplateView._make(row[:-1]), row[-1])
+
+
+async def template_document(connection: AsyncConnection, sha256: str) -> bytes:
+    """Return the bytes of a stored template."""
+    found = await connection.execute(_DOCUMENT, {"sha256": sha256})
+    return bytes(found.scalar_one())
+
+
+_DOCUMENT = select(TheatreTemplate.document).where(TheatreTemplate.sha256 == bindparam("sha256"))
 
 
 def _is_committed() -> ColumnElement[bool]:

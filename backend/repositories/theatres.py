@@ -9,11 +9,12 @@ from sqlalchemy import insert, update
 from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.models import Theatre, TheatreTemplate
+from backend.database.models import Theatre, TheatreCoin, TheatreTemplate
 from backend.repositories.queryable import queryable, queryable_columns
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, sha256_hex
 from theatre.engine.clock import parse_rfc3339
-from theatre.engine.commitment import CommitmentReceipt
+from theatre.engine.coin import Coin
+from theatre.engine.commitment import CommitmentReceipt, content_hash
 from theatre.engine.errors import StateConflictError
 from theatre.engine.state_machine import TheatreState
 
@@ -42,6 +43,7 @@ def template_row(template: JsonObject) -> dict[str, Any]:
             "schema_version": template["schema_version"],
             "template_json": template,
             "document": document,
+            "content_hash": content_hash(template),
         }
     )
 
@@ -70,10 +72,12 @@ async def insert_draft(
     await connection.execute(insert(Theatre), queryable_columns(row))
 
 
-async def store_receipt(connection: AsyncConnection, receipt: CommitmentReceipt) -> None:
+async def store_receipt(
+    connection: AsyncConnection, receipt: CommitmentReceipt, coin: Coin
+) -> None:
     """Put a receipt into its theatre's row, in the transaction of the event `committed`.
 
-    StateConflictError unless the theatre is a DRAFT.
+    Its coin goes into a row of its own. StateConflictError unless the theatre is a DRAFT.
     """
     draft = update(Theatre).where(
         Theatre.id == receipt.theatre_id, Theatre.state == TheatreState.DRAFT.value
@@ -91,3 +95,5 @@ async def store_receipt(connection: AsyncConnection, receipt: CommitmentReceipt)
         raise StateConflictError(
             f"expected theatre {receipt.theatre_id} in DRAFT, got it moved on, or none"
         )
+    row = {"theatre_id": receipt.theatre_id, "coin": coin.secret}
+    await connection.execute(insert(TheatreCoin), row)

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import TheatreCertificate, Verification
 from backend.database.models.base import MAX_ERROR
-from backend.repositories.certificate_views import SHOWN, CertificateView
+from backend.repositories.certificate_views import SHOWN, CertificateView, joined_with_run
 from backend.repositories.theatre_views import Place
 from theatre.engine.canonical_json import JsonObject
 
@@ -166,6 +166,7 @@ async def verified_certificates(
     connection: AsyncConnection,
     *,
     construct_id: str | None,
+    accepted: Sequence[str],
     limit: int,
     offset: int,
     after: Place | None,
@@ -173,12 +174,14 @@ async def verified_certificates(
     """Return a page of the certificates that verifications have earned, the newest first."""
     certificate = TheatreCertificate
     scores = (certificate.precision, certificate.recall, certificate.reply_accuracy)
-    query = select(*SHOWN, *scores).join(*_EARNED).where(_of(construct_id))
+    every = select(*SHOWN, *scores).select_from(certificate).join(*_EARNED)
+    query = joined_with_run(every).where(_of(construct_id))
     if after is not None:
         place = tuple_(after.created_at, literal(after.id, certificate.id.type))
         query = query.where(tuple_(certificate.issued_at, certificate.id) < place)
     newest_first = (certificate.issued_at.desc(), certificate.id.desc())
-    found = await connection.execute(query.order_by(*newest_first).limit(limit).offset(offset))
+    page = query.order_by(*newest_first).limit(limit).offset(offset)
+    found = await connection.execute(page, {"accepted": accepted})
     views = []
     for row in found:
         *shown, precision, recall, reply_accuracy = row

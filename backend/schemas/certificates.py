@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import ConfigDict, Field
 
@@ -13,6 +13,14 @@ from theatre.engine.constraint_gate import Review
 from theatre.engine.tier_assigner import CertificateStatus, VerificationTier
 
 RoutingClass = Literal["baseline", "mid", "premium"]
+Reasons = Annotated[
+    list[str], Field(description="why the tier is not the issued one, as stable codes")
+]
+RunBy = Annotated[str, Field(description="the name of the user who ran it")]
+OwnerConfirmed = Annotated[
+    bool, Field(description="who ran it was the confirmed owner of the construct id at its issue")
+]
+TemplateAccepted = Annotated[bool, Field(description="the operator accepts the template")]
 
 
 class CertificateDocument(TheatreCalibrationCertificate):
@@ -20,9 +28,13 @@ class CertificateDocument(TheatreCalibrationCertificate):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    effective_tier: VerificationTier = Field(description="the same as `verification_tier`")
     issued_verification_tier: VerificationTier
     status: CertificateStatus
-    reasons: list[str] = Field(description="why the tier is not the issued one, as stable codes")
+    reasons: Reasons
+    run_by: RunBy
+    owner_confirmed: OwnerConfirmed
+    template_accepted: TemplateAccepted
     as_of: datetime
     document_sha256: str = Field(
         description="of the canonical form: `/certificates/{id}/document` without its line feed"
@@ -39,8 +51,13 @@ class CertificateSummary(ResponseDocument):
     construct_version: str
     composite_score: float | None
     verification_tier: VerificationTier = Field(description="what it is worth now")
+    effective_tier: VerificationTier = Field(description="the same as `verification_tier`")
     issued_verification_tier: VerificationTier
     status: CertificateStatus
+    reasons: Reasons
+    run_by: RunBy
+    owner_confirmed: OwnerConfirmed
+    template_accepted: TemplateAccepted
     replay_count: int
     issued_at: datetime
     expires_at: datetime | None
@@ -68,5 +85,8 @@ class Routing(ResponseDocument):
     overridden: bool
     reasons: list[str]
     certificate_id: str | None
+    run_by: RunBy | None = Field(description="of the run that decides; null without one")
+    owner_confirmed: OwnerConfirmed | None = Field(description="of that run; null without one")
+    template_accepted: TemplateAccepted | None = Field(description="of that run; null without one")
     as_of: datetime
     valid_until: datetime = Field(description="ask again before this")

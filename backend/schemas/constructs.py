@@ -20,16 +20,19 @@ class ConstructRequest(RequestDocument):
 
 
 class ConstructDocument(ResponseDocument):
-    """A construct id of a user; it counts for routing once it is confirmed."""
+    """A construct id that a user claims; runs count from when it is confirmed."""
 
     construct_id: str
     author: str | None
     created_at: datetime
     confirmed_at: datetime | None
+    lapses_at: datetime | None = Field(
+        description="from when on anybody may claim it; null once it is confirmed"
+    )
 
 
 class ConstructPage(ResponseDocument):
-    """Some construct ids of a user, the newest first."""
+    """Some construct ids that a user claims, the newest first."""
 
     constructs: list[ConstructDocument]
     total: int

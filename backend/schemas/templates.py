@@ -21,12 +21,13 @@ class TemplateDocument(ResponseDocument):
     description: str | None
     schema_version: str
     created_at: datetime
+    content_hash: str = Field(description="of all of it but version pins and data hashes")
 
 
 class ListedTemplate(TemplateDocument):
     """A committed template, and whether it is accepted now."""
 
-    accepted: bool = Field(description="by the operator: runs on it count for routing")
+    accepted: bool = Field(description="by the operator: runs on it count")
 
 
 class WholeTemplateDocument(TemplateDocument):

@@ -34,10 +34,15 @@ class Commitment(ResponseDocument):
 
     theatre_id: str
     commitment_hash: str
+    coin_sha256: str = Field(description="of the coin, which the bundle of the run reveals")
+    reproduces: None = Field(description="in a receipt of this service always null")
     template_snapshot: dict[str, Any]
     version_pins: dict[str, Any]
     dataset_hashes: dict[str, str]
     scorer_pins: dict[str, Any]
+    scorer_kinds: dict[str, Literal["exact", "textual", "judged"]] = Field(
+        description="what the scores of each scorer rest on"
+    )
     escrowed_capital: float | None
     environment: dict[str, str] | None = Field(
         description="what a construct that runs here could import: its hash, interpreter, platform"

@@ -11,6 +11,7 @@ from backend.schemas.base import RequestDocument, ResponseDocument, WholeNumber
 from backend.schemas.certificates import CertificateSummary
 from backend.schemas.theatres import Outcome
 from theatre.engine.state_machine import TheatreState
+from theatre.verification.scoring_providers import LEXICAL
 
 MAX_CHANGES = 1000
 _SEGMENT = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
@@ -159,9 +160,9 @@ class VerificationStatus(ResponseDocument):
 class VerifiedCertificate(CertificateSummary):
     """A certificate of a verification in the list of them."""
 
-    precision: float | None
-    recall: float | None
-    reply_accuracy: float | None
+    precision: float | None = Field(description=LEXICAL.measures["precision"])
+    recall: float | None = Field(description=LEXICAL.measures["recall"])
+    reply_accuracy: float | None = Field(description=LEXICAL.measures["reply_accuracy"])
 
 
 class VerificationPage(ResponseDocument):

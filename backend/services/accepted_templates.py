@@ -6,9 +6,6 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import NamedTuple
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
-from backend.repositories.counted_runs import template_documents
 from theatre.engine.canonical_json import canonical_sha256, parse_object
 from theatre.engine.commitment import content_hash
 from theatre.engine.schema_registry import resource_root
@@ -27,21 +24,17 @@ class AvailableTemplate(NamedTuple):
 
 
 class AcceptedTemplates:
-    """The operator's list of content hashes, and what was found out of stored templates by it.
-
-    A template is looked at once: what is stored under a SHA-256 never changes.
-    """
+    """The operator's list of content hashes, and what ships with this release beside it."""
 
     def __init__(self, named: Mapping[str, str]) -> None:
         """Take the operator's names and the content hash of each."""
         self._named = dict(named)
-        self._content_hashes = frozenset(named.values())
-        self._known: dict[str, bool] = {}
+        self.content_hashes: Sequence[str] = sorted(set(named.values()))
 
     def available(self) -> list[AvailableTemplate]:
         """Return what ships, then what else is accepted, each by name. Blocks the first time."""
         shipped = [
-            one._replace(accepted=one.content_hash in self._content_hashes)
+            one._replace(accepted=one.content_hash in self.content_hashes)
             for one in _shipped_templates()
         ]
         known = {one.content_hash for one in shipped}
@@ -51,18 +44,6 @@ class AcceptedTemplates:
             if hash_ not in known
         ]
         return [*shipped, *others]
-
-    async def among(self, connection: AsyncConnection, sha256s: Sequence[str]) -> list[str]:
-        """Return those of some stored templates, by their SHA-256, that are accepted."""
-        if not self._content_hashes:
-            return []
-        unknown = [sha256 for sha256 in sha256s if sha256 not in self._known]
-        if unknown:
-            documents = await template_documents(connection, unknown)
-            for sha256, document in documents.items():
-                accepted = content_hash(parse_object(document)) in self._content_hashes
-                self._known[sha256] = accepted
-        return [sha256 for sha256 in sha256s if self._known.get(sha256)]
 
 
 @cache

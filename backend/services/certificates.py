@@ -1,11 +1,10 @@
-"""Certificates as they read now: the tier decays with time, the document never changes."""
+"""Certificates as they read now: what they are worth changes, the document never does."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import cast
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -16,10 +15,14 @@ from backend.repositories.certificate_views import (
     certificate_bytes,
     certificates_of,
     count_certificates,
+    whole_certificate,
+)
+from backend.repositories.counted_runs import (
+    OWNER_NOT_CONFIRMED,
+    TEMPLATE_NOT_ACCEPTED,
 )
 from backend.repositories.theatre_views import Place
 from theatre.engine.canonical_json import JsonObject, parse_object
-from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.engine.tier_assigner import (
     EffectiveTier,
@@ -31,29 +34,37 @@ from theatre.engine.tier_assigner import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Worth:
+    """What a certificate is worth now, and what of that hangs on who ran it and on what."""
+
+    effective: EffectiveTier
+    run_by: str
+    owner_confirmed: bool
+    template_accepted: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCertificate:
     """A certificate's document, and what it is worth now."""
 
     document: JsonObject
     sha256: str
-    effective: EffectiveTier
+    worth: Worth
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateList:
     """A page of certificates, each with what it is worth now."""
 
-    certificates: Sequence[tuple[CertificateView, EffectiveTier]]
+    certificates: Sequence[tuple[CertificateView, Worth]]
     total: int
 
 
 async def certificate_document(
-    connection: AsyncConnection, *, certificate_id: str | None = None, theatre_id: str | None = None
+    connection: AsyncConnection, certificate_id: str
 ) -> CertificateBytes:
-    """Return the exact bytes of a certificate, by its id or its theatre; else NotFoundError."""
-    found = await certificate_bytes(
-        connection, certificate_id=certificate_id, theatre_id=theatre_id
-    )
+    """Return the exact bytes of a certificate; else NotFoundError."""
+    found = await certificate_bytes(connection, certificate_id)
     if found is None:
         raise NotFoundError("expected a certificate, got none")
     return found
@@ -64,28 +75,30 @@ async def read_certificate(
     *,
     certificate_id: str | None = None,
     theatre_id: str | None = None,
+    accepted: Sequence[str],
     now: datetime,
 ) -> ReadCertificate:
-    """Return a certificate and what it is worth now; NotFoundError where there is none."""
-    found = await certificate_document(
-        connection, certificate_id=certificate_id, theatre_id=theatre_id
+    """Return a certificate, by its id or its theatre, and what it is worth now.
+
+    NotFoundError where there is none.
+    """
+    found = await whole_certificate(
+        connection, certificate_id=certificate_id, theatre_id=theatre_id, accepted=accepted
     )
-    document = parse_object(found.document)
-    effective = effective_tier(
-        construct_id=cast("str", document["construct_id"]),
-        construct_version=cast("str", document["construct_version"]),
-        tier=cast("str", document["verification_tier"]),
-        issued_at=parse_rfc3339(cast("str", document["issued_at"])),
-        resolved_at=parse_rfc3339(cast("str", document["theatre_resolved_at"])),
-        now=now,
+    if found is None:
+        raise NotFoundError("expected a certificate, got none")
+    return ReadCertificate(
+        document=parse_object(found.document),
+        sha256=found.document_sha256,
+        worth=worth_of(found.view, now),
     )
-    return ReadCertificate(document=document, sha256=found.document_sha256, effective=effective)
 
 
 async def list_certificates(
     connection: AsyncConnection,
     wanted: CertificateFilter,
     *,
+    accepted: Sequence[str],
     now: datetime,
     limit: int,
     offset: int,
@@ -93,11 +106,11 @@ async def list_certificates(
 ) -> CertificateList:
     """Return a page of certificates, the newest first."""
     views = await certificates_of(
-        connection, wanted, now=now, limit=limit, offset=offset, after=after
+        connection, wanted, now=now, accepted=accepted, limit=limit, offset=offset, after=after
     )
     return CertificateList(
         certificates=[(view, worth_of(view, now)) for view in views],
-        total=await count_certificates(connection, wanted, now=now),
+        total=await count_certificates(connection, wanted, now=now, accepted=accepted),
     )
 
 
@@ -108,9 +121,13 @@ def effective_tier(
     tier: str,
     issued_at: datetime,
     resolved_at: datetime,
+    objections: Sequence[str],
     now: datetime,
 ) -> EffectiveTier:
-    """Return what an issued tier is worth now. No history is kept yet: time alone decides."""
+    """Return what an issued tier is worth now: nothing with an objection, however it was earned.
+
+    No history is kept yet: for a run that counts, time alone decides.
+    """
     issued = IssuedCertificateFacts(
         construct_id=construct_id,
         construct_version=construct_version,
@@ -118,16 +135,30 @@ def effective_tier(
         issued_at=issued_at,
         resolved_at=resolved_at,
     )
-    return TierAssigner.effective(issued, TierHistory(), now=now)
+    effective = TierAssigner.effective(issued, TierHistory(), now=now)
+    if not objections:
+        return effective
+    return replace(
+        effective,
+        tier=VerificationTier.UNVERIFIED,
+        reasons=(*objections, *effective.reasons),
+    )
 
 
-def worth_of(view: CertificateView, now: datetime) -> EffectiveTier:
-    """Return what a certificate in a list is worth now."""
-    return effective_tier(
+def worth_of(view: CertificateView, now: datetime) -> Worth:
+    """Return what a certificate is worth now."""
+    effective = effective_tier(
         construct_id=view.construct_id,
         construct_version=view.construct_version,
         tier=view.verification_tier,
         issued_at=view.issued_at,
         resolved_at=view.theatre_resolved_at,
+        objections=view.objections,
         now=now,
+    )
+    return Worth(
+        effective=effective,
+        run_by=view.run_by,
+        owner_confirmed=OWNER_NOT_CONFIRMED not in view.objections,
+        template_accepted=TEMPLATE_NOT_ACCEPTED not in view.objections,
     )

@@ -1,6 +1,6 @@
 """Evidence as it is handed out: the chain, the episodes, the sealed bundle and its files.
 
-With `disclosure: hashes` ground truth and invocations stay with the owner (contract/template.md).
+With `disclosure: hashes` ground truth, invocations and coin stay with the owner.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import EpisodeResult
 
-_WITHHELD = ("ground_truth/", "invocations/")
+_WITHHELD = ("coin.txt", "ground_truth/", "invocations/")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """How far a construct is trusted now (contract/service.md, `/constructs/{id}/routing`).
 
-What counts are runs of a construct by its confirmed owner on templates that the operator accepts.
-The newest of them decides, however it ended: neither the best one nor the last that was certified.
+What counts are runs without objections (`counted_runs`). The newest of them decides, however it
+ended: neither the best one nor the last that was certified.
 """
 
 from __future__ import annotations
@@ -12,8 +12,14 @@ from datetime import datetime, timedelta
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.repositories.counted_runs import CountedRun, newest_run, templates_of_owner
-from backend.services.accepted_templates import AcceptedTemplates
+from backend.repositories.counted_runs import (
+    OWNER_NOT_CONFIRMED,
+    TEMPLATE_NOT_ACCEPTED,
+    CountedRun,
+    OwnRuns,
+    newest_run,
+    runs_of_owner,
+)
 from backend.services.certificates import effective_tier
 from theatre.engine.constraint_gate import Review, effective_review
 from theatre.engine.tier_assigner import EffectiveTier, VerificationTier
@@ -29,6 +35,7 @@ class RoutingAnswer:
     reasons: tuple[str, ...]
     construct_version: str | None
     certificate_id: str | None
+    run_by: str | None
     review: Review
     valid_until: datetime
 
@@ -39,30 +46,29 @@ async def route(
     *,
     construct_version: str | None,
     declared_review: str | None,
-    accepted_templates: AcceptedTemplates,
+    accepted: Sequence[str],
     now: datetime,
 ) -> RoutingAnswer:
     """Return how far a construct is trusted at `now`. Never raises for an unknown one."""
-    run, reasons = None, ("construct-not-registered",)
-    owned = await templates_of_owner(connection, construct_id)
-    if owned is not None:
-        templates = await accepted_templates.among(connection, owned)
-        if templates:
-            run = await newest_run(
-                connection, construct_id, construct_version=construct_version, templates=templates
-            )
-        reasons = (_why_no_run(owned, templates),)
+    run = await newest_run(
+        connection, construct_id, construct_version=construct_version, accepted=accepted
+    )
     if run is None:
-        return _answer(construct_version, None, None, reasons, declared_review, now)
+        own = await runs_of_owner(connection, construct_id, accepted=accepted)
+        return _answer(construct_version, None, None, (_why_no_run(own),), declared_review, now)
     return _answer(
         run.construct_version, run, _worth(construct_id, run, now), (), declared_review, now
     )
 
 
-def _why_no_run(owned: Sequence[str], accepted: Sequence[str]) -> str:
-    if not owned:
+def _why_no_run(own: OwnRuns) -> str:
+    if not own.has_owner:
+        return "construct-not-registered"
+    if not own.runs:
         return "no-run"
-    return "no-run-of-this-version" if accepted else "template-not-accepted"
+    if own.counted:
+        return "no-run-of-this-version"
+    return OWNER_NOT_CONFIRMED if own.on_accepted else TEMPLATE_NOT_ACCEPTED
 
 
 def _worth(construct_id: str, run: CountedRun, now: datetime) -> EffectiveTier | None:
@@ -75,6 +81,7 @@ def _worth(construct_id: str, run: CountedRun, now: datetime) -> EffectiveTier |
         tier=run.verification_tier,
         issued_at=run.issued_at,
         resolved_at=run.theatre_resolved_at,
+        objections=(),
         now=now,
     )
 
@@ -100,6 +107,7 @@ def _answer(
         reasons=reasons,
         construct_version=construct_version,
         certificate_id=None if run is None else run.certificate_id,
+        run_by=None if run is None else run.run_by,
         review=effective_review(tier.value, declared_review),
         valid_until=min(until, expires_at) if expires_at and expires_at > now else until,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.repositories.certificates import certificate_row
+from backend.repositories.commitments import coin_sha256_of
 from backend.repositories.journal_rows import episode_row, event_row
 from backend.repositories.queryable import queryable, queryable_columns
 from backend.repositories.stored_evidence import Row, events_of, human_scores_of, results_of
@@ -34,7 +35,7 @@ class RowCheck:
     async def run(self, connection: AsyncConnection) -> ChainReading:
         """Read everything once, streaming; return what the chain says."""
         await self._check_chain(connection)
-        self._check_receipt()
+        self._check_receipt(await coin_sha256_of(connection, self._id))
         scores = ScoreCheck(self._chain, self.findings)
         await self._check_results(connection, scores)
         if self._chain.is_whole:
@@ -48,7 +49,7 @@ class RowCheck:
         self._check_certificate()
         return self._chain
 
-    def _check_receipt(self) -> None:
+    def _check_receipt(self, coin_sha256: str | None) -> None:
         raw = self._theatre["receipt"]
         if raw is None:
             if self._chain.columns["commitment_hash"] is not None:
@@ -60,6 +61,9 @@ class RowCheck:
         except TheatreError as error:
             self.findings.differs("commitment-broken", "a receipt that recomputes", str(error))
             return
+        if coin_sha256 != receipt.coin_sha256:
+            seen = coin_sha256 or "none"
+            self.findings.differs("coin-lost", f"the coin of SHA-256 {receipt.coin_sha256}", seen)
         document = receipt.as_document()
         template = receipt.template_snapshot
         columns = {

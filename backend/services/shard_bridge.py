@@ -11,7 +11,7 @@ from backend.services.held import RunEnd
 from backend.services.resources import TheatreResources
 from backend.services.run_evidence import RunEvidence
 from backend.services.run_watch import RunWatch
-from backend.services.theatre_bridge import datasets_of, opened_replay
+from backend.services.theatre_bridge import coin_now, datasets_of, opened_replay
 
 CALLED = RunEnd(None)
 """The run's shards carry it, until the last one is given up."""
@@ -32,6 +32,9 @@ async def call_shard(
         engine, datasets_of(theatre, stored.rehearsal_sha256)
     )
     journal = PostgresRunJournal(engine, stored.id, epoch=stored.run_epoch, shard=claim.fence)
-    async with opened_replay(theatre, journal, stored, resources, watch, claim=claim) as replay:
+    coin = await coin_now(engine, stored.id)
+    async with opened_replay(
+        engine, theatre, coin, journal, stored, resources, watch, claim=claim
+    ) as replay:
         await replay.call(claim.span, is_needed=watch.is_needed)
     return CALLED

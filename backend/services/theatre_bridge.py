@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from backend.repositories.certificates import newest_environment
+from backend.repositories.commitments import coin_of
 from backend.repositories.run_journal import Effect, PostgresRunJournal
 from backend.repositories.run_shards import ShardClaim
 from backend.repositories.theatre_runs import StoredTheatre
@@ -28,6 +30,7 @@ from backend.services.run_watch import RunWatch
 from backend.services.shard_places import ShardPlaces
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import parse_rfc3339
+from theatre.engine.coin import Coin
 from theatre.engine.errors import InvalidTransitionError
 from theatre.engine.replay import (
     DatasetSource,
@@ -71,12 +74,16 @@ async def run_theatre(
         await evidence.bring(engine, datasets_of(theatre, stored.rehearsal_sha256))
     journal = journal_of(engine, stored, resources, before={"settling": watch.refuse_if_cancelled})
     if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
-        async with opened_replay(theatre, journal, stored, resources, watch) as replay:
+        coin = await coin_now(engine, stored.id)
+        async with opened_replay(
+            engine, theatre, coin, journal, stored, resources, watch
+        ) as replay:
             if theatre.state is TheatreState.COMMITTED:
                 theatre = await replay.activate()
             if theatre.state is TheatreState.ACTIVE and await _divided(engine, stored, places):
                 return RunEnd(None)
-            theatre = await replay.run()
+            if theatre.state is not TheatreState.RESOLVED:
+                theatre = await replay.run()
     if theatre.state is TheatreState.SETTLING:
         desk = await RatingDesk.of(theatre, journal, resources.clock)
         return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
@@ -145,7 +152,9 @@ def journal_of(
 
 @asynccontextmanager
 async def opened_replay(
+    engine: AsyncEngine,
     theatre: Theatre,
+    coin: Coin | None,
     journal: PostgresRunJournal,
     stored: StoredTheatre,
     resources: TheatreResources,
@@ -164,9 +173,11 @@ async def opened_replay(
             theatre,
             journal,
             Surroundings(
+                coin=coin,
                 adapters=adapters,
                 authors=resources.constructs.authors(template),
                 environment=await asyncio.to_thread(resources.constructs.environment_of, template),
+                previous_environment=await _previous_environment(engine, theatre, template),
                 invoke=watch.guarded(retrying(watch.guarded_sleep(asyncio.sleep))),
                 datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
                 scorers=resources.scorers,
@@ -183,6 +194,24 @@ async def opened_replay(
         if theatre.state in _BEFORE_THE_LAST_CALL:
             await check_all_reachable(adapters)
         yield replay
+
+
+async def _previous_environment(
+    engine: AsyncEngine, theatre: Theatre, template: ProductTheatreTemplate
+) -> JsonObject | None:
+    """Return what the version was certified in before, where a run is to begin."""
+    if theatre.state is not TheatreState.COMMITTED:
+        return None
+    construct_id = template.product_theatre_config.construct_under_test
+    construct_version = template.version_pins.constructs[construct_id]
+    async with engine.connect() as connection:
+        return await newest_environment(connection, construct_id, construct_version)
+
+
+async def coin_now(engine: AsyncEngine, theatre_id: str) -> Coin | None:
+    """Return the coin of a theatre for its run; None where its row is lost, which ends the run."""
+    async with engine.connect() as connection:
+        return await coin_of(connection, theatre_id)
 
 
 async def _divided(engine: AsyncEngine, stored: StoredTheatre, places: ShardPlaces) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -13,10 +14,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.errors import PreconditionFailedError
 from backend.identifiers import new_id
-from backend.repositories.counted_runs import template_documents
 from backend.repositories.datasets import uploads_of
 from backend.repositories.evidence_views import details_of, journal_lines, resolution_of
 from backend.repositories.run_journal import PostgresRunJournal
+from backend.repositories.template_views import template_document
 from backend.repositories.theatre_runs import StoredTheatre, hold_theatre
 from backend.repositories.theatre_views import (
     Place,
@@ -30,6 +31,7 @@ from backend.repositories.theatres import insert_draft, store_receipt
 from backend.services.resources import TheatreResources
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError, InvalidTransitionError, NotFoundError
 from theatre.engine.models import EpisodeResult
@@ -131,8 +133,7 @@ async def own_theatre(connection: AsyncConnection, theatre_id: str, *, user_id: 
 
 async def template_of_theatre(connection: AsyncConnection, view: TheatreView) -> JsonObject:
     """Return the template that a theatre was made of."""
-    documents = await template_documents(connection, [view.template_sha256])
-    return parse_object(documents[view.template_sha256])
+    return parse_object(await template_document(connection, view.template_sha256))
 
 
 async def ending_of_theatre(connection: AsyncConnection, view: TheatreView) -> JsonObject | None:
@@ -195,14 +196,15 @@ async def commit_theatre(
     await asyncio.to_thread(_check_and_keep, theatre.template, uploads, resources)
     # Stamps of a theatre never go back, although a clock was set back since it was created.
     now = max(resources.clock(), stored.created_at)
-    receipt = await asyncio.to_thread(_receipt, theatre, resources, committed_at=now)
+    coin = Coin(secrets.token_bytes(COIN_BYTES))
+    receipt = await asyncio.to_thread(_receipt, theatre, coin, resources, committed_at=now)
     if expected_hash not in (None, receipt.commitment_hash):
         raise CommitmentError(
             f"expected the commitment that the request names, got {receipt.commitment_hash}: the "
             "template is another one"
         )
     _, committed = theatre.commit(receipt)
-    journal = _committing(engine, receipt, epoch=stored.run_epoch)
+    journal = _committing(engine, receipt, coin, epoch=stored.run_epoch)
     await journal.note_within(connection, committed)
     return await own_theatre(connection, theatre_id, user_id=user_id)
 
@@ -243,28 +245,30 @@ def _check_and_keep(
 
 
 def _receipt(
-    theatre: Theatre, resources: TheatreResources, *, committed_at: datetime
+    theatre: Theatre, coin: Coin, resources: TheatreResources, *, committed_at: datetime
 ) -> CommitmentReceipt:
     """Return the receipt of a valid draft. Blocks."""
     document = theatre.template
     view = view_template(document)
-    environment = None
+    environment, scorers = None, scorers_in_use(document, view, resources.scorers)
     if isinstance(view, ProductTheatreTemplate):
         environment = resources.constructs.environment_of(view)
     return CommitmentProtocol.commit(
         theatre.theatre_id,
         document,
-        scorer_pins=scorers_in_use(document, view, resources.scorers),
+        coin=coin,
+        scorer_pins=scorers.pins,
+        scorer_kinds=scorers.kinds,
         committed_at=committed_at,
         environment=environment,
     )
 
 
 def _committing(
-    engine: AsyncEngine, receipt: CommitmentReceipt, *, epoch: int
+    engine: AsyncEngine, receipt: CommitmentReceipt, coin: Coin, *, epoch: int
 ) -> PostgresRunJournal:
     async def committed(connection: AsyncConnection, _: AuditEvent) -> None:
-        await store_receipt(connection, receipt)
+        await store_receipt(connection, receipt, coin)
 
     effects = {"committed": committed}
     return PostgresRunJournal(engine, receipt.theatre_id, epoch=epoch, effects=effects)

@@ -23,7 +23,7 @@ from backend.repositories.verifications import (
     verification_of,
     verified_certificates,
 )
-from backend.services.certificates import worth_of
+from backend.services.certificates import Worth, worth_of
 from backend.services.resources import TheatreResources
 from backend.services.runs import cancel_run
 from backend.services.sealed_bundles import verified_bundle
@@ -31,7 +31,6 @@ from backend.services.verification_oracles import draft_of
 from backend.services.verification_wishes import UploadWish, VerificationWish
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, InvalidTransitionError, NotFoundError
-from theatre.engine.tier_assigner import EffectiveTier
 from theatre.verification.certificate import verification_certificate
 from theatre.verification.errors import TooFewReplaysError
 
@@ -80,7 +79,7 @@ class Verified:
 class VerifiedPage:
     """A page of certificates that verifications have earned, each with what it is worth now."""
 
-    certificates: Sequence[tuple[VerifiedView, EffectiveTier]]
+    certificates: Sequence[tuple[VerifiedView, Worth]]
     total: int
 
 
@@ -195,6 +194,7 @@ async def list_verified(
     connection: AsyncConnection,
     *,
     construct_id: str | None,
+    accepted: Sequence[str],
     now: datetime,
     limit: int,
     offset: int,
@@ -202,7 +202,12 @@ async def list_verified(
 ) -> VerifiedPage:
     """Return a page of the certificates that verifications have earned, the newest first."""
     views = await verified_certificates(
-        connection, construct_id=construct_id, limit=limit, offset=offset, after=after
+        connection,
+        construct_id=construct_id,
+        accepted=accepted,
+        limit=limit,
+        offset=offset,
+        after=after,
     )
     return VerifiedPage(
         certificates=[(view, worth_of(view.certificate, now)) for view in views],

@@ -44,6 +44,7 @@ A_TEMPLATE: Mapping[str, Any] = {
     "schema_version": "2.1.0",
     "template_json": TEMPLATE_DOCUMENT.decode(),
     "document": TEMPLATE_DOCUMENT,
+    "content_hash": HASH,
     "created_at": "2026-11-21T12:00:00Z",
 }
 COMMITMENT: Mapping[str, Any] = {

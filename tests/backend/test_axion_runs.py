@@ -20,11 +20,11 @@ from tests.backend.serving import Client, served, settings_for
 from tests.backend.test_serve import serving
 from tests.backend.test_theatre_runs import WAIT, committed
 from tests.theatre.echelon_process import ECHELON, environment, until
-from theatre.axion.harness.pair_runner import RUNNER, STEPS
+from theatre.axion.harness.pair_runner import RUNNER
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.clock import format_rfc3339
 
-FIRST_EPISODE = STEPS + 3
+FIRST_EPISODE = RUNNER.max_calls // 2
 """Questions to one agent in an episode: its steps, and one for each offer of P6."""
 IN_THE_SECOND = FIRST_EPISODE + 6
 

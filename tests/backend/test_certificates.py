@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import subprocess
-import sys
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -17,15 +16,25 @@ import pytest
 from backend.main import create_app
 from backend.runtime import now
 from tests.backend.databases import Database
+from tests.backend.operating import operate
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_runs import committed, run
-from tests.backend.theatre_templates import with_config
 from tests.theatre.conftest import CONSTRUCT_ID
-from tests.theatre.echelon_process import ECHELON, environment
 from theatre.engine.canonical_json import canonical_line, sha256_hex
 from theatre.engine.commitment import content_hash
 
+WORTH_ITS_TIER = {
+    "verification_tier": "BACKTESTED",
+    "effective_tier": "BACKTESTED",
+    "issued_verification_tier": "BACKTESTED",
+    "status": "current",
+    "reasons": [],
+    "run_by": "ada",
+    "owner_confirmed": True,
+    "template_accepted": True,
+}
+NOTHING = {"verification_tier": "UNVERIFIED", "effective_tier": "UNVERIFIED"}
 NOBODYS = "018f0000-0000-7000-8000-00000000dead"
 
 
@@ -46,22 +55,37 @@ class Scene:
     clock: MovingClock
     database: Database
 
-    def confirm(self, username: str) -> None:
-        """Confirm the construct id as the operator does."""
-        subprocess.run(
-            [ECHELON, "registration", "confirm", CONSTRUCT_ID, "--user", username],
-            env=environment(
-                self.stage.folder / "home",
-                more={"ECHELON_DATABASE_URL": self.database.application},
-            ),
-            check=True,
-            capture_output=True,
-        )
+    def decide(self, decision: str, username: str) -> None:
+        """Decide about the construct id as the operator does."""
+        operate(self.database, self.stage.folder, decision, CONSTRUCT_ID, user=username)
+
+    def owner(self, username: str) -> Client:
+        """Return a new user, confirmed as the owner of the construct id."""
+        client = self.client.registered(username)
+        assert client.post("/constructs", {"construct_id": CONSTRUCT_ID}).status == 201
+        self.decide("confirm", username)
+        return client
 
     def certified(self, client: Client) -> dict[str, Any]:
         theatre = run(client, committed(client, self.stage.template)).document
         assert theatre["outcome"] == "certified", theatre
         return dict(theatre)
+
+    def worth(self, certificate_id: str) -> dict[str, Any]:
+        """Return what is said of a certificate; the list and both views say the same."""
+        view = self.client.get(f"/certificates/{certificate_id}").document
+        assert view.items() >= {"certificate_id": certificate_id}.items()
+        pages = (
+            self.client.get(f"/certificates?{query}").document["certificates"]
+            for query in ("limit=100", f"tier={view['effective_tier']}&limit=100")
+        )
+        by_theatre = self.client.get(f"/theatres/{view['theatre_id']}/certificate").document
+        said = [{name: one[name] for name in WORTH_ITS_TIER} for one in (view, by_theatre)]
+        for page in pages:
+            (listed,) = (one for one in page if one["certificate_id"] == certificate_id)
+            said.append({name: listed[name] for name in WORTH_ITS_TIER})
+        assert all(one == said[0] for one in said)
+        return said[0]
 
     def routing(self, query: str = "") -> dict[str, Any]:
         reply = self.client.get(f"/constructs/{CONSTRUCT_ID}/routing{query}")
@@ -85,7 +109,7 @@ def scene(database: Database, tmp_path: Path) -> Iterator[Scene]:
 
 
 def test_a_certificate_is_read_with_what_it_is_worth_now(scene: Scene) -> None:
-    theatre = scene.certified(scene.client.registered("ada"))
+    theatre = scene.certified(scene.owner("ada"))
     path = f"/certificates/{theatre['certificate_id']}"
     read = scene.client.get(path)
     assert read.headers["cache-control"] == "public, max-age=30"
@@ -95,10 +119,7 @@ def test_a_certificate_is_read_with_what_it_is_worth_now(scene: Scene) -> None:
     assert shown.pop("as_of").endswith("Z")
     assert shown == {
         **issued.document,
-        "verification_tier": "BACKTESTED",
-        "issued_verification_tier": "BACKTESTED",
-        "status": "current",
-        "reasons": [],
+        **WORTH_ITS_TIER,
         "document_sha256": hashlib.sha256(issued.body.removesuffix(b"\n")).hexdigest(),
     }
     bundle = f"/theatres/{theatre['id']}/evidence-bundle"
@@ -126,7 +147,7 @@ def test_a_certificate_is_read_with_what_it_is_worth_now(scene: Scene) -> None:
 
 
 def test_certificates_are_listed_by_construct_and_by_what_they_are_worth(scene: Scene) -> None:
-    ada = scene.client.registered("ada")
+    ada = scene.owner("ada")
     ids = [scene.certified(ada)["certificate_id"] for _ in range(3)][::-1]
     listed = "/certificates?construct_id=sums"
     page = scene.client.get(f"{listed}&limit=2").document
@@ -171,6 +192,9 @@ def test_routing_trusts_the_confirmed_owner_of_a_construct_and_nobody_else(scene
         "overridden": False,
         "reasons": ["construct-not-registered"],
         "certificate_id": None,
+        "run_by": None,
+        "owner_confirmed": None,
+        "template_accepted": None,
     }
     ada, mallory = scene.client.registered("ada"), scene.client.registered("mallory")
     scene.certified(mallory)
@@ -179,10 +203,16 @@ def test_routing_trusts_the_confirmed_owner_of_a_construct_and_nobody_else(scene
     assert (claimed.status, claimed.document["confirmed_at"]) == (201, None)
     assert mallory.post("/constructs", {"construct_id": CONSTRUCT_ID}).status == 409
     assert scene.routing() == unknown
-    scene.confirm("ada")
+    scene.decide("confirm", "ada")
     assert scene.routing() == {**unknown, "reasons": ["no-run"]}
     easier = {**scene.stage.template, "display_name": "Sums, but easier"}
-    assert run(ada, committed(ada, easier)).document["outcome"] == "certified"
+    unaccepted = run(ada, committed(ada, easier)).document["certificate_id"]
+    assert scene.worth(unaccepted) == {
+        **WORTH_ITS_TIER,
+        **NOTHING,
+        "reasons": ["template-not-accepted"],
+        "template_accepted": False,
+    }
     assert scene.routing() == {**unknown, "reasons": ["template-not-accepted"]}
     own = scene.certified(ada)
     pins = cast("Any", scene.stage.template["version_pins"])
@@ -194,6 +224,9 @@ def test_routing_trusts_the_confirmed_owner_of_a_construct_and_nobody_else(scene
         "routing_class": "mid",
         "reasons": [],
         "certificate_id": own["certificate_id"],
+        "run_by": "ada",
+        "owner_confirmed": True,
+        "template_accepted": True,
     }
     assert scene.routing() == trusted
     assert scene.routing("?declared_review=skip") == {
@@ -218,9 +251,7 @@ def test_routing_trusts_the_confirmed_owner_of_a_construct_and_nobody_else(scene
 
 
 def test_the_newest_run_decides_not_the_best(scene: Scene) -> None:
-    ada = scene.client.registered("ada")
-    ada.post("/constructs", {"construct_id": CONSTRUCT_ID})
-    scene.confirm("ada")
+    ada = scene.owner("ada")
     scene.certified(ada)
     assert scene.routing()["effective_tier"] == "BACKTESTED"
     rehearsal = run(ada, committed(ada, scene.stage.template), is_certificate_run=False)
@@ -238,67 +269,61 @@ def test_the_newest_run_decides_not_the_best(scene: Scene) -> None:
     )
 
 
-ECHO = """
-import http.server, json, sys
-
-
-class Echo(http.server.BaseHTTPRequestHandler):
-    def do_POST(self):
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        numbers = asked["input_data"]["numbers"]
-        echoed = ("invocation_id", "construct_id", "construct_version")
-        answer = {name: asked[name] for name in echoed}
-        answer |= {"status": "success", "output_data": {"sum": sum(numbers)}}
-        body = json.dumps(answer).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_):
-        pass
-
-
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo)
-print(server.server_address[1], flush=True)
-server.serve_forever()
-"""
-
-
-def test_a_strangers_echo_server_under_the_name_of_a_construct_moves_no_routing(
-    database: Database, tmp_path: Path
-) -> None:
-    stage = sums_stage(tmp_path / "stage", sums(60))
-    registry = stage.folder / "constructs.toml"
-    accepted = f'\n[accepted_templates]\nsums = "{content_hash(stage.template)}"\n'
-    registry.write_text(registry.read_text() + accepted)
-    settings = settings_for(
-        database, tmp_path / "home", **stage.settings, outbound_allow=("127.0.0.1",)
+def test_a_run_begins_with_the_environment_of_the_certificate_before(scene: Scene) -> None:
+    ada = scene.client.registered("ada")
+    first, second = scene.certified(ada), scene.certified(ada)
+    path = f"/certificates/{first['certificate_id']}/document"
+    certified = json.loads(scene.client.get(path).body)["environment"]
+    begun = scene.database.rows(
+        "SELECT detail_json FROM theatre_audit_events"
+        " WHERE event_type = 'activated' ORDER BY created_at"
     )
-    with (
-        subprocess.Popen([sys.executable, "-c", ECHO], stdout=subprocess.PIPE) as echo,
-        served(create_app(settings)) as client,
-    ):
-        try:
-            assert echo.stdout is not None
-            port = int(echo.stdout.readline())
-            scene = Scene(client, stage, MovingClock(), database)
-            ada, mallory = client.registered("ada"), client.registered("mallory")
-            ada.post("/constructs", {"construct_id": CONSTRUCT_ID})
-            scene.confirm("ada")
-            before = scene.routing()
-            named = with_config(
-                stage.template, adapter_type="http", adapter_endpoint=f"http://127.0.0.1:{port}/"
-            )
-            named["version_pins"] = {**named["version_pins"], "adapter_version": "http@1"}
-            theatre = run(mallory, committed(mallory, named)).document
-            assert theatre["outcome"] == "certified", theatre
-            found = client.get(f"/certificates/{theatre['certificate_id']}").document
-            assert (found["construct_id"], found["verification_tier"]) == ("sums", "BACKTESTED")
-            assert scene.routing() == before
-            own = run(ada, committed(ada, named)).document
-            assert own["outcome"] == "certified"
-            assert scene.routing()["reasons"] == ["template-not-accepted"]
-        finally:
-            echo.kill()
+    assert certified is not None
+    assert second["outcome"] == "certified"
+    assert [row["detail_json"]["previous_environment"] for row in begun] == [None, certified]
+
+
+def test_a_run_counts_only_if_its_owner_was_confirmed_when_it_ended(scene: Scene) -> None:
+    ada = scene.client.registered("ada")
+    ada.post("/constructs", {"construct_id": CONSTRUCT_ID})
+    early = scene.certified(ada)["certificate_id"]
+    unconfirmed = {
+        **WORTH_ITS_TIER,
+        **NOTHING,
+        "reasons": ["owner-not-confirmed"],
+        "owner_confirmed": False,
+    }
+    assert scene.worth(early) == unconfirmed
+    scene.decide("confirm", "ada")
+    assert scene.worth(early) == unconfirmed
+    assert scene.routing()["reasons"] == ["owner-not-confirmed"]
+    own = scene.certified(ada)["certificate_id"]
+    assert scene.worth(own) == WORTH_ITS_TIER
+    assert scene.worth(early) == unconfirmed
+
+
+def test_old_certificates_say_who_was_the_owner_then_and_count_no_more(scene: Scene) -> None:
+    ada = scene.owner("ada")
+    old = scene.certified(ada)["certificate_id"]
+    tag = scene.client.get(f"/certificates/{old}").headers["etag"]
+    scene.decide("release", "ada")
+    formerly = {**WORTH_ITS_TIER, **NOTHING, "reasons": ["owner-changed"]}
+    assert scene.worth(old) == formerly
+    assert scene.client.get(f"/certificates/{old}", **{"If-None-Match": tag}).status == 200
+    assert scene.routing()["reasons"] == ["construct-not-registered"]
+    bob = scene.owner("bob")
+    late = scene.certified(ada)["certificate_id"]
+    new = scene.certified(bob)["certificate_id"]
+    assert scene.worth(old) == formerly
+    assert scene.worth(late) == {
+        **formerly,
+        "reasons": ["owner-not-confirmed"],
+        "owner_confirmed": False,
+    }
+    assert scene.worth(new) == {**WORTH_ITS_TIER, "run_by": "bob"}
+    assert (scene.routing()["certificate_id"], scene.routing()["run_by"]) == (new, "bob")
+    counts = {
+        tier: scene.client.get(f"/certificates?tier={tier}").document["total"]
+        for tier in ("UNVERIFIED", "BACKTESTED")
+    }
+    assert counts == {"UNVERIFIED": 2, "BACKTESTED": 1}

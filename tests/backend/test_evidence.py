@@ -139,12 +139,13 @@ def test_evidence_is_the_owners_until_the_theatre_is_resolved(
             assert stranger.get(f"{path}/{name}").status == 200, name
 
 
-def test_by_hashes_only_ground_truth_and_invocations_stay_with_the_owner(
+def test_by_hashes_only_ground_truth_invocations_and_coin_stay_with_the_owner(
     client: Client, stage: SumsStage
 ) -> None:
     ada = client.registered("ada")
     path = ended(ada, with_config(stage.template, disclosure="hashes"))
     withheld = (
+        "evidence-bundle/coin.txt",
         "episodes/sum-2",
         "evidence-bundle",
         "evidence-bundle/ground_truth/dataset.jsonl",

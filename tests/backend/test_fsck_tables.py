@@ -30,6 +30,7 @@ TABLES = (
     "theatres",
     "theatre_templates",
     "theatre_certificates",
+    "theatre_coins",
     "theatre_episode_scores",
     "theatre_audit_events",
     "human_scores",
@@ -162,6 +163,11 @@ def test_a_column_that_its_evidence_does_not_bear_out_is_named(
             "bundle-columns",
             theatre,
         ),
+        "UPDATE theatre_coins SET coin = sha256('another') WHERE theatre_id = :certified": (
+            "coin-lost",
+            theatre,
+        ),
+        "DELETE FROM theatre_coins WHERE theatre_id = :idle": ("coin-lost", idle),
         "UPDATE theatres SET construct_id = 'other' WHERE id = :idle": (
             "commitment-columns",
             idle,

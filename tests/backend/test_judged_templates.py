@@ -18,6 +18,7 @@ from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_runs import committed
 from tests.backend.verification_stage import RUN, wished
+from tests.theatre.runs import COIN
 from theatre.engine.canonical_json import canonical_bytes
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.verification.judge.scorer import SCORER, committed_judge
@@ -60,7 +61,9 @@ def swapped(database: Database, path: str, template: dict[str, Any]) -> None:
     receipt = CommitmentProtocol.commit(
         theatre_id,
         template,
+        coin=COIN,
         scorer_pins=template["scorer_pins"],
+        scorer_kinds={SCORER.name: SCORER.kind},
         committed_at=datetime(2026, 11, 21, tzinfo=UTC),
     )
     with database.connected(SUPERUSER) as connection:

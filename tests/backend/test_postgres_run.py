@@ -16,7 +16,7 @@ from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatres import insert_draft, store_receipt
 from tests.backend.databases import A_USER, USER_ID, Database
 from tests.theatre.conftest import CONSTRUCT_ID, run_small_theatre, utc_now
-from tests.theatre.runs import checked
+from tests.theatre.runs import COIN, checked
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -35,7 +35,7 @@ def journal_of(engine: AsyncEngine, receipt: CommitmentReceipt, folder: Path) ->
     """The journal of a theatre, with what belongs to its commitment and to its end."""
 
     async def committed(connection: AsyncConnection, _: AuditEvent) -> None:
-        await store_receipt(connection, receipt)
+        await store_receipt(connection, receipt, COIN)
 
     async def resolved(connection: AsyncConnection, event: AuditEvent) -> None:
         if event.detail["outcome"] == "certified":
@@ -53,7 +53,9 @@ async def run_in_database(engine: AsyncEngine, folder: Path, template: JsonObjec
     receipt = CommitmentProtocol.commit(
         theatre.theatre_id,
         template,
+        coin=COIN,
         scorer_pins=TheatreScoringProvider(template, scorers).scorer_pins,
+        scorer_kinds=TheatreScoringProvider(template, scorers).scorer_kinds,
         committed_at=utc_now(),
     )
     async with engine.begin() as connection:
@@ -76,6 +78,7 @@ async def run_in_database(engine: AsyncEngine, folder: Path, template: JsonObjec
     adapter = local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
     try:
         around = Surroundings(
+            coin=COIN,
             adapters={CONSTRUCT_ID: adapter},
             invoke=retrying(asyncio.sleep),
             datasets=DatasetRoots([folder]),

@@ -20,12 +20,14 @@ OTHER_THEATRE_ID = "018f0000-0000-7000-8000-00000000000b"
 CERTIFICATE_ID = "018f0000-0000-7000-8000-00000000000c"
 MOMENT = "2026-11-21T12:00:05Z"
 ONLY_ADDED_TO = (
+    "construct_decisions",
     "debate_evaluations",
     "debate_events",
     "human_scores",
     "sealed_bundles",
     "theatre_audit_events",
     "theatre_certificates",
+    "theatre_coins",
     "theatre_episode_scores",
     "theatre_templates",
 )
@@ -120,6 +122,10 @@ SEALED_BUNDLE: Mapping[str, Any] = {
     "size_bytes": 1,
     "sealed_at": MOMENT,
 }
+DECIDED = f"""
+    INSERT INTO construct_decisions (construct_id, user_id, decision, decided_at)
+    VALUES ('a-construct', '{USER_ID}', 'confirmed', '{MOMENT}')
+"""  # noqa: S608 - a constant
 COMMITTED = (
     f"commitment_hash = '{HASH}', committed_at = now(), version_pins = '{{}}',"
     " dataset_hashes = '{}', receipt = ''"
@@ -138,9 +144,12 @@ def fill(database: Database) -> Database:
     database.add("human_scores", HUMAN_SCORE)
     database.add("sealed_bundles", SEALED_BUNDLE)
     database.add("theatre_certificates", CERTIFICATE)
+    database.add("theatre_coins", {"theatre_id": THEATRE_ID, "coin": bytes(32)})
     database.add("debate_runs", DEBATE_RUN)
     database.add("debate_events", DEBATE_EVENT)
     database.add("debate_evaluations", DEBATE_EVALUATION)
+    with database.connected(OWNER) as connection:
+        connection.execute(DECIDED)
     return database
 
 
@@ -191,6 +200,15 @@ def test_evidence_is_only_added_to(evidence: Database, table: str, statement: st
     ):
         change(evidence, written, OWNER)
     assert evidence.rows(f"SELECT count(*) FROM {table}") == [{"count": 1}]  # noqa: S608
+
+
+def test_the_application_confirms_no_owner_of_a_construct(evidence: Database) -> None:
+    with pytest.raises(
+        errors.InsufficientPrivilege, match="permission denied for table construct_decisions"
+    ):
+        change(evidence, DECIDED)
+    columns = {column.name for column in Base.metadata.tables["registered_constructs"].columns}
+    assert columns == {"construct_id", "user_id", "author", "created_at"}
 
 
 @pytest.mark.parametrize("table", sorted(Base.metadata.tables))

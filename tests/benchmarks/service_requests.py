@@ -128,7 +128,7 @@ def measure(folder: Path, requests: int, rounds: int) -> None:
         with serving(home.home, **stage.variables) as service:
             ada = service.client.registered("ada")
             ada.post("/constructs", {"construct_id": CONSTRUCT_ID})
-            confirm = ("registration", "confirm", CONSTRUCT_ID, "--user", "ada")
+            confirm = ("admin", "construct", "confirm", CONSTRUCT_ID, "--user", "ada")
             subprocess.run(
                 [ECHELON, *confirm],
                 env=environment(home.home),

@@ -13,12 +13,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID, uuid5
 
+from tests.theatre.runs import COIN
 from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
+from theatre.engine.coin import Draws
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.oracle_contract import (
     OracleInvocationMetadata,
     OracleInvocationRequest,
-    invocation_id,
 )
 from theatre.engine.replay import ReplayEngine, RunSettings, Surroundings
 from theatre.engine.schema_registry import SchemaRegistry
@@ -132,12 +133,17 @@ def commit(home: Path, total: int, mode: Mode) -> tuple[FileTheatreStore, str]:
     store, theatre_id = FileTheatreStore(home), str(uuid5(UUID(int=0), str(home)))
     theatre, created = Theatre.create(theatre_id, template, at=utc_now())
     receipt = CommitmentProtocol.commit(
-        theatre_id, template, scorer_pins={"exact_match": "1"}, committed_at=utc_now()
+        theatre_id,
+        template,
+        coin=COIN,
+        scorer_pins={"exact_match": "1"},
+        scorer_kinds={"exact_match": "exact"},
+        committed_at=utc_now(),
     )
     store.create_folder(theatre_id, template, template_folder=home)
     with store.hold(theatre_id) as held:
         asyncio.run(held.journal.note(created))
-        store.write_receipt(receipt)
+        store.write_receipt(receipt, COIN)
         asyncio.run(held.journal.note(theatre.commit(receipt)[1]))
     return store, theatre_id
 
@@ -157,6 +163,7 @@ async def run(store: FileTheatreStore, theatre_id: str, url: str) -> None:
     adapter = adapter_for(url)
     with store.hold(theatre_id) as held:
         surroundings = Surroundings(
+            coin=held.coin,
             adapters={"trivial": adapter},
             invoke=retrying(asyncio.sleep),
             datasets=DatasetRoots([held.template_folder]),
@@ -176,11 +183,12 @@ async def run(store: FileTheatreStore, theatre_id: str, url: str) -> None:
 
 def requests_of(theatre_id: str, total: int) -> list[OracleInvocationRequest]:
     """Return every request that a run makes."""
+    draws = Draws(COIN, "0" * 64)
     return [
         OracleInvocationRequest(
-            invocation_id=invocation_id(theatre_id, seq=seq),
+            invocation_id=draws.invocation_id(theatre_id, seq=seq),
             theatre_id=theatre_id,
-            episode_id=f"trivial-{seq}",
+            episode_id=draws.alias(f"trivial-{seq}"),
             construct_id="trivial",
             construct_version=VERSION,
             input_data={"question": "Is it?", "seq": seq},

@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pytest
 
+from tests.theatre.runs import COIN
 from theatre.engine.canonical_json import (
     JsonObject,
     JsonValue,
@@ -262,13 +263,15 @@ async def _commit_and_run(
     receipt = CommitmentProtocol.commit(
         theatre.theatre_id,
         template,
+        coin=COIN,
         scorer_pins=TheatreScoringProvider(template, scorers).scorer_pins,
+        scorer_kinds=TheatreScoringProvider(template, scorers).scorer_kinds,
         committed_at=utc_now(),
     )
     store.create_folder(theatre.theatre_id, template, template_folder=folder)
     with store.hold(theatre.theatre_id) as held:
         await held.journal.note(created)
-        store.write_receipt(receipt)
+        store.write_receipt(receipt, COIN)
         _, event = theatre.commit(receipt)
         await held.journal.note(event)
     with store.hold(theatre.theatre_id) as held:
@@ -292,6 +295,7 @@ async def _run(
             held.theatre,
             held.journal,
             Surroundings(
+                coin=held.coin,
                 adapters={CONSTRUCT_ID: adapter},
                 invoke=retrying(asyncio.sleep),
                 datasets=DatasetRoots([folder]),

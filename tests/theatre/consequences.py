@@ -18,11 +18,12 @@ from tests.theatre.forged_bundle import (
     with_lines,
 )
 from tests.theatre.trail_edits import of, with_ratings, with_results
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import ParseError
 
 TRAIL = "audit_trail.jsonl"
 CERTIFICATE = "certificate.json"
+CHANGED = "environment-changed"
 STEP_ENDS = {"completed": "step_completed", "failed": "step_failed", "skipped": "step_skipped"}
 
 
@@ -66,8 +67,19 @@ def with_steps(files: Files) -> Files:
 
 
 def with_people(files: Files) -> Files:
-    """Let people's scores, steps and results be as the trail tells them."""
-    return with_results(with_ratings(files, lines(files, TRAIL)))
+    """Let people's scores, steps, results and findings be as the trail tells them."""
+    return with_results(with_ratings(with_findings(files), lines(files, TRAIL)))
+
+
+def with_findings(files: Files) -> Files:
+    """Let the certificate say that the environment changed where trail and receipt say so."""
+    activated = cast("JsonObject", of(lines(files, TRAIL), "activated")[0]["detail"])
+    began, before = activated["environment"], activated["previous_environment"]
+    is_changed = began != document(files, "commitment_receipt.json")["environment"]
+    is_changed = is_changed or (before is not None and before != began)
+    others = set(cast("list[str]", document(files, CERTIFICATE)["findings"])) - {CHANGED}
+    findings: list[JsonValue] = [*sorted(others | ({CHANGED} if is_changed else set()))]
+    return changed(files, CERTIFICATE, lambda whole: whole.update(findings=findings))
 
 
 def with_tier(files: Files) -> Files:
@@ -84,7 +96,7 @@ def with_receipt(files: Files) -> Files:
     of(told, "committed")[0]["at"] = at = receipt["committed_at"]
     shown: JsonObject = {"theatre_committed_at": at, "environment": receipt["environment"]}
     forged = changed(files, CERTIFICATE, lambda whole: whole.update(shown))
-    return with_lines(forged, TRAIL, told)
+    return with_findings(with_lines(forged, TRAIL, told))
 
 
 def with_seal(files: Files) -> Files:

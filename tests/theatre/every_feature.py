@@ -1,7 +1,8 @@
 """One run with everything that a template can commit, for the tests of the independent check.
 
 A chain of two constructs, sanitised inputs, repeats that differ, an output that does not fit,
-three calls at a time with answers behind the end of the run, and two computations.
+three calls at a time with answers behind the end of the run, two computations, and another
+environment than that of the certificate before.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ import asyncio
 import hashlib
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from tests.theatre.runs import (
     ERROR,
@@ -38,7 +41,7 @@ READER_PIN = "http@1"
 TOTAL = 14
 """Episodes in the dataset; DISCARDED were answered behind LAST, the last one of the run."""
 
-REPEATED, DIFFERING = (1, 2, 4, 12), (2, 4, 12)
+REPEATED, DIFFERING = (1, 2, 7, 12), (2, 12)
 """Episodes that were called twice, and those of them that were answered otherwise then."""
 
 CLEANED, UNSENDABLE, MISFIT, REFUSING, MISMATCHED, LAST = 1, 3, 5, 6, 8, 10
@@ -178,7 +181,8 @@ def _read(request: OracleInvocationRequest) -> JsonObject:
 
 
 def _number(request: OracleInvocationRequest) -> int:
-    return int(request.episode_id.removeprefix("pilot-"))
+    asked = request.input_data.get("episode", request.input_data)
+    return cast("int", asked["number"])
 
 
 def dataset() -> list[JsonObject]:
@@ -194,18 +198,27 @@ def dataset() -> list[JsonObject]:
 
 
 FURTHER = {"log.jsonl": LOG, "gold_labels.jsonl": GOLD}
+ENVIRONMENT: JsonObject = {
+    "environment_hash": "ab" * 32,
+    "interpreter": "CPython 3.11.7",
+    "platform": "Linux",
+}
+PREVIOUS = ENVIRONMENT | {"environment_hash": "cd" * 32}
 
 
 def feature_stage(folder: Path) -> Stage:
     """Commit the theatre."""
-    return pilot_stage(folder, dataset(), changes=CHANGES, further=FURTHER)
+    return pilot_stage(folder, dataset(), changes=CHANGES, further=FURTHER, environment=ENVIRONMENT)
 
 
 def run_every_feature(folder: Path, *, history: TierHistory = NO_HISTORY) -> Path:
     """Run it to its end and return the sealed bundle."""
     held = HeldAdapter()
     finished = feature_stage(folder).run(
-        {READER: ReadingAdapter(held), PILOT: held}, batch_size=4, history=history
+        {READER: ReadingAdapter(held), PILOT: held},
+        batch_size=4,
+        history=history,
+        around=lambda one: replace(one, environment=ENVIRONMENT, previous_environment=PREVIOUS),
     )
     assert finished.bundle.is_dir(), finished.resolution
     return finished.bundle

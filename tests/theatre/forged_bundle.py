@@ -36,7 +36,7 @@ SCORERS = load_scorers()
 COMPUTATIONS = load_computations()
 SANITISER = TextSanitiser()
 
-_UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", "certificate.json"})
+_UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"})
 
 
 class Effort(IntEnum):

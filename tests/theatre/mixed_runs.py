@@ -9,8 +9,10 @@ from typing import cast
 
 import numpy as np
 
+from tests.theatre.runs import COIN
 from tests.theatre.scored_runs import COMMITMENT, NANO, SCORER, episode
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Draws
 from theatre.engine.models import CriterionResult, Scored
 from theatre.engine.scoring import (
     Aggregator,
@@ -62,7 +64,7 @@ class MixedRun:
 
     def aggregator(self, commitment_hash: str = COMMITMENT) -> Aggregator:
         """Return an aggregator that has seen every episode."""
-        aggregator = Aggregator(self.provider, commitment_hash)
+        aggregator = Aggregator(self.provider, Draws(COIN, commitment_hash))
         for one in self.episodes:
             aggregator.add(one)
         return aggregator

@@ -21,8 +21,9 @@ CAUGHT_BY = {
     "SHA256SUMS": {"sums"},
     "audit_trail.jsonl": {"audit-chain"},
     "certificate.json": {"certificate-fields", "certificate-schema"},
+    "coin.txt": {"coin"},
     # What it runs in is no part of the commitment: the certificate repeats it.
-    "commitment_receipt.json": {"commitment", "template", "certificate-fields"},
+    "commitment_receipt.json": {"coin", "commitment", "template", "certificate-fields"},
     "ground_truth/dataset.jsonl": {"datasets"},
     "ground_truth/gold_labels.jsonl": {"datasets"},
     "invocations/*": {"audit-episodes", "invocations"},
@@ -57,6 +58,10 @@ ISSUERS_WORD: Mapping[str, str] = {
     UNANCHORED: "what happened around the construct",
     "audit_trail.jsonl/created/at": "when it was created",
     "audit_trail.jsonl/activated/detail/authors/*": "who wrote a construct",
+    "audit_trail.jsonl/activated/detail/environment": "what it ran on",
+    "audit_trail.jsonl/activated/detail/environment/*": "what it ran on",
+    "audit_trail.jsonl/activated/detail/previous_environment": "what it ran on the time before",
+    "audit_trail.jsonl/activated/detail/previous_environment/*": "what it ran on the time before",
     "audit_trail.jsonl/episodes_recorded/detail/journal_sha256": "what the journal held",
     "audit_trail.jsonl/human_score/detail/comment": "what somebody remarked",
     "audit_trail.jsonl/human_score/detail/score": "a score that counts nowhere",
@@ -88,13 +93,14 @@ in a way that leaves scores and tier as they are.
 
 def excused(mutant: Mutant) -> set[Effort]:
     """Return with which efforts a change may pass: of the issuer's word, or with none."""
-    if _fits(mutant.place, UNANCHORED):
+    if fits(mutant.place, UNANCHORED):
         never = mutant.kind in NEVER_OF_THE_PAST
         return set() if never else {Effort.CERTIFIED_HASH, Effort.CHAIN}
-    return {Effort.CHAIN} if any(_fits(mutant.place, word) for word in ISSUERS_WORD) else set()
+    return {Effort.CHAIN} if any(fits(mutant.place, word) for word in ISSUERS_WORD) else set()
 
 
-def _fits(place: str, pattern: str) -> bool:
+def fits(place: str, pattern: str) -> bool:
+    """Tell whether a place is one of a pattern; `*` is one name, `**` any number of them."""
     names = re.escape(pattern).replace(r"\*\*", ".*").replace(r"\*", "[^/]*")
     return re.fullmatch(names, place) is not None
 
@@ -155,7 +161,7 @@ def efforts_for(mutant: Mutant) -> Sequence[Effort]:
 def also_caught_by(mutant: Mutant) -> set[str]:
     if mutant.kind.startswith("a copy"):
         return {"inventory"}
-    if _fits(mutant.place, UNANCHORED):
+    if fits(mutant.place, UNANCHORED):
         return {"sums", "bundle-hash"}
     whole_file = mutant.place == group_of(mutant.file)
     return {"canonical-form", "inventory"} if whole_file else set()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import hmac
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import cast
 
-from tests.theatre.runs import Stage, call_step, pilot_stage
+import rfc8785
+
+from tests.theatre.runs import COIN, Stage, call_step, pilot_stage
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import Clock
 from theatre.engine.replay import RatingDesk, SubmittedScore
@@ -118,8 +120,12 @@ def details(trail: Iterable[JsonObject], event_type: str) -> list[JsonObject]:
 
 def drawn(stage: Stage, candidates: Iterable[str], count: int) -> list[str]:
     """Return the items by hand: the smallest hashes, in their order."""
-    prefix = f"{stage.receipt.commitment_hash}:hitl:"
-    hashes = {name: hashlib.sha256((prefix + name).encode()).hexdigest() for name in candidates}
+    key = hmac.digest(COIN.secret, b"", "sha256")
+    commitment = stage.receipt.commitment_hash
+    hashes = {
+        name: hmac.digest(key, rfc8785.dumps(["item", commitment, name]), "sha256")
+        for name in candidates
+    }
     return sorted(hashes, key=lambda name: hashes[name])[:count]
 
 

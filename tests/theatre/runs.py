@@ -22,6 +22,7 @@ from theatre.engine.canonical_json import (
     sha256_hex,
 )
 from theatre.engine.clock import Clock, parse_rfc3339
+from theatre.engine.coin import Coin, Draws
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import Scorer
@@ -49,6 +50,8 @@ VERSION = "c0ffee" * 10 + "beef"
 EASEL = "easel"
 EASEL_VERSION = "ea5e1" * 8
 BEGIN = datetime(2026, 11, 21, 12, tzinfo=UTC)
+COIN = Coin(hashlib.sha256(b"the coin of the tests").digest())
+"""The coin of every run whose draws a test, or what is published of a shipped theatre, pins."""
 LATE = datetime(2100, 1, 1, tzinfo=UTC)
 """The clock of a checker for whom nothing is to come."""
 
@@ -127,7 +130,6 @@ NOT_FILLED: dict[str, Any] = dict.fromkeys(
         "corrected_scores",
         "repeats",
         "usage",
-        "coin_sha256",
         "episode_root",
         "owner",
     )
@@ -311,6 +313,7 @@ class Stage:
         *,
         data: Path,
         environment: JsonObject | None = None,
+        reproduces: str | None = None,
     ) -> None:
         self.data = data
         self.clock = ticking_clock()
@@ -318,25 +321,43 @@ class Stage:
         self.template = template
         theatre_id = str(uuid5(UUID(int=0), "a stage of its own"))
         if theatre_id not in self._store.theatre_ids():
-            self._commit(theatre_id, environment)
+            self._commit(theatre_id, environment, reproduces)
         with self._store.hold(theatre_id) as held:
             self.receipt: CommitmentReceipt = held.theatre.commitment
 
-    def _commit(self, theatre_id: str, environment: JsonObject | None) -> None:
+    def _commit(
+        self, theatre_id: str, environment: JsonObject | None, reproduces: str | None
+    ) -> None:
         template = self.template
         theatre, created = Theatre.create(theatre_id, template, at=self.clock())
+        pins = cast("Mapping[str, str]", template["scorer_pins"])
+        kinds = {name: scorer.kind.value for name, scorer in load_scorers().items()}
+        # Of the scorers that only tests install.
+        kinds |= {"told": "judged", "mine": "textual"}
         receipt = CommitmentProtocol.commit(
             theatre_id,
             template,
-            scorer_pins=cast("Mapping[str, str]", template["scorer_pins"]),
+            coin=COIN,
+            scorer_pins=pins,
+            scorer_kinds={name: kinds.get(name, "exact") for name in pins},
             committed_at=self.clock(),
             environment=environment,
+            reproduces=reproduces,
         )
         self._store.create_folder(theatre_id, template, template_folder=self.data)
         with self._store.hold(theatre_id) as held:
             asyncio.run(held.journal.note(created))
-            self._store.write_receipt(receipt)
+            self._store.write_receipt(receipt, COIN)
             asyncio.run(held.journal.note(theatre.commit(receipt)[1]))
+
+    def _coin(self) -> Coin | None:
+        with self._store.hold(self.theatre_id) as held:
+            return held.coin
+
+    @property
+    def draws(self) -> Draws:
+        """Return what the theatre's coin draws."""
+        return Draws(COIN, self.receipt.commitment_hash)
 
     @property
     def theatre_id(self) -> str:
@@ -385,6 +406,7 @@ class Stage:
         around = options.get("around", _as_it_is)
         surroundings = around(
             Surroundings(
+                coin=self._coin(),
                 adapters=adapters,
                 invoke=retrying(asyncio.sleep),
                 datasets=DatasetRoots([self.data]),
@@ -446,6 +468,8 @@ def pilot_stage(
     *,
     changes: Mapping[str, JsonValue] | None = None,
     further: Mapping[str, bytes] | None = None,
+    environment: JsonObject | None = None,
+    reproduces: str | None = None,
 ) -> Stage:
     """Write the dataset, `further` ones by file name, and commit the changed TEMPLATE."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -457,4 +481,4 @@ def pilot_stage(
         name.removesuffix(".jsonl"): sha256_hex(raw) for name, raw in files.items()
     }
     template = with_changes(TEMPLATE, {"/dataset_hashes": hashes, **(changes or {})})
-    return Stage(folder, template, data=folder)
+    return Stage(folder, template, data=folder, environment=environment, reproduces=reproduces)

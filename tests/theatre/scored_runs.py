@@ -9,21 +9,27 @@ from typing import cast
 
 from hypothesis import strategies as st
 
+from tests.theatre.runs import COIN
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.coin import Draws
 from theatre.engine.models import (
     CriterionResult,
     EpisodeOutcome,
     InvocationStatus,
     Scored,
     Scorer,
+    ScorerKind,
     Verdict,
 )
 from theatre.engine.scoring import Aggregator, Probability, ScoredEpisode, TheatreScoringProvider
 
 COMMITMENT = "5e" * 32
+DRAWS = Draws(COIN, COMMITMENT)
 NANO = 10**9
 SPLITS = {0: Fraction(0), 0.2: Fraction(1, 5), 0.5: Fraction(1, 2)}
-SCORER = Scorer(name="any", version="1", params_schema={}, score=lambda _: None)
+SCORER = Scorer(
+    name="any", version="1", kind=ScorerKind.EXACT, params_schema={}, score=lambda _: None
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +56,7 @@ class Run:
         }
         if self.calibrated is not None:
             cast("JsonObject", document["scoring"])["calibration_criterion"] = self.calibrated
-        return Aggregator(TheatreScoringProvider(document, {"any": SCORER}), COMMITMENT)
+        return Aggregator(TheatreScoringProvider(document, {"any": SCORER}), DRAWS)
 
     def aggregate(self) -> tuple[list[bytes], JsonObject]:
         """Return the lines of the episodes, and the aggregate."""

@@ -131,7 +131,7 @@ def test_a_construct_is_sent_nothing_that_tells_a_twin(
     assert len(requests) == 338 + 8
     for request in requests:
         assert isinstance(request, OracleInvocationRequest)
-        assert re.fullmatch(r"adv-\d{4}", request.episode_id)
+        assert re.fullmatch(r"ep_[0-9a-f]{32}", request.episode_id)
         assert set(request.input_data) == {
             "task",
             "as_of",

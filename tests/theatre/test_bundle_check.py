@@ -39,6 +39,7 @@ RECORD = "invocations/episode_000001.json"
 SUMS = "SHA256SUMS"
 DATASET = "ground_truth/dataset.jsonl"
 PER_EPISODE = "scores/per_episode.jsonl"
+ELSEWHERE: JsonObject = {"environment_hash": "ab" * 32, "interpreter": "x", "platform": "y"}
 TRAIL = "audit_trail.jsonl"
 
 Change = Callable[[Files], Files]
@@ -88,6 +89,17 @@ def trail_changed(event_type: str, members: JsonObject) -> Change:
     return change
 
 
+def detail_changed(event_type: str, members: JsonObject) -> Change:
+    def change(files: Files) -> Files:
+        entries = lines(files, TRAIL)
+        for entry in entries:
+            if entry["event_type"] == event_type:
+                cast("JsonObject", entry["detail"]).update(members)
+        return with_lines(files, TRAIL, entries)
+
+    return change
+
+
 def in_record(pointer: str, value: JsonValue) -> Change:
     return set_in(RECORD, f"/calls/0{pointer}", value)
 
@@ -108,7 +120,7 @@ def test_the_ids_of_a_report_keep_their_order_and_form(real_run: SmallRun) -> No
         "ok": True,
         "status": "pass",
         "expected": "SHA256SUMS with the right digest for every file it has to list, sorted",
-        "actual": "21 digests",
+        "actual": "22 digests",
     }
     assert {line["ok"] for line in listed if line["id"] in UNANCHORED} == {None}
 
@@ -160,6 +172,9 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
       "baselines"}),
     ("time that runs backwards", trail_changed("settling", {"at": "2026-01-01T00:00:00Z"}),
      {"audit-chain", "times"}),
+    ("another environment before",
+     detail_changed("activated", {"previous_environment": ELSEWHERE}),
+     {"audit-chain", "certificate-fields"}),
     ("a state that is skipped", trail_changed("activated", {"from_state": "DRAFT"}),
      {"audit-chain"}),
     ("a latency", in_record("/attempts/0/response/latency_ms", 99_999), {"audit-episodes"}),

@@ -47,7 +47,7 @@ from tests.theatre.runs import (
 )
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Computation
+from theatre.engine.models import Computation, ScorerKind
 
 Compute = Callable[[Iterable[bytes], JsonObject], Any]
 
@@ -194,7 +194,11 @@ def counting(lines: Iterable[bytes], _: JsonObject) -> JsonObject:
 
 
 def installed(compute: Compute) -> Mapping[str, Computation]:
-    return {"one": Computation(name="one", version="1", params_schema={}, compute=compute)}
+    return {
+        "one": Computation(
+            name="one", version="1", kind=ScorerKind.EXACT, params_schema={}, compute=compute
+        )
+    }
 
 
 def computed(folder: Path, compute: Compute) -> Files:

@@ -17,7 +17,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.theatre.mixed_runs import RATED, MixedRun, scored
-from tests.theatre.scored_runs import COMMITMENT, episode_results
+from tests.theatre.scored_runs import COMMITMENT, DRAWS, episode_results
 from theatre.engine.bundle_check.arithmetic import NANO, Tally
 from theatre.engine.bundle_check.panels import Panel, RatedColumns
 from theatre.engine.bundle_check.results import ResultsHash
@@ -41,7 +41,7 @@ Z = 1.959963984540054
 def checked(run: MixedRun, values: Sequence[Sequence[Fraction]]) -> JsonObject:
     """Return the aggregate as the check has it; `values` are those of each person, by item."""
     tally = Tally(run.document, COMMITMENT, len(run.episodes))
-    columns, lines = RatedColumns(tally.plan.ids, COMMITMENT), ResultsHash()
+    columns, lines = RatedColumns(tally.plan.ids, DRAWS), ResultsHash()
     for one in run.episodes:
         line = tally.add(
             seq=one.seq,
@@ -170,7 +170,7 @@ def test_both_hands_come_to_the_same_agreement(people: int, count: int) -> None:
 
 def test_where_every_answer_is_rated_the_interval_is_that_of_both_parts_together() -> None:
     run = graded(a=[0.9, 0.2, 0.6, 0.4, 1.0, 0.0])
-    columns = RatedColumns([RATED], COMMITMENT)
+    columns = RatedColumns([RATED], DRAWS)
     for one in run.episodes:
         scores = {name: recorded(result) for name, result in one.scores.items()}
         columns.add(as_read(one), EpisodeOutcome.SCORED, cast("dict[str, float]", scores))

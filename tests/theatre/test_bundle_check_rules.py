@@ -9,7 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.conftest import CONSTRUCT_ID, SmallRun
+from tests.theatre.conftest import CONSTRUCT_ID, SmallRun, run_small_theatre
+from tests.theatre.conftest import GOLD as GOLD_LABELS
 from tests.theatre.forged_bundle import (
     REGISTRY,
     Effort,
@@ -22,6 +23,7 @@ from tests.theatre.forged_bundle import (
     store,
     with_document,
 )
+from tests.theatre.runs import LATE
 from theatre.engine.bundle_check.calls import (
     CallChecker,
     CallPlace,
@@ -31,11 +33,15 @@ from theatre.engine.bundle_check.calls import (
 )
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import committed_plan
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Coin, Draws
 from theatre.engine.models import read_episodes
 
 INVOCATION_ID = "00000000-0000-5000-8000-000000000000"
 GOLD = "ground_truth/gold_labels.jsonl"
+
+LABELS = "ground_truth: no episodes, or labels of others than the dataset's"
 
 Edit = Callable[[Any], object]
 
@@ -158,6 +164,15 @@ def test_gold_labels_that_cannot_be_read_leave_nothing_scored(
     }
 
 
+def test_a_gold_label_of_no_episode_is_named(tmp_path: Path) -> None:
+    stranger: JsonObject = {"episode_id": "sum-99", "label": {"even": True}, "labeller": "a test"}
+    run = run_small_theatre(tmp_path, gold=[*GOLD_LABELS, stranger])
+    draft = run.home / "drafts" / run.theatre.theatre_id
+    assert verify(draft, now=LATE).problems["datasets"] == [LABELS]
+    named = [(line.id, line.expected, line.actual) for line in check(draft).failed]
+    assert named == [("datasets", "gold labels of episodes of the dataset", 'also of "sum-99"')]
+
+
 def test_a_dataset_more_than_was_committed_is_named(files: Files, tmp_path: Path) -> None:
     forged = resealed(files | {"ground_truth/more.jsonl": files[GOLD]}, Effort.CERTIFIED_HASH)
     failed = failed_ids(check(store(forged, tmp_path / "bundle")))
@@ -237,10 +252,11 @@ def test_an_adapter_is_the_committed_the_audited_and_a_real_one(
     asked = next(read_episodes(files["ground_truth/dataset.jsonl"].splitlines()))
     call = cast("Any", document(files, "invocations/episode_000001.json"))["calls"][0]
     place = CallPlace(episode=asked, hop=0, repeat=0)
-    honest = CallChecker(plan, theatre_id, {CONSTRUCT_ID: call["adapter"]}, REGISTRY)
+    draws = Draws(Coin.from_line(files["coin.txt"]), plan.commitment_hash)
+    honest = CallChecker(plan, theatre_id, draws, {CONSTRUCT_ID: call["adapter"]}, REGISTRY)
     if pinned in (None, call["adapter"]):
         assert honest.check(call, place, asked.input_data) == {"sum": 3, "parity": False}
-    checker = CallChecker(plan, theatre_id, {CONSTRUCT_ID: in_trail}, REGISTRY)
+    checker = CallChecker(plan, theatre_id, draws, {CONSTRUCT_ID: in_trail}, REGISTRY)
     with pytest.raises(DefectError) as refused:
         checker.check(call | {"adapter": in_record}, place, asked.input_data)
     assert refused.value.expected.startswith(expected)

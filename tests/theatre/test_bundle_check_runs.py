@@ -6,7 +6,6 @@ from collections.abc import Callable
 from copy import deepcopy
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from uuid import UUID, uuid5
 
 import pytest
 
@@ -24,7 +23,10 @@ from tests.theatre.forged_bundle import (
     with_document,
 )
 from tests.theatre.record_edits import Record, records_in, with_all
+from tests.theatre.runs import COIN, LATE
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Draws
 from theatre.engine.tier_assigner import Dispute, DisputeStatus, TierHistory
 
 PART_1 = "invocations/part-00001.jsonl"
@@ -63,7 +65,9 @@ def ended_early(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 def test_a_bundle_in_parts_passes(in_parts: Files, tmp_path: Path) -> None:
     assert {PART_1, PART_2} == {name for name in in_parts if name.startswith("invocations/")}
-    assert failed_ids(check(store(in_parts, tmp_path / "bundle"))) == set()
+    bundle = store(in_parts, tmp_path / "bundle")
+    assert failed_ids(check(bundle)) == set()
+    assert verify(bundle, now=LATE).word == "consistent"
 
 
 class StoppedError(Exception):
@@ -113,8 +117,9 @@ SPOILT: list[tuple[str, Callable[[Files], Files]]] = [
 def test_parts_that_were_tampered_with_are_named(
     in_parts: Files, tmp_path: Path, spoil: Callable[[Files], Files]
 ) -> None:
-    forged = resealed(spoil(in_parts), Effort.CERTIFIED_HASH)
-    assert "invocations" in failed_ids(check(store(forged, tmp_path / "bundle")))
+    forged = store(resealed(spoil(in_parts), Effort.CERTIFIED_HASH), tmp_path / "bundle")
+    assert "invocations" in failed_ids(check(forged))
+    assert verify(forged, now=LATE).problems["invocations"] != []
 
 
 def test_a_run_that_ended_at_its_threshold_passes(ended_early: Files, tmp_path: Path) -> None:
@@ -140,11 +145,13 @@ def test_a_call_at_a_time_leaves_no_answer_behind_the_end(
     """Not even one that is the committed call in every other way."""
     records = records_in(ended_early)
     behind = deepcopy(records[10])
-    theatre_id = UUID(behind["calls"][0]["request"]["theatre_id"])
     behind |= {"seq": 12, "episode_id": "sum-12"}
-    call, invocation_id = behind["calls"][0], str(uuid5(theatre_id, "12:0:0"))
+    receipt = document(ended_early, "commitment_receipt.json")
+    draws = Draws(COIN, str(receipt["commitment_hash"]))
+    call = behind["calls"][0]
+    invocation_id = draws.invocation_id(str(receipt["theatre_id"]), seq=12)
     call["request"] |= {
-        "episode_id": "sum-12",
+        "episode_id": draws.alias("sum-12"),
         "invocation_id": invocation_id,
         "input_data": {"numbers": [12, 1]},
     }
@@ -155,9 +162,13 @@ def test_a_call_at_a_time_leaves_no_answer_behind_the_end(
         resolution["steps"][0]["result"]["episodes_discarded"] = 1
 
     forged = resealed(changed(told, "resolution.json", discard), Effort.CERTIFIED_HASH)
-    report = check(store(forged, tmp_path / "bundle"))
-    assert {line.id: line.expected for line in report.failed} == {
+    bundle = store(forged, tmp_path / "bundle")
+    assert {line.id: line.expected for line in check(bundle).failed} == {
         "invocations": "no record of episode 12: the run had ended"
+    }
+    alone = verify(bundle, now=LATE).problems
+    assert {name: found for name, found in alone.items() if found} == {
+        "invocations": ["records behind the end of a run that called one episode at a time"]
     }
 
 

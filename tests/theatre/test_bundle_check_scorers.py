@@ -12,7 +12,13 @@ from tests.theatre.runs import TEMPLATE, with_changes
 from theatre.engine.bundle_check.plan import committed_plan
 from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import GroundTruthEpisode, InvocationStatus, Scorer, ScoringCase
+from theatre.engine.models import (
+    GroundTruthEpisode,
+    InvocationStatus,
+    Scorer,
+    ScorerKind,
+    ScoringCase,
+)
 
 COLOUR: JsonObject = {"colour": "red"}
 
@@ -26,7 +32,7 @@ def given(answer: object) -> Scorer:
             raise answer
         return cast("float | None", answer)
 
-    return Scorer(name="any", version="1", params_schema={}, score=score)
+    return Scorer(name="any", version="1", kind=ScorerKind.EXACT, params_schema={}, score=score)
 
 
 def result_of(

@@ -86,6 +86,9 @@ def entry_of(trail: list[Any], event_type: str) -> JsonObject:
     return next(entry for entry in trail if entry["event_type"] == event_type)
 
 
+PLACE: JsonObject = {"environment_hash": "AB" * 32, "interpreter": "x", "platform": "y"}
+
+
 # fmt: off
 TRAIL_EDITS: list[tuple[Callable[[list[Any]], object], str]] = [
     (lambda t: t.pop(0), "created behind start"),
@@ -101,6 +104,11 @@ TRAIL_EDITS: list[tuple[Callable[[list[Any]], object], str]] = [
     (lambda t: t[2]["detail"].update(episodes=11), "activated/episodes 10"),
     (lambda t: t[2]["detail"]["adapters"].update(other="local@1"), "activated/adapters/other"),
     (lambda t: t[2]["detail"]["scorers"].update(exact_match="2"), "activated/scorers/exact_match"),
+    (lambda t: t[2]["detail"].pop("previous_environment"), "the detail of activated with exactly"),
+    (lambda t: t[2]["detail"].update(previous_environment={}), "activated/previous_environment"),
+    (lambda t: t[2]["detail"].update(environment=1), "activated/environment as an object"),
+    (lambda t: t[2]["detail"].update(environment=PLACE | {"platform": ""}), "as texts"),
+    (lambda t: t[2]["detail"].update(environment=PLACE), "environment_hash as a SHA-256"),
     (lambda t: t[3].update(at="now"), "at as an RFC 3339 time"),
     (lambda t: t[3].update(to_state="SETTLING"), "episodes_recorded from None to None"),
     (lambda t: t[2].update(from_state="DRAFT"), "activated from COMMITTED to ACTIVE"),

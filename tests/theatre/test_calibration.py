@@ -16,7 +16,14 @@ from sklearn.metrics import brier_score_loss
 
 from tests.theatre.scored_runs import NANO, Run, episode
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.models import CriterionResult, InvocationStatus, Scored, Scorer, Verdict
+from theatre.engine.models import (
+    CriterionResult,
+    InvocationStatus,
+    Scored,
+    Scorer,
+    ScorerKind,
+    Verdict,
+)
 from theatre.engine.scoring import (
     EpisodeAnswer,
     Probability,
@@ -323,7 +330,9 @@ def provider(scorers: dict[str, str], committed: str | None = None) -> TheatreSc
         scoring["calibration_criterion"] = committed
     document: JsonObject = {"criteria": {"criteria_ids": [*scorers]}, "scoring": scoring}
     installed = {
-        name: Scorer(name=name, version="1", params_schema={}, score=lambda _: None)
+        name: Scorer(
+            name=name, version="1", kind=ScorerKind.EXACT, params_schema={}, score=lambda _: None
+        )
         for name in scorers.values()
     }
     return TheatreScoringProvider(document, installed)

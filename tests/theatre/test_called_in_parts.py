@@ -49,6 +49,7 @@ def play(
     async def perform() -> None:
         with FileTheatreStore(stage.folder.parents[1]).hold(stage.theatre_id) as held:
             around = Surroundings(
+                coin=held.coin,
                 adapters={"pilot": adapter},
                 invoke=retrying(asyncio.sleep),
                 datasets=DatasetRoots([stage.data]),
@@ -79,7 +80,7 @@ def in_parts(stage: Stage, parts: Sequence[range]) -> Finished:
     for part in parts:
         adapter = ScriptedAdapter(answer_as_asked)
         play(stage, call(part), adapter)
-        asked = {int(request.episode_id.partition("-")[2]) for request in adapter.asked}
+        asked = {request.input_data["seq"] for request in adapter.asked}
         assert asked == set(part)
     # What settles calls nobody any more.
     adapter = ScriptedAdapter(answer_as_asked)
@@ -109,7 +110,7 @@ def test_what_a_part_has_recorded_is_not_called_again(tmp_path: Path) -> None:
     play(stage, call(range(3, 6)), ScriptedAdapter(answer_as_asked))
     adapter = ScriptedAdapter(answer_as_asked)
     play(stage, call(range(1, 9)), adapter)
-    asked = {int(request.episode_id.partition("-")[2]) for request in adapter.asked}
+    asked = {request.input_data["seq"] for request in adapter.asked}
     assert asked == {1, 2, 6, 7, 8}
 
 
@@ -118,7 +119,7 @@ def test_nobody_is_called_from_the_first_episode_on_that_cannot_count(tmp_path: 
     adapter = ScriptedAdapter(answer_as_asked)
     play(stage, activate, adapter)
     play(stage, call(range(9, 17), is_needed=lambda seq: seq < 12), adapter)
-    asked = {int(request.episode_id.partition("-")[2]) for request in adapter.asked}
+    asked = {request.input_data["seq"] for request in adapter.asked}
     assert asked == {9, 10, 11}
 
 
@@ -128,7 +129,7 @@ def test_a_part_ends_with_its_own_failures_where_they_alone_end_the_run(tmp_path
     adapter = ScriptedAdapter(answer_as_asked)
     play(stage, activate, adapter)
     play(stage, call(range(9, 25)), adapter)
-    asked = [int(request.episode_id.partition("-")[2]) for request in adapter.asked]
+    asked = [request.input_data["seq"] for request in adapter.asked]
     assert asked == list(range(9, 21))
     finished = stage.run(adapter)
     counted = finished.document("scores/aggregate.json")["episode_counts"]

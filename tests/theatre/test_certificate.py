@@ -12,7 +12,7 @@ import pytest
 import rfc8785
 from pydantic import ValidationError
 
-from tests.theatre.runs import NOT_FILLED, PILOT, TEMPLATE, VERSION, with_changes
+from tests.theatre.runs import COIN, NOT_FILLED, PILOT, TEMPLATE, VERSION, with_changes
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.certificate import (
     CertifiedEvidence,
@@ -109,7 +109,9 @@ def receipt_of(document: JsonObject) -> CommitmentReceipt:
     return CommitmentProtocol.commit(
         THEATRE_ID,
         document,
+        coin=COIN,
         scorer_pins={"exact_match": "1", "numeric_tolerance": "1"},
+        scorer_kinds={"exact_match": "exact", "numeric_tolerance": "exact"},
         committed_at=datetime(2026, 11, 21, 11, tzinfo=UTC),
     )
 
@@ -168,6 +170,7 @@ def test_every_field_comes_from_the_commitment_or_from_the_evidence() -> None:
         "baselines": BASELINES,
         **NOT_FILLED,
         "commitment_hash": commitment_hash,
+        "coin_sha256": COIN.sha256,
         "issuer": "a test",
         "issued_at": "2026-11-21T12:00:00.000000Z",
         "expires_at": "2027-02-19T12:00:00.000000Z",
@@ -377,6 +380,7 @@ MARKET: JsonObject = {
     "baselines": None,
     **NOT_FILLED,
     "commitment_hash": "78" * 32,
+    "coin_sha256": "89" * 32,
     "issuer": "local",
     "issued_at": "2026-11-21T12:00:00Z",
     "expires_at": None,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
-from uuid import UUID, uuid5
 
 import pytest
 
@@ -30,7 +29,7 @@ from tests.theatre.runs import (
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import PinMismatchError
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
 STEPS = "/resolution_programme"
@@ -114,12 +113,13 @@ def test_each_call_is_an_envelope_of_its_own(tmp_path: Path) -> None:
     for seq in (1, 2):
         for hop, call in enumerate(finished.calls(seq)):
             request, response = request_of(call), last_attempt(call)["response"]
-            name = str(uuid5(UUID(stage.theatre_id), f"{seq}:{hop}:0"))
+            name = stage.draws.invocation_id(stage.theatre_id, seq=seq, hop=hop)
             assert (request["invocation_id"], response["invocation_id"]) == (name, name)
             pinned = [(EASEL, EASEL_VERSION), (MINT, MINT_VERSION), (PILOT, VERSION)][hop]
             assert (request["construct_id"], request["construct_version"]) == pinned
             assert (response["construct_id"], response["construct_version"]) == pinned
-            assert (request["episode_id"], call["adapter"]) == (f"pilot-{seq}", "local@1")
+            alias = stage.draws.alias(f"pilot-{seq}")
+            assert (request["episode_id"], call["adapter"]) == (alias, "local@1")
     certificate = finished.document("certificate.json")
     assert certificate["construct_chain_versions"] == {
         EASEL: EASEL_VERSION,
@@ -158,7 +158,9 @@ def test_a_scorer_that_changes_what_it_is_shown_changes_no_record(tmp_path: Path
     records = []
     for scorer in (modest, greedy):
         scorers = {
-            name: Scorer(name=name, version="1", params_schema={}, score=scorer)
+            name: Scorer(
+                name=name, version="1", kind=ScorerKind.EXACT, params_schema={}, score=scorer
+            )
             for name in ("exact_match", "numeric_tolerance")
         }
         stage = pilot_stage(tmp_path / scorer.__name__, episodes(3), changes=changes)

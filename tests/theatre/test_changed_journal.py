@@ -76,7 +76,7 @@ def test_a_journal_that_is_changed_during_the_run_is_not_settled(tmp_path: Path,
     stage = pilot_stage(tmp_path, episodes(6))
 
     def change(request: OracleInvocationRequest) -> JsonObject:
-        if request.episode_id == "pilot-6":
+        if request.input_data["seq"] == 6:
             journal = stage.folder / JOURNAL
             lines = journal.read_bytes().splitlines(keepends=True)
             journal.write_bytes(b"".join(EDITS[edit](lines, 1)))
@@ -93,10 +93,10 @@ def test_a_journal_that_is_changed_during_the_run_is_not_settled(tmp_path: Path,
 def test_a_trail_that_names_less_than_the_journal_has_is_gone_on_from(tmp_path: Path) -> None:
     """Lines that no batch names are nobody's evidence: they are cut, and asked for again."""
     stage = pilot_stage(tmp_path, episodes(4))
-    asked: list[str] = []
+    asked: list[int] = []
 
     def stop(request: OracleInvocationRequest) -> JsonObject:
-        asked.append(request.episode_id)
+        asked.append(request.input_data["seq"])
         if len(asked) == 3:
             raise PowerCut
         return right(request)
@@ -109,7 +109,7 @@ def test_a_trail_that_names_less_than_the_journal_has_is_gone_on_from(tmp_path: 
         handle.write(invented.replace(b'"seq":2', b'"seq":3'))
     finished = stage.run(ScriptedAdapter(stop), batch_size=1)
     assert finished.resolution["outcome"] == "certified"
-    assert asked == ["pilot-1", "pilot-2", "pilot-3", "pilot-3", "pilot-4"]
+    assert asked == [1, 2, 3, 3, 4]
 
 
 def test_an_episode_that_no_batch_names_is_not_taken(tmp_path: Path) -> None:

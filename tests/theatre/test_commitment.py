@@ -15,6 +15,7 @@ from typing import Any, cast
 import pytest
 import rfc8785
 
+from tests.theatre.runs import COIN
 from tests.theatre.template_leaves import another, leaves, with_leaf
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -58,7 +59,12 @@ def cartograph() -> dict[str, Any]:
 
 def committed(template: dict[str, Any], changes: dict[str, Any] | None = None) -> CommitmentReceipt:
     receipt = CommitmentProtocol.commit(
-        THEATRE_ID, template, scorer_pins={"exact_match": "1"}, committed_at=NOON
+        THEATRE_ID,
+        template,
+        coin=COIN,
+        scorer_pins={"exact_match": "1"},
+        scorer_kinds={"exact_match": "exact"},
+        committed_at=NOON,
     )
     return dataclasses.replace(receipt, **changes or {})
 
@@ -123,7 +129,9 @@ def test_a_template_without_pins_and_hashes_is_committed_with_empty_objects() ->
         "fork_definitions": [{"options": [{}, {}]}],
         "market_theatre_config": {"lmsr_config": {"liquidity_b": 200}},
     }
-    receipt = CommitmentProtocol.commit(THEATRE_ID, market, scorer_pins={}, committed_at=NOON)
+    receipt = CommitmentProtocol.commit(
+        THEATRE_ID, market, coin=COIN, scorer_pins={}, scorer_kinds={}, committed_at=NOON
+    )
     composite = (
         '{"dataset_hashes":{},"template":{"execution_path":"market",'
         '"fork_definitions":[{"options":[{},{}]}],'
@@ -133,10 +141,13 @@ def test_a_template_without_pins_and_hashes_is_committed_with_empty_objects() ->
     assert receipt.as_document() == {
         "theatre_id": THEATRE_ID,
         "commitment_hash": hashlib.sha256(composite.encode()).hexdigest(),
+        "coin_sha256": COIN.sha256,
+        "reproduces": None,
         "template_snapshot": market,
         "version_pins": {},
         "dataset_hashes": {},
         "scorer_pins": {},
+        "scorer_kinds": {},
         "escrowed_capital": 138.629436112,
         "environment": None,
         "canonicalisation": "RFC8785",
@@ -148,15 +159,23 @@ def test_a_template_without_pins_and_hashes_is_committed_with_empty_objects() ->
 def test_a_receipt_holds_all_that_was_committed_and_the_time_in_utc() -> None:
     later_zone = NOON.astimezone(timezone(timedelta(hours=5, minutes=30)))
     receipt = CommitmentProtocol.commit(
-        THEATRE_ID, SMALL, scorer_pins={"exact_match": "1"}, committed_at=later_zone
+        THEATRE_ID,
+        SMALL,
+        coin=COIN,
+        scorer_pins={"exact_match": "1"},
+        scorer_kinds={"exact_match": "exact"},
+        committed_at=later_zone,
     )
     assert receipt.as_document() == {
         "theatre_id": THEATRE_ID,
         "commitment_hash": recomputed(SMALL),
+        "coin_sha256": COIN.sha256,
+        "reproduces": None,
         "template_snapshot": SMALL,
         "version_pins": SMALL["version_pins"],
         "dataset_hashes": SMALL["dataset_hashes"],
         "scorer_pins": {"exact_match": "1"},
+        "scorer_kinds": {"exact_match": "exact"},
         "escrowed_capital": None,
         "environment": None,
         "canonicalisation": "RFC8785",
@@ -166,7 +185,14 @@ def test_a_receipt_holds_all_that_was_committed_and_the_time_in_utc() -> None:
 
 def test_a_later_change_of_what_the_caller_passed_in_changes_nothing() -> None:
     template, pins = copy.deepcopy(SMALL), {"exact_match": "1"}
-    receipt = CommitmentProtocol.commit(THEATRE_ID, template, scorer_pins=pins, committed_at=NOON)
+    receipt = CommitmentProtocol.commit(
+        THEATRE_ID,
+        template,
+        coin=COIN,
+        scorer_pins=pins,
+        scorer_kinds={"exact_match": "exact"},
+        committed_at=NOON,
+    )
     before = canonical_bytes(receipt.as_document())
     template["version_pins"]["constructs"]["pilot"] = "deadbee"
     template["scoring"]["tie_breakers"].append("first")
@@ -195,6 +221,7 @@ MUTATIONS: dict[str, Callable[[CommitmentReceipt], object]] = {
     "version pins": lambda r: r.version_pins.update(scorer_version="other@9"),
     "dataset hashes": lambda r: r.dataset_hashes.pop("truth"),
     "scorer pins": lambda r: r.scorer_pins.clear(),
+    "scorer kinds": lambda r: r.scorer_kinds.update(exact_match="judged"),
 }
 
 
@@ -311,5 +338,10 @@ def test_a_template_without_a_canonical_form_cannot_be_committed() -> None:
 def test_a_commitment_needs_a_time_that_names_a_moment() -> None:
     with pytest.raises(ClockError, match="expected a timezone-aware time"):
         CommitmentProtocol.commit(
-            THEATRE_ID, SMALL, scorer_pins={}, committed_at=NOON.replace(tzinfo=None)
+            THEATRE_ID,
+            SMALL,
+            coin=COIN,
+            scorer_pins={},
+            scorer_kinds={},
+            committed_at=NOON.replace(tzinfo=None),
         )

@@ -35,7 +35,7 @@ from tests.theatre.runs import (
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import ProgrammeError
-from theatre.engine.models import Computation
+from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.files.run_journal import FileRunJournal
 from theatre.scorers.computations import load_computations
@@ -54,7 +54,9 @@ def collect(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     return {"lines": [line.decode() for line in lines], "params": params}
 
 
-COLLECT = Computation(name="collect", version="3", params_schema=PARAMS_SCHEMA, compute=collect)
+COLLECT = Computation(
+    name="collect", version="3", kind=ScorerKind.EXACT, params_schema=PARAMS_SCHEMA, compute=collect
+)
 
 
 def compute_step(**spec: JsonValue) -> JsonObject:
@@ -223,7 +225,9 @@ def test_over_a_dataset_there_are_its_lines_as_they_are(tmp_path: Path) -> None:
         changes={"/product_theatre_config/dataset_paths": {"more": "more.jsonl"}},
         further={"more.jsonl": LINES},
     )
-    hexed = Computation(name="hexes", version="1", params_schema={}, compute=hexes)
+    hexed = Computation(
+        name="hexes", version="1", kind=ScorerKind.EXACT, params_schema={}, compute=hexes
+    )
     result = computed(stage.run(ScriptedAdapter(), **collecting(hexes=hexed)))
     assert result == {
         "computation": "hexes@1",
@@ -293,7 +297,9 @@ def test_what_is_larger_than_the_memory_for_it_waits_on_the_disk_and_is_read_in_
         return {"first": json.loads(next(iter(lines)))["episode_id"]}
 
     more = {
-        name: Computation(name=name, version="1", params_schema={}, compute=compute)
+        name: Computation(
+            name=name, version="1", kind=ScorerKind.EXACT, params_schema={}, compute=compute
+        )
         for name, compute in (("count_bytes", count_bytes), ("take_one", take_one))
     }
     steps = [

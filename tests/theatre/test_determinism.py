@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
+import hmac
 from collections.abc import Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any, cast
-from uuid import UUID, uuid5
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.theatre.arrivals import HeldAdapter, answered_one_by_one, play
 from tests.theatre.runs import (
     CHAIN,
+    COIN,
     EASEL,
     EASEL_VERSION,
     ERROR,
@@ -33,8 +34,8 @@ from tests.theatre.runs import (
     right,
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Draws
 from theatre.engine.oracle_contract import OracleInvocationRequest
-from theatre.engine.replay.determinism import deterministic_sample
 
 pytestmark = pytest.mark.untraced
 
@@ -43,9 +44,12 @@ EPISODES = 60
 
 
 def committed_sample(commitment_hash: str, episode_ids: list[str], size: int) -> list[str]:
-    """Return the sample as docs/evidence.md gives it, in the order of the digests."""
+    """Return the sample as docs/evidence.md gives it, in the order of the draws."""
+    key = hmac.digest(COIN.secret, b"", "sha256")
     digests = {
-        episode_id: hashlib.sha256(f"{commitment_hash}:det:{episode_id}".encode()).hexdigest()
+        episode_id: hmac.digest(
+            key, rfc8785.dumps(["repeat", commitment_hash, episode_id]), "sha256"
+        )
         for episode_id in episode_ids
     }
     return sorted(episode_ids, key=digests.__getitem__)[:size]
@@ -111,7 +115,7 @@ def test_everybody_can_recompute_the_sample(
     commitment_hash: str, ids: list[str], size: int
 ) -> None:
     expected = committed_sample(commitment_hash, ids, size)
-    assert deterministic_sample(commitment_hash, iter(ids), size) == frozenset(expected)
+    assert Draws(COIN, commitment_hash).repeated(iter(ids), size) == frozenset(expected)
 
 
 @pytest.mark.parametrize("size", [1, 7, EPISODES, EPISODES + 5])
@@ -142,7 +146,7 @@ def test_a_second_call_has_an_id_of_its_own_and_the_same_input(tmp_path: Path) -
     (seq,) = sampled(stage, 1)
     first, second = (cast("JsonObject", call["request"]) for call in finished.calls(seq))
     assert [first["invocation_id"], second["invocation_id"]] == [
-        str(uuid5(UUID(stage.theatre_id), f"{seq}:0:{repeat}")) for repeat in (0, 1)
+        stage.draws.invocation_id(stage.theatre_id, seq=seq, repeat=repeat) for repeat in (0, 1)
     ]
     assert first["input_data"] == second["input_data"] == {"seq": seq}
 
@@ -256,7 +260,7 @@ def test_a_chain_is_repeated_at_every_hop_with_the_outputs_of_its_own_round(
     assert [(call["repeat"], call["hop"]) for call in calls] == [(0, 0), (0, 1), (1, 0), (1, 1)]
     requests = [cast("dict[str, Any]", call["request"]) for call in calls]
     assert [request["invocation_id"] for request in requests] == [
-        str(uuid5(UUID(stage.theatre_id), f"{seq}:{hop}:{repeat}"))
+        stage.draws.invocation_id(stage.theatre_id, seq=seq, hop=hop, repeat=repeat)
         for repeat, hop in ((0, 0), (0, 1), (1, 0), (1, 1))
     ]
     upstream = [requests[n]["input_data"]["upstream"] for n in (1, 3)]

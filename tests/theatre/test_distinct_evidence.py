@@ -35,6 +35,7 @@ from tests.theatre.runs import (
     pilot_stage,
     with_changes,
 )
+from theatre.cli.template_files import validate_template
 from theatre.engine.bundle_check.data_audit import DataAudit as CheckedAudit
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
@@ -527,3 +528,6 @@ def test_what_the_shipped_datasets_give_away_is_known(path: Path) -> None:
     shown = [code for code in told["findings"] if not code.startswith("one-expectation:")]
     assert shown == FOUND[name]
     assert not [cap for cap in told["caps"] if cap.startswith("distinct")]
+    by_words = [cap for cap in told["caps"] if cap.startswith("measure-unqualified:")]
+    warnings = [warning.as_document()["rule"] for warning in validate_template(template).warnings]
+    assert len(by_words) == warnings.count("measure-unqualified")

@@ -32,7 +32,7 @@ from tests.theatre.thinned import thinned
 from theatre.cli.demo.reviewers import REVIEWERS, demo_scores
 from theatre.engine.canonical_json import JsonValue
 from theatre.engine.errors import HumanScoreRefusedError, PinMismatchError
-from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest, invocation_id
+from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 from theatre.oracles.served import ServedOracleAdapter
 
@@ -158,7 +158,7 @@ def run_doomed(folder: Path, name: str, changes: Mapping[str, JsonValue]) -> Fin
     services = easel_adapters()
     template = with_changes(thinned(TEMPLATE, folder / "data", step=9), changes)
     stage = easel_stage(folder / "run", template=template, data=folder / "data")
-    fatal = invocation_id(stage.theatre_id, seq=4, hop=CHAIN.index(name))
+    fatal = stage.draws.invocation_id(stage.theatre_id, seq=4, hop=CHAIN.index(name))
     doomed = Doomed(services[name], name, fatal=fatal)
     stage.run({**services, name: doomed}, concurrency_limit=1)
     assert doomed.killed is not None

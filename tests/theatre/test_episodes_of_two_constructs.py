@@ -57,6 +57,11 @@ def stage_of(folder: Path, *, count: int = 3) -> Stage:
 
 
 def run_with(stage: Stage, runner: EpisodeRunner = RUNNER) -> Finished:
+    second = stage.draws.alias("pilot-2")
+
+    def failing_in_the_second(request: OracleInvocationRequest) -> JsonObject:
+        return {**ERROR} if request.episode_id == second else {"output_data": {"colour": "red"}}
+
     adapters = {
         EASEL: ScriptedAdapter(painted("blue"), version=EASEL_VERSION),
         PILOT: ScriptedAdapter(failing_in_the_second),
@@ -66,10 +71,6 @@ def run_with(stage: Stage, runner: EpisodeRunner = RUNNER) -> Finished:
 
 def painted(colour: str) -> Any:  # noqa: ANN401 - an answer of a ScriptedAdapter
     return lambda _: {"output_data": {"colour": colour}}
-
-
-def failing_in_the_second(request: OracleInvocationRequest) -> JsonObject:
-    return {**ERROR} if request.episode_id == "pilot-2" else {"output_data": {"colour": "red"}}
 
 
 @pytest.fixture(scope="module")

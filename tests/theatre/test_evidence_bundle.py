@@ -37,6 +37,7 @@ DOCUMENTS: dict[str, JsonObject] = {
     "tier.json": {"facts": {}},
 }
 LINES = {
+    "coin.txt": [b"ab" * 32 + b"\n"],
     "ground_truth/dataset.jsonl": [b'{"episode_id":  "kept as it was"}\r\n', b"no last line feed"],
     "scores/per_episode.jsonl": [b'{"seq":1}\n', b'{"seq":2}\n'],
     "audit_trail.jsonl": [b'{"seq":0}\n'],
@@ -307,6 +308,7 @@ def test_the_minimum_files_are_asked_for_by_name(draft: EvidenceBundleBuilder) -
     assert draft.validate_minimum_files() == [
         "template.json",
         "commitment_receipt.json",
+        "coin.txt",
         "ground_truth/dataset.jsonl",
         "scores/per_episode.jsonl",
         "scores/aggregate.json",

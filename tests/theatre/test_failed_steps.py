@@ -36,7 +36,7 @@ from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import DatasetMismatchError, JournalError, ProgrammeError
-from theatre.engine.models import Computation
+from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import Aggregator
 from theatre.files.run_journal import FileRunJournal
@@ -75,7 +75,9 @@ def staged(folder: Path, *steps: JsonObject) -> Stage:
 
 def installed(compute: Compute) -> dict[str, Computation]:
     return {
-        name: Computation(name=name, version="1", params_schema={}, compute=compute)
+        name: Computation(
+            name=name, version="1", kind=ScorerKind.EXACT, params_schema={}, compute=compute
+        )
         for name in ("one", "provenance_chain")
     }
 

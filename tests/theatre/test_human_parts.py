@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
+import hmac
 import math
 from fractions import Fraction
 from statistics import mean, stdev
 from typing import cast
 
 import pytest
+import rfc8785
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.drawn import drawn
 from tests.theatre.mixed_runs import RATED, MixedRun, scored
+from tests.theatre.runs import COIN
 from tests.theatre.scored_runs import COMMITMENT, NANO, episode, nine_places
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import InvocationStatus, Scored, Verdict
@@ -54,7 +56,7 @@ def bounds(score: float, error: float) -> dict[str, float]:
 
 @per_property
 @given(st.integers(min_value=1, max_value=30), st.integers(min_value=1, max_value=40))
-def test_items_are_the_scored_episodes_with_the_smallest_hashes(count: int, size: int) -> None:
+def test_items_are_the_scored_episodes_with_the_smallest_draws(count: int, size: int) -> None:
     kinds = {
         0: (InvocationStatus.ERROR, Verdict.MISSING),
         1: (InvocationStatus.REFUSED, Verdict.EXCLUDED),
@@ -68,8 +70,10 @@ def test_items_are_the_scored_episodes_with_the_smallest_hashes(count: int, size
         for n in range(count)
     ]
     eligible = [f"episode {n}" for n in range(count) if n % 7 not in kinds]
+    key = hmac.digest(COIN.secret, b"", "sha256")
     digests = {
-        name: hashlib.sha256(f"{COMMITMENT}:hitl:{name}".encode()).hexdigest() for name in eligible
+        name: hmac.digest(key, rfc8785.dumps(["item", COMMITMENT, name]), "sha256")
+        for name in eligible
     }
     expected = tuple(sorted(eligible, key=lambda name: digests[name])[:size])
     for order in (all_, all_[::-1]):

@@ -13,29 +13,35 @@ from tests.theatre.record_edits import Edit, forged, of_call, of_record
 from tests.theatre.rlmf_runs import EXPORTED_AT
 from tests.theatre.runs import (
     CHAIN,
+    COIN,
     EASEL,
     EASEL_VERSION,
     ERROR,
     LATE,
     PILOT,
+    Answer,
     Finished,
     ScriptedAdapter,
+    Stage,
     episodes,
     pilot_stage,
 )
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.engine.bundle_check.plan import committed_plan
+from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
+from theatre.engine.coin import Draws
 from theatre.engine.errors import ProgrammeError
-from theatre.engine.models import EpisodePlay, EpisodeRunner, play_seed
-from theatre.engine.oracle_contract import OracleInvocationRequest, invocation_id
+from theatre.engine.models import EpisodePlay, EpisodeRunner
+from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.engine.replay import Surroundings
 from theatre.engine.replay.records import outputs_of
 from theatre.engine.rlmf_export import RlmfExport
 
 PLAYED: dict[str, JsonValue] = {"/product_theatre_config/episode_runner": "countdown"}
 TURNS = 3
+BEHIND = "record {}: a turn behind one that failed, or a second round"
 
 
 def countdown(input_data: JsonObject, seed: str) -> EpisodePlay:
@@ -55,11 +61,16 @@ def with_runner(around: Surroundings) -> Surroundings:
     return replace(around, runners={"countdown": RUNNER})
 
 
-def red_or_failing(request: OracleInvocationRequest) -> JsonObject:
-    """Answer red, but fail the second turn of episode 2."""
-    if request.episode_id == "pilot-2" and request.input_data["left"] == TURNS - 1:
-        return {**ERROR}
-    return {"output_data": {"colour": "red"}}
+def red_or_failing(stage: Stage) -> Answer:
+    """Return a construct that answers red, but fails the second turn of episode 2."""
+    second = stage.draws.alias("pilot-2")
+
+    def answer(request: OracleInvocationRequest) -> JsonObject:
+        if request.episode_id == second and request.input_data["left"] == TURNS - 1:
+            return {**ERROR}
+        return {"output_data": {"colour": "red"}}
+
+    return answer
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +80,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Finished:
         episodes(3),
         changes={**PLAYED, "/execution_policy/on_threshold": "continue"},
     )
-    return stage.run({PILOT: ScriptedAdapter(red_or_failing)}, around=with_runner)
+    return stage.run({PILOT: ScriptedAdapter(red_or_failing(stage))}, around=with_runner)
 
 
 def checked(bundle: Path, *runners: EpisodeRunner) -> CheckReport:
@@ -97,26 +108,20 @@ def test_an_episode_is_as_many_calls_as_its_runner_asks_for(run: Finished) -> No
         {"left": 1, "so_far": ["red", "red"]},
     ]
     theatre_id = requests[0]["theatre_id"]
+    draws = Draws(COIN, str(run.document("certificate.json")["commitment_hash"]))
     assert [request["invocation_id"] for request in requests] == [
-        invocation_id(str(theatre_id), seq=1, turn=turn) for turn in range(TURNS)
+        draws.invocation_id(str(theatre_id), seq=1, turn=turn) for turn in range(TURNS)
     ]
-    commitment = run.document("certificate.json")["commitment_hash"]
     assert (record["runner"], record["sanitised"], record["episode_result"]) == (
         "countdown@1",
         None,
         {
             "colour": "red",
             "recall": 0.5,
-            "seed": play_seed(str(commitment), "pilot-1"),
+            "seed": draws.play_seed("pilot-1"),
             "of": 1,
         },
     )
-
-
-def test_the_first_turn_has_the_id_that_a_single_call_has() -> None:
-    theatre_id = "00000000-0000-4000-8000-000000000000"
-    assert invocation_id(theatre_id, seq=1) == invocation_id(theatre_id, seq=1, turn=0)
-    assert invocation_id(theatre_id, seq=1) != invocation_id(theatre_id, seq=1, turn=1)
 
 
 def test_scorers_see_what_the_runner_made_of_it(run: Finished) -> None:
@@ -159,6 +164,32 @@ def test_the_check_plays_every_episode_again(run: Finished) -> None:
     report = checked(run.bundle, RUNNER)
     assert failed(report) == set()
     assert not report.unavailable
+    assert verify(run.bundle, now=LATE).word == "consistent"
+
+
+@pytest.mark.parametrize(
+    ("seq", "edit", "problem"),
+    [
+        (1, of_record("runner", to="poker@1"), "record 1: another runner than was committed"),
+        (
+            1,
+            of_call(1, "repeat", to=1),
+            BEHIND.format(1),
+        ),
+        (
+            2,
+            lambda record: record["calls"].append(record["calls"][0]),
+            BEHIND.format(2),
+        ),
+        (2, of_record("episode_result", to={}), "record 2: a result of an episode that failed"),
+        (1, lambda record: record.pop("runner"), "not of the expected form (KeyError: 'runner')"),
+    ],
+)
+def test_without_any_runner_verify_bundle_still_sees_what_no_episode_can_be(
+    run: Finished, tmp_path: Path, seq: int, edit: Edit, problem: str
+) -> None:
+    bundle = store(forged(load(run.bundle), seq, edit), tmp_path / "bundle")
+    assert problem in verify(bundle, now=LATE).problems["invocations"]
 
 
 @pytest.mark.parametrize(

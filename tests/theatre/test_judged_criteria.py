@@ -24,7 +24,7 @@ from tests.theatre.runs import (
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import ProgrammeError, TheatreError
-from theatre.engine.models import Judgement, Scorer, ScoringCase, judged_again
+from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, judged_again
 from theatre.engine.replay import Surroundings
 
 ANSWERS: dict[int, JsonObject] = {
@@ -53,7 +53,12 @@ def score(case: ScoringCase) -> float | None:
 
 
 TOLD = Scorer(
-    name="told", version="1", params_schema={"type": "object"}, score=score, judgement=judgement
+    name="told",
+    version="1",
+    kind=ScorerKind.JUDGED,
+    params_schema={"type": "object"},
+    score=score,
+    judgement=judgement,
 )
 CHANGES: dict[str, JsonValue] = {
     "/scoring/criteria_scorers/colour/scorer": "told",

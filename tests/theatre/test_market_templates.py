@@ -13,6 +13,7 @@ from typing import Any, cast
 import pytest
 import rfc8785
 
+from tests.theatre.runs import COIN
 from tests.theatre.template_leaves import another, leaves, with_leaf
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt, escrowed_capital
@@ -88,7 +89,9 @@ def recomputed(document: JsonObject) -> str:
 
 
 def committed(document: JsonObject) -> CommitmentReceipt:
-    return CommitmentProtocol.commit(THEATRE_ID, document, scorer_pins={}, committed_at=NOON)
+    return CommitmentProtocol.commit(
+        THEATRE_ID, document, coin=COIN, scorer_pins={}, scorer_kinds={}, committed_at=NOON
+    )
 
 
 def test_there_is_one_template_a_family_and_no_other() -> None:

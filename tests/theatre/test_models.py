@@ -27,6 +27,7 @@ from theatre.engine.models import (
     InvocationStatus,
     Scored,
     Scorer,
+    ScorerKind,
     TheatreCriteria,
     Verdict,
     freeze_json,
@@ -233,5 +234,7 @@ def test_criteria_are_frozen_and_closed() -> None:
 
 
 def test_a_scorer_is_pinned_by_name_and_version() -> None:
-    scorer = Scorer(name="half", version="3", params_schema={}, score=lambda _: 0.5)
+    scorer = Scorer(
+        name="half", version="3", kind=ScorerKind.EXACT, params_schema={}, score=lambda _: 0.5
+    )
     assert scorer.pin == "half@3"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import uuid
 from dataclasses import FrozenInstanceError, replace
 from datetime import UTC, datetime
 
@@ -28,7 +26,6 @@ from theatre.engine.oracle_contract import (
     clean_detail,
     cut_raw,
     failed_attempt,
-    invocation_id,
     read_answer,
 )
 
@@ -36,7 +33,7 @@ THEATRE = "0b0e8a52-8d0c-5a53-9f3e-6b1f3d0a1c55"
 AT = datetime(2026, 11, 21, 2, 7, 0, 250_000, tzinfo=UTC)
 AT_TEXT = "2026-11-21T02:07:00.250000Z"
 REQUEST = OracleInvocationRequest(
-    invocation_id=invocation_id(THEATRE, seq=3),
+    invocation_id="8d8ac610-566d-8ef0-9c22-186b2a5ed793",
     theatre_id=THEATRE,
     episode_id="e3",
     construct_id="cartograph",
@@ -229,33 +226,6 @@ def test_cleaning_a_detail_twice_changes_nothing_more(text: str) -> None:
     cleaned = clean_detail(text)
     assert clean_detail(cleaned) == cleaned
     assert canonical_bytes(cleaned)
-
-
-def test_an_invocation_id_is_the_uuid5_of_theatre_sequence_hop_and_repeat() -> None:
-    assert invocation_id(THEATRE, seq=1) == "3e177345-e901-5249-aa24-1da3a0776b26"
-    digest = bytearray(hashlib.sha1(uuid.UUID(THEATRE).bytes + b"17:2:1").digest()[:16])  # noqa: S324  # UUID5 is SHA-1 by definition
-    digest[6] = digest[6] & 0x0F | 0x50
-    digest[8] = digest[8] & 0x3F | 0x80
-    assert invocation_id(THEATRE, seq=17, hop=2, repeat=1) == str(uuid.UUID(bytes=bytes(digest)))
-
-
-@given(st.uuids(), st.integers(1, 10**7), st.integers(0, 9), st.integers(0, 9))
-def test_an_invocation_id_is_what_the_standard_library_makes_of_it(
-    theatre: uuid.UUID, seq: int, hop: int, repeat: int
-) -> None:
-    expected = str(uuid.uuid5(theatre, f"{seq}:{hop}:{repeat}"))
-    assert invocation_id(str(theatre), seq=seq, hop=hop, repeat=repeat) == expected
-
-
-@given(
-    st.tuples(st.integers(1, 10**6), st.integers(0, 9), st.integers(0, 9)),
-    st.tuples(st.integers(1, 10**6), st.integers(0, 9), st.integers(0, 9)),
-)
-def test_two_calls_share_an_invocation_id_only_if_they_are_the_same(
-    one: tuple[int, int, int], other: tuple[int, int, int]
-) -> None:
-    ids = [invocation_id(THEATRE, seq=s, hop=h, repeat=r) for s, h, r in (one, other)]
-    assert (ids[0] == ids[1]) is (one == other)
 
 
 def test_a_call_without_an_answer_is_recorded_with_what_is_known() -> None:

@@ -31,7 +31,6 @@ from theatre.engine.audit_chain import verify_chain
 from theatre.engine.certificate import certificate_id
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.models import EpisodeResult
-from theatre.engine.oracle_contract import invocation_id
 from theatre.engine.replay.events import batch_events
 from theatre.files.run_journal import EPISODES as JOURNAL
 from theatre.files.run_journal import TRAIL
@@ -168,7 +167,7 @@ def test_a_killed_run_goes_on_where_it_stopped(
     assert set(called_again).isdisjoint(ids_of(recorded))
     assert len(called_again) == EPISODES - len(recorded)
     assert {*ids_of(recorded), *called_again} == {
-        invocation_id(theatre.theatre_id, seq=seq) for seq in range(1, EPISODES + 1)
+        theatre.draws.invocation_id(theatre.theatre_id, seq=seq) for seq in range(1, EPISODES + 1)
     }
     is_certified_as(undisturbed, theatre, answer)
 
@@ -237,6 +236,7 @@ async def main():
         construct = workspace.find_construct("cartograph", held.template_folder)
         adapter = local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
         around = Surroundings(
+            coin=held.coin,
             adapters={"cartograph": adapter},
             invoke=retrying(asyncio.sleep),
             datasets=workspace.datasets_for(held.template_folder),

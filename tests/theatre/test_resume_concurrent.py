@@ -35,7 +35,6 @@ from tests.theatre.runs import (
 from theatre.engine.audit_chain import verify_chain
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
-from theatre.engine.oracle_contract import invocation_id
 
 pytestmark = pytest.mark.untraced
 
@@ -122,6 +121,7 @@ async def main():
         policy = OutboundPolicy(allow=("127.0.0.1",))
         adapter = HTTPOracleAdapter(url, policy=policy, clock=utc_now, monotonic=time.monotonic)
         around = Surroundings(
+            coin=held.coin,
             adapters={construct_id: adapter},
             invoke=retrying(asyncio.sleep),
             datasets=DatasetRoots([held.template_folder]),
@@ -301,7 +301,8 @@ def ends_as(theatre: ServedTheatre, undisturbed: Undisturbed) -> None:
     result = cast("dict[str, int]", step["result"])
     assert result["episodes_recorded"] + result["episodes_discarded"] == len(covered)
     assert [check.as_document() for check in checked(theatre.bundle).failed] == []
-    known = {invocation_id(theatre.stage.theatre_id, seq=seq) for seq in range(1, EPISODES + 1)}
+    stage = theatre.stage
+    known = {stage.draws.invocation_id(stage.theatre_id, seq=seq) for seq in range(1, EPISODES + 1)}
     assert set(theatre.called()) <= known
 
 

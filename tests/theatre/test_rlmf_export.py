@@ -177,7 +177,7 @@ def test_an_answer_after_a_retry_is_good_and_its_latency_is_its_own(tmp_path: Pa
     changes = {"/execution_policy/retry_policy/max_retries": 1}
     stage = pilot_stage(tmp_path, episodes(1), changes=changes)
     (record,) = export(stage.run(ScriptedAdapter(second_time_lucky)).bundle)
-    assert asked == ["pilot-1", "pilot-1"]
+    assert asked == [stage.draws.alias("pilot-1")] * 2
     assert (quality(record), verification(record)["invocation_latency_ms"]) == ("good", 7)
     assert (verification(record)["invocation_status"], state(record)["construct_output"]) == (
         "success",
@@ -205,8 +205,9 @@ def test_a_chain_that_broke_half_way_has_no_output(tmp_path: Path) -> None:
         tmp_path, episodes(2), changes={**CHAIN, "/execution_policy/on_threshold": "continue"}
     )
     easel = ScriptedAdapter(lambda _: {"output_data": {}}, version=EASEL_VERSION)
+    broken = stage.draws.alias("pilot-1")
     pilot = ScriptedAdapter(
-        lambda request: ERROR if request.episode_id == "pilot-1" else {"output_data": {**EXPECTED}}
+        lambda request: ERROR if request.episode_id == broken else {"output_data": {**EXPECTED}}
     )
     first, second = export(stage.run({EASEL: easel, PILOT: pilot}).bundle)
     assert (state(first)["construct_output"], first["replay_output_class"]) == (None, "falls_short")

@@ -113,8 +113,9 @@ def test_a_mapping_may_point_into_a_gold_label_and_into_a_hop(tmp_path: Path) ->
         lambda request: {"output_data": {"paint": paints[request.input_data["seq"]]}},
         version=EASEL_VERSION,
     )
+    fourth = stage.draws.alias("pilot-4")
     pilot = ScriptedAdapter(
-        lambda request: ERROR if request.episode_id == "pilot-4" else {"output_data": {**EXPECTED}}
+        lambda request: ERROR if request.episode_id == fourth else {"output_data": {**EXPECTED}}
     )
     finished = stage.run({EASEL: easel, PILOT: pilot})
     assert [settled(record) for record in export(finished.bundle)] == [

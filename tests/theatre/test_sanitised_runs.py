@@ -24,7 +24,7 @@ from tests.theatre.runs import (
     pilot_stage,
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.oracles.sanitise_tables import TABLES_SHA256
 
@@ -272,7 +272,7 @@ def test_scorers_are_shown_the_text_of_the_dataset(tmp_path: Path) -> None:
     records = episodes(1)
     records[0]["input_data"] = ASKED
     scorers = {
-        name: Scorer(name=name, version="1", params_schema={}, score=raw)
+        name: Scorer(name=name, version="1", kind=ScorerKind.EXACT, params_schema={}, score=raw)
         for name in ("exact_match", "numeric_tolerance")
     }
     finished = pilot_stage(tmp_path, records, changes=SANITISED).run(

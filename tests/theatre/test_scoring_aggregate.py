@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.drawn import drawn
 from tests.theatre.scored_runs import (
-    COMMITMENT,
+    DRAWS,
     NANO,
     SCORER,
     SPLITS,
@@ -258,7 +258,7 @@ def test_full_marks_everywhere_give_a_composite_of_exactly_one(weights: list[flo
         },
         "scoring": {"criteria_scorers": {c: {"scorer": "any"} for c in criteria}},
     }
-    aggregator = Aggregator(TheatreScoringProvider(document, {"any": SCORER}), COMMITMENT)
+    aggregator = Aggregator(TheatreScoringProvider(document, {"any": SCORER}), DRAWS)
     aggregator.add(episode(1, dict.fromkeys(criteria, Scored(NANO))))
     assert aggregator.finish()["composite_score"] == 1
 

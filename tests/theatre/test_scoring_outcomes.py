@@ -19,6 +19,7 @@ from theatre.engine.models import (
     InvocationStatus,
     Scored,
     Scorer,
+    ScorerKind,
     ScoringCase,
     Verdict,
 )
@@ -51,7 +52,12 @@ def scorer_named(
     name: str, score: Callable[[ScoringCase], Any], *, needs_expectation: bool = True
 ) -> Scorer:
     return Scorer(
-        name=name, version="1", params_schema={}, score=score, needs_expectation=needs_expectation
+        name=name,
+        version="1",
+        kind=ScorerKind.EXACT,
+        params_schema={},
+        score=score,
+        needs_expectation=needs_expectation,
     )
 
 

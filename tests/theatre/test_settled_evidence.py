@@ -30,7 +30,7 @@ from tests.theatre.runs import (
 from theatre.engine.audit_chain import verify_chain
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 from theatre.engine.clock import parse_rfc3339
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.tier_assigner import (
     Dispute,
     DisputeStatus,
@@ -181,15 +181,26 @@ THERE: JsonObject = {**HERE, "environment_hash": "cd" * 32}
 
 
 @pytest.mark.parametrize(
-    ("began", "findings"),
-    [(HERE, []), (THERE, ["environment-changed"]), (None, ["environment-changed"])],
+    ("before", "began", "findings"),
+    [
+        (None, HERE, []),
+        (HERE, HERE, []),
+        (None, THERE, ["environment-changed"]),
+        (None, None, ["environment-changed"]),
+        (THERE, HERE, ["environment-changed"]),
+        (THERE, THERE, ["environment-changed"]),
+    ],
 )
-def test_the_certificate_says_that_the_environment_changed_after_the_commitment(
-    tmp_path: Path, began: JsonObject | None, findings: list[str]
+def test_the_certificate_says_that_the_environment_is_not_as_committed_or_as_before(
+    tmp_path: Path, before: JsonObject | None, began: JsonObject | None, findings: list[str]
 ) -> None:
-    data = pilot_stage(tmp_path / "data", episodes(2))
-    stage = Stage(tmp_path / "run", data.template, data=data.data, environment=HERE)
-    finished = stage.run(ScriptedAdapter(), around=lambda one: replace(one, environment=began))
+    stage = pilot_stage(tmp_path, episodes(2), environment=HERE)
+    finished = stage.run(
+        ScriptedAdapter(),
+        around=lambda one: replace(one, environment=began, previous_environment=before),
+    )
+    activated = cast("JsonObject", finished.trail[2]["detail"])
+    assert (activated["environment"], activated["previous_environment"]) == (began, before)
     certificate = finished.document("certificate.json")
     assert (certificate["environment"], certificate["findings"]) == (
         HERE,
@@ -287,7 +298,7 @@ def test_a_scorer_that_changes_what_it_is_shown_changes_no_evidence(tmp_path: Pa
         return 1.0
 
     scorers = {
-        name: Scorer(name=name, version="1", params_schema={}, score=greedy)
+        name: Scorer(name=name, version="1", kind=ScorerKind.EXACT, params_schema={}, score=greedy)
         for name in ("exact_match", "numeric_tolerance")
     }
     stage = pilot_stage(

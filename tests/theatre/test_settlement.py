@@ -26,7 +26,7 @@ from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import BundleError, CertificateError, JournalError
 from theatre.engine.evidence_bundle import bundle_name
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.mock import MockOracleAdapter
@@ -175,7 +175,9 @@ def test_where_nothing_was_scored_there_is_no_certificate(
 
 def test_where_every_scorer_is_at_fault_there_is_no_certificate(tmp_path: Path) -> None:
     broken = {
-        name: Scorer(name=name, version="1", params_schema={}, score=crashing_scorer)
+        name: Scorer(
+            name=name, version="1", kind=ScorerKind.EXACT, params_schema={}, score=crashing_scorer
+        )
         for name in ("exact_match", "numeric_tolerance")
     }
     stage = pilot_stage(tmp_path, episodes(4))
@@ -213,6 +215,7 @@ def test_a_rehearsal_resolves_without_a_certificate(tmp_path: Path) -> None:
         "computations": {},
         "sanitiser": None,
         "environment": None,
+        "previous_environment": None,
     }
 
 

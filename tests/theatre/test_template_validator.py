@@ -6,7 +6,7 @@ Past 400 lines: the table has a case or more for each rule, by the numbers of th
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import cast
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.drawn import drawn
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Judgement, Scorer, ScoringCase
+from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase
 from theatre.engine.schema_registry import without_values
 from theatre.engine.template_validator import TemplateValidator, ValidationReport, Violation
 from theatre.engine.template_validator.validator import RULES, TEMPLATE_SCHEMAS
@@ -40,12 +40,26 @@ PARAMS: JsonObject = {
     "properties": {"field": {"type": "string", "pattern": "^[a-z_]+$"}},
 }
 SCORERS = {
-    "same": Scorer(name="same", version="1", params_schema=PARAMS, score=equal),
-    "any": Scorer(name="any", version="2", params_schema={}, score=equal),
-    "broken": Scorer(name="broken", version="1", params_schema={"type": 5}, score=equal),
-    "json_schema": Scorer(name="json_schema", version="1", params_schema={}, score=equal),
-    "told": Scorer(name="told", version="1", params_schema={}, score=equal, judgement=told),
+    "same": Scorer(
+        name="same", version="1", kind=ScorerKind.EXACT, params_schema=PARAMS, score=equal
+    ),
+    "any": Scorer(name="any", version="2", kind=ScorerKind.EXACT, params_schema={}, score=equal),
+    "broken": Scorer(
+        name="broken", version="1", kind=ScorerKind.EXACT, params_schema={"type": 5}, score=equal
+    ),
+    "json_schema": Scorer(
+        name="json_schema", version="1", kind=ScorerKind.EXACT, params_schema={}, score=equal
+    ),
+    "told": Scorer(
+        name="told",
+        version="1",
+        kind=ScorerKind.JUDGED,
+        params_schema={},
+        score=equal,
+        judgement=told,
+    ),
 }
+SCORERS["words"] = replace(SCORERS["same"], name="words", kind=ScorerKind.TEXTUAL)
 VALIDATOR = TemplateValidator(SCORERS)
 
 AGGREGATION: JsonObject = {"step_id": "aggregate", "type": "aggregation"}
@@ -508,9 +522,14 @@ ERRORS = [
     Case("mock-adapter-refused", other_endpoint("mock", "x"), f"{OTHER_ENDPOINT}/adapter_type"),
 ]
 
+WORDS_DECIDE: Edits = {f"{CHOSEN}/left/scorer": "words", "/scorer_pins/words": "1"}
 WARNINGS = [
     Case("criteria-id-length", renamed("left", "a" * 33), "/criteria/criteria_ids/0"),
     Case("scorer-pins-missing", {"/scorer_pins": DROP}, ""),
+    Case("measure-unqualified", WORDS_DECIDE, f"{CHOSEN}/left/scorer"),
+    Case("measure-unqualified", {**WORDS_DECIDE, WEIGHTS: DROP}, f"{CHOSEN}/left/scorer"),
+    Case("measure-unqualified", {**WORDS_DECIDE, f"{RATING}/criterion_id": "left",
+         f"{RATING}/share": 0.9}, f"{CHOSEN}/left/scorer", RATED),
     Case("input-spec-read", {f"{SENT}/raw_field": ["/code"]}, f"{SENT}/raw_field", COMPUTED),
     Case("input-spec-read", {f"{STEPS}/1/input_spec": {"raw_fields": ["/code"]}},
          f"{STEPS}/1/input_spec/raw_fields", CHAIN),
@@ -589,6 +608,8 @@ WITHIN_THE_RULES: list[tuple[Edits, JsonObject]] = [
     ({WEIGHTS: DROP}, REPLAY),
     ({WEIGHTS: {}}, REPLAY),
     ({f"{WEIGHTS}/left": 0.3000009}, REPLAY),
+    ({**WORDS_DECIDE, WEIGHTS: {"left": 0, "right": 1}}, REPLAY),
+    ({**WORDS_DECIDE, f"{RATING}/criterion_id": "left", f"{RATING}/share": 1}, RATED),
     ({DATA_PATH: "/data/halves.jsonl"}, REPLAY),
     ({DATA_PATH: "a..b/..c"}, REPLAY),
     ({DATA_PATH: f"dataset:{SHA}"}, REPLAY),

@@ -133,12 +133,12 @@ BARE: JsonObject = {"scorer": "exact_match"}
 
 
 def test_scorers_that_a_2_0_1_template_does_name_are_used() -> None:
-    chosen = {"roman_numeral": {"scorer": "sequence_similarity"}, "digit_sum": BARE}
+    chosen = {"roman_numeral": {"scorer": "set_f1"}, "digit_sum": BARE}
     document = edited(numerals(), {CHOSEN: chosen})
     assert VALIDATOR.validate(document) == ValidationReport(errors=(), warnings=())
     provider = TheatreScoringProvider(document, load_scorers())
     assert [plan.scorer.name for plan in provider.criteria] == [
-        "sequence_similarity",
+        "set_f1",
         "exact_match",
     ]
 

@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from tests.theatre.runs import COIN
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
@@ -35,7 +36,12 @@ def minute(number: int) -> datetime:
 
 def receipt_for(theatre_id: str, template: JsonObject) -> CommitmentReceipt:
     return CommitmentProtocol.commit(
-        theatre_id, template, scorer_pins={"exact_match": "1"}, committed_at=minute(1)
+        theatre_id,
+        template,
+        coin=COIN,
+        scorer_pins={"exact_match": "1"},
+        scorer_kinds={"exact_match": "exact"},
+        committed_at=minute(1),
     )
 
 

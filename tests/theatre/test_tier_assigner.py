@@ -64,6 +64,7 @@ def facts(**changed: object) -> TierFacts:
         "total": 100,
         "max_refusal_rate": Fraction(1, 2),
         "criterion_counts": {"accuracy": counts()},
+        "unqualified_measures": {},
         "missing_pins": (),
         "version_mismatches": 0,
         "determinism_differences": 0,
@@ -218,6 +219,13 @@ BACKTESTED_LOST: list[tuple[dict[str, object], list[str]]] = [
     (
         {"criterion_counts": one(declined=61, unscored=1)},
         ["unscored-answers:accuracy: 1"],
+    ),
+    (
+        {"unqualified_measures": {"style": "contains_terms", "accuracy": "lexical_recall"}},
+        [
+            "measure-unqualified:accuracy: lexical_recall is textual",
+            "measure-unqualified:style: contains_terms is textual",
+        ],
     ),
     ({"missing_pins": ("scorer_version",)}, ["pin-missing:scorer_version: absent"]),
     (

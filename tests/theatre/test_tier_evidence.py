@@ -9,7 +9,8 @@ from typing import cast
 
 import pytest
 
-from tests.theatre.runs import PILOT, TEMPLATE, VERSION, with_changes
+from tests.theatre.runs import COIN, PILOT, TEMPLATE, VERSION, with_changes
+from theatre.engine.bundle_check.arithmetic import SCORER_KINDS, Document, Plan, kinds_of
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.replay.records import facts_of
@@ -20,8 +21,10 @@ from theatre.engine.tier_assigner import (
     TierFacts,
     TierHistory,
 )
+from theatre.scorers import load_scorers
 
 MOMENT = datetime(2026, 11, 21, 12, tzinfo=UTC)
+KINDS = {"exact_match": "exact", "numeric_tolerance": "exact"}
 COUNTS: JsonObject = {"scored": 6, "missing": 3, "not_applicable": 0, "declined": 0, "unscored": 0}
 AGGREGATE: JsonObject = {
     "episode_counts": {
@@ -44,12 +47,16 @@ AUDIT: JsonObject = {
 }
 
 
-def receipt(changes: dict[str, JsonValue] | None = None) -> CommitmentReceipt:
+def receipt(
+    changes: dict[str, JsonValue] | None = None, kinds: dict[str, str] | None = None
+) -> CommitmentReceipt:
     hashes: dict[str, JsonValue] = {"/dataset_hashes": {"truth": "ab" * 32}}
     return CommitmentProtocol.commit(
         "0b6f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a11",
         with_changes(TEMPLATE, hashes | (changes or {})),
+        coin=COIN,
         scorer_pins={},
+        scorer_kinds=KINDS | (kinds or {}),
         committed_at=MOMENT,
     )
 
@@ -116,6 +123,7 @@ def test_facts_are_counted_from_aggregate_records_and_commitment() -> None:
         },
         distinct_inputs=5,
         criterion_distinct_inputs={"colour": 8, "recall": 7},
+        unqualified_measures={},
         missing_pins=(),
         version_mismatches=2,
         determinism_differences=0,
@@ -155,6 +163,64 @@ def test_a_human_part_that_was_committed_and_not_given_is_a_cap_of_its_criterion
     assert facts.extra_caps == (
         *("episodes-not-run", "human-part-missing:beauty", "human-part-missing:recall"),
     )
+
+
+def people_decide(share: float) -> JsonObject:
+    """Return changes by which people have a share in `colour`."""
+    rating: JsonObject = {"step_id": "rate", "type": "hitl_rubric"}
+    aggregate: JsonObject = {"step_id": "aggregate", "type": "aggregation"}
+    scale: JsonObject = {"min": 1, "max": 5}
+    step: JsonObject = {"step_id": "rate", "criterion_id": "colour", "share": share}
+    return {
+        "/resolution_programme": [rating, aggregate],
+        "/hitl_steps": [step | {"rubric": "How red?", "scoring_scale": scale}],
+    }
+
+
+TEXTUAL = {"exact_match": "textual"}
+CAPPED = {"colour": "exact_match"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "kinds", "unqualified"),
+    [
+        ({}, {}, {}),
+        ({}, {"exact_match": "judged"}, {}),
+        ({}, TEXTUAL, CAPPED),
+        ({}, {"exact_match": "opinion"}, CAPPED),
+        ({"/criteria/weights": {"colour": 1e-9, "recall": 1 - 1e-9}}, TEXTUAL, CAPPED),
+        ({"/criteria/weights": {"colour": 0, "recall": 1}}, TEXTUAL, {}),
+        ({"/criteria/weights": {}}, TEXTUAL, CAPPED),
+        (people_decide(0.99), TEXTUAL, CAPPED),
+        (people_decide(1), TEXTUAL, {}),
+    ],
+)
+def test_a_criterion_with_a_weight_that_words_alone_decide_is_a_fact(
+    changes: dict[str, JsonValue], kinds: dict[str, str], unqualified: dict[str, str]
+) -> None:
+    facts = tier_facts_of(
+        receipt(changes, kinds), AGGREGATE, noted(record()), AUDIT, bundle_complete=True
+    )
+    assert facts.unqualified_measures == unqualified
+    plan = Plan(cast("Document", receipt(changes).template_snapshot))
+    stated = KINDS | kinds
+    # The check's own arithmetic goes by the name of a shipped scorer, whatever is stated.
+    assert plan.unqualified_measures(stated) == {}
+    plan.scorers["colour"], stated["mine"] = "mine", stated["exact_match"]
+    as_told = plan.unqualified_measures(stated)
+    assert as_told == dict.fromkeys(unqualified, "mine")
+
+
+def test_the_kinds_of_shipped_scorers_are_those_of_the_checks_own_table() -> None:
+    kinds = {name: scorer.kind.value for name, scorer in load_scorers().items()}
+    assert kinds == SCORER_KINDS
+    liar = dict.fromkeys(SCORER_KINDS, "exact")
+    assert kinds_of(SCORER_KINDS, liar) == SCORER_KINDS
+    assert kinds_of(["mine", "silent", "odd"], {"mine": "exact", "odd": "true"}) == {
+        "mine": "exact",
+        "odd": "textual",
+        "silent": "textual",
+    }
 
 
 @pytest.mark.parametrize("rate", [0, 0.1, 0.3])

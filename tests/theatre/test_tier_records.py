@@ -44,6 +44,7 @@ FACTS: JsonObject = {
     "criterion_counts": {"accuracy": COUNTS, "style": COUNTS},
     "distinct_inputs": 58,
     "criterion_distinct_inputs": {"accuracy": 59, "style": 31},
+    "unqualified_measures": {"accuracy": "words", "style": "salad"},
     "missing_pins": ["dataset_hash"],
     "version_mismatches": 0,
     "determinism_differences": 0,
@@ -106,6 +107,7 @@ def test_facts_made_in_code_are_written_as_the_document_says() -> None:
         criterion_counts={"style": counts, "accuracy": counts},
         distinct_inputs=58,
         criterion_distinct_inputs={"style": 31, "accuracy": 59},
+        unqualified_measures={"style": "salad", "accuracy": "words"},
         missing_pins=("dataset_hash",),
         version_mismatches=0,
         determinism_differences=0,
@@ -117,6 +119,7 @@ def test_facts_made_in_code_are_written_as_the_document_says() -> None:
     assert facts.as_document() == FACTS
     assert list(facts.criterion_counts) == ["accuracy", "style"]
     assert list(facts.criterion_distinct_inputs) == ["accuracy", "style"]
+    assert list(facts.unqualified_measures) == ["accuracy", "style"]
 
 
 @pytest.mark.parametrize("document", [history_document(), TierHistory().as_document()])

@@ -20,7 +20,7 @@ from tests.theatre.forged_bundle import (
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 
-UNDRAWN = "pilot-13"
+UNDRAWN = "pilot-14"
 """An answer that was scored and not drawn for the main rating."""
 
 Entry = dict[str, Any]

@@ -12,6 +12,7 @@ from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY, Answer, echelo
 from tests.theatre.forked_echelon import forked
 from tests.theatre.runs import recorded_lines
 from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.coin import Coin, Draws
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
@@ -72,6 +73,13 @@ class WitnessedTheatre:
         """Return the id of the one theatre in the store."""
         (folder,) = (self.home / "theatres").iterdir()
         return folder.name
+
+    @property
+    def draws(self) -> Draws:
+        """Return what the coin draws that the command line has drawn."""
+        receipt = parse_object((self.store_folder / "commitment_receipt.json").read_bytes())
+        coin = Coin.from_line((self.store_folder / "coin").read_bytes())
+        return Draws(coin, str(receipt["commitment_hash"]))
 
     @property
     def store_folder(self) -> Path:

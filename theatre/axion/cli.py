@@ -15,7 +15,13 @@ from theatre.axion.harness.ladder_text import ladder_lines
 from theatre.axion.harness.probes import Probe
 from theatre.axion.harness.report import suite_summary
 from theatre.axion.harness.roster import AGENTS
-from theatre.axion.harness.runner import COUNTEREXAMPLES, SuitePlan, run_agent, run_suite
+from theatre.axion.harness.runner import (
+    COUNTEREXAMPLES,
+    SuitePlan,
+    run_agent,
+    run_suite,
+    usual_clutter,
+)
 from theatre.axion.harness.runner import write_report as write
 from theatre.axion.harness.scenarios import SCENARIOS
 from theatre.axion.harness.summary_text import summary_lines
@@ -51,7 +57,9 @@ class _Names(click.ParamType[tuple[str, ...]]):
         return names
 
 
-def _tiers(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
+def _tiers(ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[int, ...]:
+    if value is None:
+        return usual_clutter(Mode(ctx.params["interface"]))
     tiers = value.split(",")
     if not all(tier.isascii() and tier.isdigit() for tier in tiers):
         raise click.BadParameter(f"expected whole numbers, got {value}")
@@ -61,13 +69,18 @@ def _tiers(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[in
 def _run_options(command: Callable[..., None]) -> Callable[..., None]:
     options = [
         click.option("--steps", type=click.IntRange(1, 10_000), default=50, show_default=True),
-        click.option("--interface", type=_MODE, default=Mode.MCI_LATENT.value, show_default=True),
+        click.option(
+            "--interface",
+            type=_MODE,
+            default=Mode.MCI_LATENT.value,
+            show_default=True,
+            is_eager=True,
+        ),
         click.option("--seed", type=int, default=0, show_default=True),
         click.option(
             "--clutter",
-            default="0",
             callback=_tiers,
-            help="More things about; a,b,… in turn.",
+            help="More things about; a,b,… in turn.  [default: 0,0,4,8 in mci_minimal, else 0]",
         ),
         click.option(
             "--watchdog_ms",

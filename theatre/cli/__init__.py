@@ -24,6 +24,7 @@ COMMANDS = {
     "gate": ("theatre.cli.gate_command:gate", "Show which review a construct's tier earns it."),
     "ingest": ("theatre.cli.ingest_command:ingest", "Keep a repository's changes as ground truth."),
     "inspect": ("theatre.cli.inspect_command:inspect", "Show a certificate, with intervals."),
+    "reproduce": ("theatre.cli.reproduce_command:reproduce", "Make the run of a bundle again."),
     "score": ("theatre.cli.score_command:score", "Score recorded answers again."),
     "theatre": ("theatre.cli.theatre_group:theatre", "Validate, commit, run and show theatres."),
     "verify": ("theatre.cli.verify_command:verify", "Score change summaries against a history."),

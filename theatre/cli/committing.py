@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
+import shutil
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
 from theatre.cli.template_files import require_valid
 from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.clock import Clock, SteadyClock
+from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import DatasetError, PinMismatchError, UnknownScorerError
 from theatre.engine.templates import (
@@ -44,25 +48,93 @@ async def commit_template(
     """
     require_valid(document)
     view = view_template(document)
-    environment = None
     if isinstance(view, ProductTheatreTemplate):
         verify_datasets(view, workspace.datasets_for(template_folder))
+    return await _committed(
+        document,
+        Coin(secrets.token_bytes(COIN_BYTES)),
+        template_folder=template_folder,
+        workspace=workspace,
+        clock=SteadyClock(clock),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Revealed:
+    """A sealed bundle that has passed its check, and the coin that it reveals."""
+
+    coin: Coin
+    bundle: Path
+    bundle_hash: str
+
+    def datasets(self) -> dict[str, Path]:
+        """Return path in the template → the file of the bundle with those bytes."""
+        template = product_template(self.template)
+        by_sha256 = {
+            sha256_hex(path.read_bytes()): path for path in (self.bundle / "ground_truth").iterdir()
+        }
+        return {
+            path: by_sha256[template.dataset_hashes[name]]
+            for name, path in template.product_theatre_config.data_paths().items()
+        }
+
+    @property
+    def template(self) -> JsonObject:
+        """Return the committed template."""
+        return parse_object((self.bundle / "template.json").read_bytes())
+
+
+async def commit_reproduction(
+    revealed: Revealed, *, template_folder: Path, workspace: Workspace
+) -> Theatre:
+    """Commit the template of a bundle again, with the coin and the data of that bundle.
+
+    Its receipt says so: no certificate comes of it. Errors as `commit_template`.
+    """
+    require_runnable(revealed.template)
+    return await _committed(
+        revealed.template,
+        revealed.coin,
+        template_folder=template_folder,
+        workspace=workspace,
+        clock=SteadyClock(utc_now),
+        revealed=revealed,
+    )
+
+
+async def _committed(
+    document: JsonObject,
+    coin: Coin,
+    *,
+    template_folder: Path,
+    workspace: Workspace,
+    clock: SteadyClock,
+    revealed: Revealed | None = None,
+) -> Theatre:
+    view = view_template(document)
+    environment = None
+    if isinstance(view, ProductTheatreTemplate):
         environment = await environment_of(view, workspace, template_folder)
-    scorer_pins = scorers_in_use(document, view, load_scorers())
-    clock = SteadyClock(clock)
+    scorers = scorers_in_use(document, view, load_scorers())
     theatre, created = Theatre.create(str(uuid4()), document, at=clock())
     receipt = CommitmentProtocol.commit(
         theatre.theatre_id,
         document,
-        scorer_pins=scorer_pins,
+        coin=coin,
+        scorer_pins=scorers.pins,
+        scorer_kinds=scorers.kinds,
         committed_at=clock(),
         environment=environment,
+        reproduces=None if revealed is None else revealed.bundle_hash,
     )
     store = workspace.store
     store.create_folder(theatre.theatre_id, document, template_folder=template_folder)
     with store.hold(theatre.theatre_id) as held:
+        for path, source in {} if revealed is None else revealed.datasets().items():
+            (held.data / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(source, held.data / path)
         await held.journal.note(created)
-        store.write_receipt(receipt)
+        store.write_receipt(receipt, coin)
         committed, event = theatre.commit(receipt)
         await held.journal.note(event)
     return committed

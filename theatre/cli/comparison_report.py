@@ -7,15 +7,17 @@ from typing import Any
 
 from theatre.cli.output import echo
 from theatre.cli.tables import number_text, print_table
+from theatre.cli.verification_inspection import print_measures
 from theatre.engine.scoring import COMPOSITE
+from theatre.verification.scoring_providers import LEXICAL
 
 _RUNS = ("oracle", "tier", "scored", "composite", "on common changes", "rank", "percentile")
 _DISCIPLINE = (
     "oracle",
     "sure claims",
-    "of them wrong",
+    "unsupported",
     "unsure claims",
-    "of them wrong",
+    "unsupported",
     "not stated",
 )
 _PAIRS = (
@@ -35,8 +37,11 @@ def print_comparison(comparison: Mapping[str, Any]) -> None:
     """Print who was compared and ranked, each pair's differences, and how sure they were."""
     echo(f"ground truth {comparison['ground_truth_source']}, {comparison['changes']} changes")
     echo(f"scored by    {comparison['scoring_model']}, {comparison['methodology_version']}")
+    by_words = comparison["scoring_model"] == LEXICAL.scorer_version
+    print_measures(is_judged=not by_words)
     echo("")
-    print_table(_RUNS, list(_run_rows(comparison)))
+    headings = [f"{one} by words" if by_words and one == "rank" else one for one in _RUNS]
+    print_table(headings, list(_run_rows(comparison)))
     common = comparison["ranking"][COMPOSITE]["changes"]
     echo(f"ranked on    the {common} changes that count for all of them")
     for pair in comparison["pairs"]:
@@ -45,6 +50,8 @@ def print_comparison(comparison: Mapping[str, Any]) -> None:
         print_table(_PAIRS, [_pair_row(name, one) for name, one in pair["measures"].items()])
     echo("")
     _print_discipline(comparison)
+    if by_words:
+        echo("note         the words of the diff scored: a higher mean makes no better oracle")
     echo("note         a comparison is no certificate: each oracle has its own")
 
 

@@ -62,6 +62,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (errors.InvalidTemplateError, ExitCode.INVALID),
     (errors.DatasetError, ExitCode.INVALID),
     (errors.CommitmentError, ExitCode.INVALID),
+    (errors.CoinError, ExitCode.INVALID),
     (errors.PinMismatchError, ExitCode.INVALID),
     (errors.RehearsalAdapterError, ExitCode.INVALID),
     (errors.UnknownScorerError, ExitCode.INVALID),

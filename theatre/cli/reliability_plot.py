@@ -72,6 +72,8 @@ def write_claim_reliability(certificate: Mapping[str, Any], folder: Path) -> Pat
     """
     calibration, brier = certificate["claim_calibration"], certificate["brier"]
     reason = certificate["brier_reason"]
+    by_words = certificate["judge"] is None
+    supported = "whose words occur" if by_words else "that the model supports"
     scored = f"no Brier score: {reason}" if brier is None else f"Brier {brier:.3f}"
     curve = Reliability(
         bins=[
@@ -86,7 +88,7 @@ def write_claim_reliability(certificate: Mapping[str, Any], folder: Path) -> Pat
             if one["count"]
         ],
         summary=f"n = {calibration['stated']} claims\n{scored}",
-        share_label="share of claims that were borne out (Wilson 95 %)",
+        share_label="share of claims " + supported + " (Wilson 95 %)",
         count_label="claims",
         confidence_label="confidence that the oracle stated for a claim",
     )

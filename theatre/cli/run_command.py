@@ -129,7 +129,10 @@ def _id_of(target: str, workspace: Workspace) -> str:
 
 
 def _unfinished(template: Path, workspace: Workspace) -> str | None:
-    """Return the newest unfinished theatre with this commitment, from the same folder."""
+    """Return the newest unfinished theatre with this commitment, from the same folder.
+
+    A reproduction is none: it is never certified.
+    """
     document = read_template(template)
     require_valid(document)
     wanted = CommitmentProtocol.hash_template(document)
@@ -139,6 +142,7 @@ def _unfinished(template: Path, workspace: Workspace) -> str | None:
             view.commitment_hash == wanted
             and view.state in UNFINISHED
             and view.template_folder == template.parent.resolve()
+            and view.reproduces is None
         ):
             return theatre_id
     return None

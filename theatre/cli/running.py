@@ -13,11 +13,12 @@ from theatre.cli.reaching import check_all_reachable, construct_authors, opened_
 from theatre.cli.signals import cancelled_by
 from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import Invoker
 from theatre.engine.replay import Progress, ReplayEngine, RunSettings, Surroundings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
-from theatre.engine.templates import product_template
+from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import OVERDUE
 from theatre.files.theatre_store import HeldTheatre
 from theatre.oracles.input_sanitiser import TextSanitiser
@@ -77,11 +78,15 @@ async def run_theatre(
                 held.theatre,
                 ToldJournal(held.journal, options.on_recorded),
                 Surroundings(
+                    coin=held.coin,
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
                     environment=await environment_of(template, workspace, held.template_folder),
+                    previous_environment=await asyncio.to_thread(
+                        _previous_environment, held, template, workspace
+                    ),
                     invoke=_invoker(options, adapters),
-                    datasets=workspace.datasets_for(held.template_folder),
+                    datasets=workspace.datasets_for(held.template_folder, held.data),
                     scorers=load_scorers(),
                     computations=load_computations(),
                     runners=load_episode_runners(),
@@ -104,6 +109,17 @@ async def run_theatre(
                 if is_calling:
                     await check_all_reachable(adapters)
                 await engine.run()
+
+
+def _previous_environment(
+    held: HeldTheatre, template: ProductTheatreTemplate, workspace: Workspace
+) -> JsonObject | None:
+    """Return what the version was certified in before, where a run is to begin."""
+    if held.theatre.state is not TheatreState.COMMITTED:
+        return None
+    construct_id = template.product_theatre_config.construct_under_test
+    version = template.version_pins.constructs[construct_id]
+    return workspace.store.newest_environment(construct_id, version)
 
 
 async def _end_if_overdue(held: HeldTheatre) -> None:

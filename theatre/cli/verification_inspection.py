@@ -16,6 +16,7 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import COMPOSITE
 from theatre.verification.certificate import SCHEMA, SCHEMA_VERSION
 from theatre.verification.errors import NoVerificationError
+from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring
 from theatre.verification.template import CRITERIA
 
 Counts = tuple[int, int]
@@ -58,6 +59,8 @@ def print_inspection(inspection: Inspection) -> None:
         echo(f"scored by    {certificate['scoring_model']}, {certificate['methodology_version']}")
     echo("")
     print_table(("criterion", "score", "95 % interval", "scored", "failed"), _rows(inspection))
+    if inspection.is_verification:
+        print_measures(is_judged=certificate["judge"] is not None)
     echo("")
     if inspection.is_verification:
         _print_replays(certificate)
@@ -72,6 +75,13 @@ def print_inspection(inspection: Inspection) -> None:
         echo(f"in short of  certificate {named['certificate_id']}, SHA-256 {named['sha256']}")
     else:
         echo(f"results      {certificate['results_hash']}")
+
+
+def print_measures(*, is_judged: bool) -> None:
+    """Print what the numbers are: their names say more than words alone can show."""
+    measures = AnthropicScoring.measures if is_judged else LEXICAL.measures
+    for criterion, measured in measures.items():
+        echo(f"  {criterion}: {measured}")
 
 
 def _rows(inspection: Inspection) -> list[Sequence[str]]:

@@ -19,6 +19,7 @@ from theatre.cli.reports import print_run, run_report
 from theatre.cli.run_command import run_to_end, theatre_to_run
 from theatre.cli.running import RunOptions
 from theatre.cli.verification_certificate import write_certificate
+from theatre.cli.verification_inspection import print_measures
 from theatre.cli.verification_log import VerificationLog, replay_line
 from theatre.cli.workspace import Workspace
 from theatre.engine.bundle_check import CheckReport
@@ -182,6 +183,9 @@ class VerificationFolder:
             )
             return
         print_run(report)
+        if report["bundle_path"] is not None:
+            scores = cast("JsonObject", report["scores"])
+            print_measures(is_judged=scores.keys() != set(CRITERIA))
         if check is not None:
             echo(f"check        {verdict_line(check)}")
         if issued is not None:

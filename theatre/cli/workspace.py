@@ -63,9 +63,10 @@ class Workspace:
         """Return the store of theatres below `home`."""
         return FileTheatreStore(self.home)
 
-    def datasets_for(self, template_folder: Path) -> DatasetRoots:
-        """Return the roots in order: the template's folder, the user's, the shipped ones."""
-        return DatasetRoots([template_folder, *self.dataset_roots, resource_root() / "fixtures"])
+    def datasets_for(self, template_folder: Path, *own: Path) -> DatasetRoots:
+        """Return the roots in order: a theatre's `own`, its template's folder, the user's, ours."""
+        shipped = resource_root() / "fixtures"
+        return DatasetRoots([*own, template_folder, *self.dataset_roots, shipped])
 
     def find_construct(self, construct_id: str, template_folder: Path) -> RegisteredConstruct:
         """Return a registered construct that is run here; errors as `find_registered`.

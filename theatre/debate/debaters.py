@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
-from uuid import NAMESPACE_URL, uuid5
+from uuid import NAMESPACE_URL, UUID, uuid5
 
 from pydantic import ValidationError
 
@@ -19,7 +19,6 @@ from theatre.engine.oracle_contract import (
     OracleAdapter,
     OracleInvocationMetadata,
     OracleInvocationRequest,
-    invocation_id,
 )
 from theatre.engine.schema_registry import first_mistake
 
@@ -120,12 +119,13 @@ class ConstructDebater:
     async def answer(self, request: TurnRequest) -> DebaterAnswer:
         """Call the construct, with retries of the wire. Raises DebateRunError without an answer."""
         run = str(uuid5(NAMESPACE_URL, f"urn:echelon:debate:{request.debate_id}/{request.run_id}"))
+        place = f"{request.turn_index}:{request.attempt_index}"
         attempts = await self._invoke(
             self._adapter,
             OracleInvocationRequest(
-                invocation_id=invocation_id(run, seq=request.turn_index, hop=request.attempt_index),
+                invocation_id=str(uuid5(UUID(run), place)),
                 theatre_id=run,
-                episode_id=f"{request.turn_index}:{request.attempt_index}",
+                episode_id=place,
                 construct_id=self._construct_id,
                 construct_version=self._construct_version,
                 input_data=request.as_document(),

@@ -143,7 +143,7 @@ class TheatreCalibrationCertificate(BaseModel):
     usage: dict[str, Any] | None = None
 
     commitment_hash: str
-    coin_sha256: str | None = None
+    coin_sha256: str
     episode_root: str | None = None
     issuer: str
     owner: dict[str, Any] | None = None
@@ -167,7 +167,8 @@ def certificate_id(theatre_id: str, commitment_hash: str) -> str:
 
 
 ENVIRONMENT_CHANGED = "environment-changed"
-"""The finding where the run began in another environment than the receipt has."""
+"""The finding where the run began in another environment than the receipt, or the certificate of
+the same construct and version before it, has."""
 
 
 WITHIN_ITEM_UNKNOWN = "within-item-variance-unknown"
@@ -248,6 +249,7 @@ def issue_certificate(
             "data_audit": evidence.data_audit,
             "baselines": evidence.baselines,
             "commitment_hash": receipt.commitment_hash,
+            "coin_sha256": receipt.coin_sha256,
             "issuer": evidence.issuer,
             "issued_at": evidence.moment,
             "expires_at": evidence.expires_at,
@@ -258,6 +260,17 @@ def issue_certificate(
         }
     )
     return certificate.as_document()
+
+
+def reproduction_document(receipt: CommitmentReceipt, aggregate: JsonObject) -> JsonObject:
+    """Return `reproduction.json`: whose run was made again, and what it came to."""
+    environment = cast("JsonObject", receipt.environment or {})
+    return {
+        "reproduces": receipt.reproduces,
+        "coin_sha256": receipt.coin_sha256,
+        "results_hash": aggregate["results_hash"],
+        "environment_hash": environment.get("environment_hash"),
+    }
 
 
 def _calibration(measured: JsonObject | None) -> JsonObject:

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.clock import format_rfc3339
+from theatre.engine.coin import Coin
 from theatre.engine.errors import CommitmentError
 from theatre.engine.models import freeze_object
 from theatre.engine.templates import DEFAULT_CLOSE_WITHIN_DAYS, NEWEST, SIMULATION
@@ -32,18 +33,23 @@ class CommitmentReceipt:
     """Proof of what was committed, frozen deeply. `escrowed_capital` is null but for markets.
 
     `environment` (`environment_hash`, `interpreter`, `platform`) is what a construct that runs
-    here could import when it was committed; None where no such construct is called.
+    here could import when it was committed; None where no such construct is called. `coin_sha256`
+    names the coin, whose bytes the bundle reveals. `reproduces` is the bundle hash of the run that
+    this one repeats with its revealed coin: such a theatre is never certified. None for any other.
     """
 
     theatre_id: str
     commitment_hash: str
+    coin_sha256: str
     template_snapshot: JsonObject
     version_pins: JsonObject
     dataset_hashes: JsonObject
     scorer_pins: JsonObject
+    scorer_kinds: JsonObject
     escrowed_capital: float | None
     committed_at: str
     environment: JsonObject | None = None
+    reproduces: str | None = None
     canonicalisation: str = CANONICALISATION
 
     def as_document(self) -> JsonObject:
@@ -51,10 +57,13 @@ class CommitmentReceipt:
         return {
             "theatre_id": self.theatre_id,
             "commitment_hash": self.commitment_hash,
+            "coin_sha256": self.coin_sha256,
+            "reproduces": self.reproduces,
             "template_snapshot": self.template_snapshot,
             "version_pins": self.version_pins,
             "dataset_hashes": self.dataset_hashes,
             "scorer_pins": self.scorer_pins,
+            "scorer_kinds": self.scorer_kinds,
             "escrowed_capital": self.escrowed_capital,
             "environment": self.environment,
             "canonicalisation": self.canonicalisation,
@@ -82,10 +91,13 @@ class CommitmentReceipt:
 _MEMBERS: Mapping[str, tuple[type, ...]] = {
     "theatre_id": (str,),
     "commitment_hash": (str,),
+    "coin_sha256": (str,),
+    "reproduces": (str, NoneType),
     "template_snapshot": (dict,),
     "version_pins": (dict,),
     "dataset_hashes": (dict,),
     "scorer_pins": (dict,),
+    "scorer_kinds": (dict,),
     "escrowed_capital": (float, int, NoneType),
     "environment": (dict, NoneType),
     "canonicalisation": (str,),
@@ -174,23 +186,31 @@ class CommitmentProtocol:
         theatre_id: str,
         template: JsonObject,
         *,
+        coin: Coin,
         scorer_pins: Mapping[str, str],
+        scorer_kinds: Mapping[str, str],
         committed_at: datetime,
         environment: JsonObject | None = None,
+        reproduces: str | None = None,
     ) -> CommitmentReceipt:
         """Return the receipt for a validated template whose datasets have been verified.
 
-        `scorer_pins` are the versions in use, which the validator held against the template's.
+        `scorer_pins` are the versions in use, which the validator held against the template's, and
+        `scorer_kinds` what their scores rest on; `coin` has just been drawn, or is the revealed one
+        of the bundle that `reproduces` names.
         Raises CommitmentError for a market whose escrow cannot be told.
         """
         snapshot = freeze_object(template)
         return CommitmentReceipt(
             theatre_id=theatre_id,
             commitment_hash=CommitmentProtocol.hash_template(snapshot),
+            coin_sha256=coin.sha256,
+            reproduces=reproduces,
             template_snapshot=snapshot,
             version_pins=_member(snapshot, "version_pins"),
             dataset_hashes=_member(snapshot, "dataset_hashes"),
             scorer_pins=freeze_object(dict(scorer_pins)),
+            scorer_kinds=freeze_object(dict(scorer_kinds)),
             escrowed_capital=escrowed_capital(snapshot),
             committed_at=format_rfc3339(committed_at),
             environment=None if environment is None else freeze_object(environment),

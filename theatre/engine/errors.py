@@ -103,6 +103,12 @@ class CommitmentError(TheatreError):
     code = "commitment-refused"
 
 
+class CoinError(TheatreError):
+    """A coin is not of the form, or not the one that a commitment names."""
+
+    code = "coin-lost"
+
+
 class PinMismatchError(TheatreError):
     """A construct, adapter or scorer is not the one that was committed."""
 

@@ -25,12 +25,19 @@ from theatre.engine.errors import AlreadySealedError, BundleError
 PART_SIZE = 1000
 """Up to so many episodes each has a file of its own; past that, parts of this many lines."""
 
-UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", "certificate.json"})
+CERTIFICATE = "certificate.json"
+REPRODUCTION = "reproduction.json"
+"""What a bundle concludes with: a reproduction has no certificate."""
+
+UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", CERTIFICATE, REPRODUCTION})
 """Files that SHA256SUMS leaves out, so that the certificate can name the bundle it lies in."""
+
+COIN = "coin.txt"
 
 REQUIRED = (
     "template.json",
     "commitment_receipt.json",
+    COIN,
     "ground_truth/dataset.jsonl",
     "scores/per_episode.jsonl",
     "scores/aggregate.json",

@@ -32,10 +32,14 @@ def truncate_durably(path: Path, size: int) -> None:
         os.fsync(handle.fileno())
 
 
-def replace_durably(path: Path, data: bytes) -> None:
-    """Put `data` at `path` in one step: a reader sees the old file or the new one."""
+def replace_durably(path: Path, data: bytes, *, mode: int = 0o666) -> None:
+    """Put `data` at `path` in one step: a reader sees the old file or the new one.
+
+    A new file has the permissions of `mode`, less what the process takes away from all its files.
+    """
     draft = path.with_name(f".{path.name}.partial")
-    with draft.open("wb") as handle:
+    draft.unlink(missing_ok=True)
+    with open(draft, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as handle:
         handle.write(data)
         handle.flush()
         os.fsync(handle.fileno())

@@ -14,7 +14,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.models import GroundTruthEpisode, Scorer, read_episodes, read_gold_labels
 from theatre.engine.oracle_contract import InputSanitiser
-from theatre.engine.replay import DatasetSource, DistinctEvidence
+from theatre.engine.replay import DatasetSource, DistinctEvidence, unqualified_measures
 from theatre.engine.scoring import TheatreScoringProvider, data_findings, exact
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import (
@@ -60,7 +60,8 @@ def preview_evidence(
                 applies[criterion] += 1
         audit, baselines = evidence.documents()
     findings: list[JsonValue] = [*sorted(data_findings(audit))]
-    caps: list[JsonValue] = [*_caps(view, audit, applies)]
+    unqualified = unqualified_measures(document, view, provider.scorer_kinds)
+    caps: list[JsonValue] = [*_caps(view, audit, applies, unqualified)]
     return {"data_audit": audit, "baselines": baselines, "findings": findings, "caps": caps}
 
 
@@ -76,7 +77,12 @@ def _sent(
     return made.value
 
 
-def _caps(view: ProductTheatreTemplate, audit: JsonObject, applies: Mapping[str, int]) -> list[str]:
+def _caps(
+    view: ProductTheatreTemplate,
+    audit: JsonObject,
+    applies: Mapping[str, int],
+    unqualified: Mapping[str, str],
+) -> list[str]:
     """Return what would stand between the best of runs over this dataset and BACKTESTED."""
     construct_id, episodes = view.product_theatre_config.construct_under_test, audit["episodes"]
     criteria: Mapping[str, JsonObject] = audit["criteria"]  # type: ignore[assignment]
@@ -102,6 +108,7 @@ def _caps(view: ProductTheatreTemplate, audit: JsonObject, applies: Mapping[str,
             "criterion_distinct_inputs": {
                 criterion: one["distinct_inputs"] for criterion, one in criteria.items()
             },
+            "unqualified_measures": unqualified,
             "missing_pins": (),
             "version_mismatches": 0,
             "determinism_differences": 0,

@@ -15,8 +15,16 @@ from typing import cast
 from uuid import UUID
 
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.coin import Coin
 from theatre.engine.commitment import CommitmentReceipt
-from theatre.engine.errors import CommitmentError, NotFoundError, StateConflictError
+from theatre.engine.errors import (
+    CoinError,
+    CommitmentError,
+    NotFoundError,
+    ParseError,
+    StateConflictError,
+)
+from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import freeze_object
 from theatre.engine.replay import FailureReasons
 from theatre.engine.state_machine import TheatreState
@@ -27,6 +35,8 @@ from theatre.files.run_journal import FileRunJournal, count_episodes, read_trail
 _TEMPLATE = "template.json"
 _RECEIPT = "commitment_receipt.json"
 _ORIGIN = "origin.json"
+_COIN = "coin"
+_ONLY_THE_OWNER = 0o600
 _LOCK = "lock"
 
 
@@ -53,15 +63,30 @@ class TheatreView:
     drafts: Path
     template_folder: Path
 
+    @property
+    def reproduces(self) -> str | None:
+        """Return the hash of the bundle that a committed theatre makes again, if it does."""
+        receipt = parse_object((self.folder / _RECEIPT).read_bytes())
+        return cast("str | None", receipt["reproduces"])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldTheatre:
-    """A theatre that this process holds the lock of, with its journal."""
+    """A theatre that this process holds the lock of, with its journal.
+
+    `coin` is None before the commitment, and where the file is gone or holds no coin.
+    """
 
     theatre: Theatre
+    coin: Coin | None
     journal: FileRunJournal
     folder: Path
     template_folder: Path
+
+    @property
+    def data(self) -> Path:
+        """Return where a theatre has data of its own: a reproduction, those of the bundle."""
+        return self.folder / "data"
 
 
 class FileTheatreStore:
@@ -92,10 +117,14 @@ class FileTheatreStore:
         sync_folder(self._root)
         return folder
 
-    def write_receipt(self, receipt: CommitmentReceipt) -> None:
-        """Make a receipt durable; the transition that makes it count is noted after it."""
-        target = self.folder(receipt.theatre_id) / _RECEIPT
-        replace_durably(target, canonical_line(receipt.as_document()))
+    def write_receipt(self, receipt: CommitmentReceipt, coin: Coin) -> None:
+        """Make a receipt and its coin durable; the transition that makes them count comes after.
+
+        The coin lies in a file that only its owner reads.
+        """
+        folder = self.folder(receipt.theatre_id)
+        replace_durably(folder / _COIN, coin.line, mode=_ONLY_THE_OWNER)
+        replace_durably(folder / _RECEIPT, canonical_line(receipt.as_document()))
 
     @contextlib.contextmanager
     def hold(self, theatre_id: str) -> Iterator[HeldTheatre]:
@@ -116,6 +145,7 @@ class FileTheatreStore:
             journal = FileRunJournal(folder, folder.name)
             yield HeldTheatre(
                 theatre=_load(folder, journal),
+                coin=_coin(folder),
                 journal=journal,
                 folder=folder,
                 template_folder=_template_folder(folder),
@@ -156,6 +186,21 @@ class FileTheatreStore:
             template_folder=_template_folder(folder),
         )
 
+    def newest_environment(self, construct_id: str, construct_version: str) -> JsonObject | None:
+        """Return `environment` of the newest certificate here of one version of a construct.
+
+        None where there is no such certificate, or it has none. Of each bundle only the certificate
+        is read, the newest file first; one that cannot be read is another theatre's trouble.
+        """
+        found = self._root.glob(f"*/{bundle_name('*')}/certificate.json")
+        for path in sorted(found, key=lambda one: one.stat().st_mtime_ns, reverse=True):
+            with contextlib.suppress(OSError, ParseError):
+                certificate = parse_object(path.read_bytes())
+                version = certificate.get("construct_id"), certificate.get("construct_version")
+                if version == (construct_id, construct_version):
+                    return cast("JsonObject | None", certificate.get("environment"))
+        return None
+
     def theatre_ids(self) -> list[str]:
         """Return the ids of all theatres, oldest first."""
         if not self._root.is_dir():
@@ -188,6 +233,12 @@ def _load(folder: Path, journal: FileRunJournal) -> Theatre:
         state=TheatreState(journal.state),
         receipt=receipt,
     )
+
+
+def _coin(folder: Path) -> Coin | None:
+    with contextlib.suppress(FileNotFoundError, CoinError):
+        return Coin.from_line((folder / _COIN).read_bytes())
+    return None
 
 
 def _template_folder(folder: Path) -> Path:

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.paths import ABSENT, Absent, at_path
 from theatre.scorers.agreement import UNMEASURABLE, exact_number, params_schema
 from theatre.scorers.label_accuracy import CLASSES, is_label, label_agrees
@@ -56,6 +56,7 @@ def _label(answer: JsonValue, case: ScoringCase) -> JsonValue | Absent:
 SCORER = Scorer(
     name="brier",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema=params_schema(
         {"confidence": _PATH, "label": _PATH, "classes": CLASSES}, required=("expected",)
     ),

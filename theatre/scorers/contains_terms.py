@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, params_schema
 
 _OWN_PARAMS: JsonObject = {
@@ -46,6 +46,7 @@ def _terms(value: JsonValue) -> set[str] | None:
 SCORER = Scorer(
     name="contains_terms",
     version="1",
+    kind=ScorerKind.TEXTUAL,
     params_schema={
         **params_schema(_OWN_PARAMS, required=("field",)),
         "oneOf": [{"required": ["terms"]}, {"required": ["expected"]}],

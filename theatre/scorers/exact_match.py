@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import agree, params_schema
 
 
@@ -11,4 +11,10 @@ def score(case: ScoringCase) -> float:
     return 1.0 if agree(case.answer, case.expected) else 0.0
 
 
-SCORER = Scorer(name="exact_match", version="1", params_schema=params_schema({}), score=score)
+SCORER = Scorer(
+    name="exact_match",
+    version="1",
+    kind=ScorerKind.EXACT,
+    params_schema=params_schema({}),
+    score=score,
+)

@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, agree, exact_number, params_schema
 
 _OWN_PARAMS: JsonObject = {
@@ -52,5 +52,9 @@ def _match(answer: JsonValue, expected: JsonValue, allowed: Fraction) -> bool:
 
 
 SCORER = Scorer(
-    name="field_match", version="1", params_schema=params_schema(_OWN_PARAMS), score=score
+    name="field_match",
+    version="1",
+    kind=ScorerKind.EXACT,
+    params_schema=params_schema(_OWN_PARAMS),
+    score=score,
 )

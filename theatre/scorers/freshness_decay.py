@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.arithmetic import exact
 from theatre.engine.scoring.paths import Absent, at_path
 from theatre.scorers.agreement import UNMEASURABLE, moment, params_schema
@@ -65,6 +65,7 @@ def _reference(case: ScoringCase) -> JsonValue:
 SCORER = Scorer(
     name="freshness_decay",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema={
         **params_schema(_OWN_PARAMS, required=("field", "half_life_seconds")),
         "oneOf": [{"required": ["reference"]}, {"required": ["expected"]}],

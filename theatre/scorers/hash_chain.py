@@ -7,7 +7,7 @@ from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, sha256_hex
 from theatre.engine.errors import CanonicalisationError
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.paths import at_path
 from theatre.scorers.agreement import UNMEASURABLE, agree, params_schema
 
@@ -141,6 +141,7 @@ def _text(case: ScoringCase, record: JsonObject) -> JsonValue:
 SCORER = Scorer(
     name="hash_chain",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema=params_schema(_OWN_PARAMS),
     score=score,
 )

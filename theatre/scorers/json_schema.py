@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, cast
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.schema_registry import SchemaRegistry, SchemaViolation
 from theatre.engine.schema_registry.inline import UNUSABLE
 from theatre.scorers.agreement import UNMEASURABLE, params_schema
@@ -36,6 +36,7 @@ def _is_unusable(faults: list[SchemaViolation]) -> bool:
 SCORER = Scorer(
     name="json_schema",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema=params_schema(_OWN_PARAMS, required=("schema",), takes_expected=False),
     score=score,
     needs_expectation=False,

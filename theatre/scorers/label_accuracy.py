@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, agree, params_schema
 
 _LABELS: JsonObject = {"type": "array", "minItems": 1, "uniqueItems": True}
@@ -56,6 +56,7 @@ def label_agrees(answer: JsonValue, expected: JsonValue) -> bool:
 SCORER = Scorer(
     name="label_accuracy",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema=params_schema({"classes": CLASSES}, required=("expected",)),
     score=score,
 )

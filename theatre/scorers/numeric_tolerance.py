@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, exact_number, params_schema
 
 _TOLERANCE: JsonObject = {"type": "number", "minimum": 0}
@@ -35,6 +35,7 @@ def _tolerance(case: ScoringCase, name: str) -> Fraction:
 SCORER = Scorer(
     name="numeric_tolerance",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema=params_schema(
         {"abs": _TOLERANCE, "rel": _TOLERANCE}, required=("field", "expected")
     ),

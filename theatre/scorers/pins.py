@@ -1,8 +1,9 @@
-"""Which versions of which scorers a commitment is about."""
+"""Which versions of which scorers a commitment is about, and what these rest on."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer
@@ -14,10 +15,20 @@ from theatre.engine.templates import (
 )
 
 
+class ScorersInUse(NamedTuple):
+    """Scorer → version, and scorer → kind, as they stand in the receipt."""
+
+    pins: dict[str, str]
+    kinds: dict[str, str]
+
+
 def scorers_in_use(
     document: JsonObject, view: TemplateView, scorers: Mapping[str, Scorer]
-) -> dict[str, str]:
-    """Return scorer → version for the receipt: what scores a replay, else what was pinned."""
+) -> ScorersInUse:
+    """Return what scores a replay; of a market, which nothing scores here, what was pinned."""
     if isinstance(view, ProductTheatreTemplate):
-        return TheatreScoringProvider(document, scorers).scorer_pins
-    return dict(view.scorer_pins) if isinstance(view, MarketTheatreTemplate) else {}
+        provider = TheatreScoringProvider(document, scorers)
+        return ScorersInUse(provider.scorer_pins, provider.scorer_kinds)
+    return ScorersInUse(
+        dict(view.scorer_pins) if isinstance(view, MarketTheatreTemplate) else {}, {}
+    )

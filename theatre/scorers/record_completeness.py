@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.paths import Absent, at_path
 from theatre.scorers.agreement import params_schema
 
@@ -44,6 +44,7 @@ def is_filled(value: JsonValue | Absent) -> bool:
 SCORER = Scorer(
     name="record_completeness",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema=params_schema(_OWN_PARAMS, required=("required",), takes_expected=False),
     score=score,
     needs_expectation=False,

@@ -42,7 +42,7 @@ def _load(entry: EntryPoint, kind: type[PluginT], refusal: type[TheatreError]) -
     noun = kind.__name__.lower()
     try:
         loaded: object = entry.load()
-    except (ImportError, AttributeError, SyntaxError) as error:
+    except (ImportError, AttributeError, SyntaxError, TypeError, ValueError) as error:
         raise refusal(
             f"expected {noun} {entry.name} at {entry.value}, got {type(error).__name__}: {error}"
         ) from error

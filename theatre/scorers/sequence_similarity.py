@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from theatre.engine.canonical_json import JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, canonical_key, params_schema
 
 MAX_EXPECTED = 5_000
@@ -68,5 +68,9 @@ def _items(value: JsonValue, limit: int) -> Sequence[str | bytes | None] | None:
 
 
 SCORER = Scorer(
-    name="sequence_similarity", version="1", params_schema=params_schema({}), score=score
+    name="sequence_similarity",
+    version="1",
+    kind=ScorerKind.TEXTUAL,
+    params_schema=params_schema({}),
+    score=score,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from theatre.engine.canonical_json import JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, canonical_key, params_schema
 
 
@@ -30,4 +30,6 @@ def _countable(items: list[JsonValue]) -> Counter[bytes]:
     return Counter(key for key in map(canonical_key, items) if key is not None)
 
 
-SCORER = Scorer(name="set_f1", version="1", params_schema=params_schema({}), score=score)
+SCORER = Scorer(
+    name="set_f1", version="1", kind=ScorerKind.EXACT, params_schema=params_schema({}), score=score
+)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import moment, params_schema
 
 
@@ -31,6 +31,7 @@ def score(case: ScoringCase) -> float | None:
 SCORER = Scorer(
     name="timestamp_order",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema=params_schema({}, required=("field",), takes_expected=False),
     score=score,
     needs_expectation=False,

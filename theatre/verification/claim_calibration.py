@@ -1,4 +1,4 @@
-"""How near the confidence that an oracle states for its claims is to what the diff bears out."""
+"""How near the confidence that an oracle states for its claims is to the verdicts on them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The `lexical` scoring: claims, coverage and replies held against the words of the diff.
 
-A heuristic, deterministic and offline. It checks identifiers, paths, numbers and operations; it
-does not understand what a change means. docs/verification.md says what it cannot see.
+A heuristic, deterministic and offline. It counts which identifiers, paths, numbers and operations
+occur; it does not understand what a change means, nor whether a claim is true. docs/verification.md
+says what it cannot see. So these scorers are textual, and carry no tier.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.paths import at_path
 from theatre.verification.change_facts import WORD, ChangeFacts, change_facts
 from theatre.verification.mentions import code_names, counted, numbers, operations_on, statements
@@ -146,7 +147,12 @@ def _name_agreement(reply: str, names: set[str]) -> float:
 
 
 def _spellings(subject: str) -> set[str]:
-    return {subject, subject.rpartition("/")[2]} - {""}
+    """Return what names a path: itself, and its last part unless that begins with a dot.
+
+    Half the folders of a repository can have a `.gitignore`: the name says of none which it is.
+    """
+    last = subject.rpartition("/")[2]
+    return {subject} if last.startswith(".") else {subject, last} - {""}
 
 
 def _holds(name: str, said: FileOperation | None, facts: ChangeFacts) -> bool:
@@ -203,17 +209,23 @@ _PATH: JsonObject = {"type": "string", "minLength": 1}
 
 PRECISION = Scorer(
     name="lexical_precision",
-    version="1",
+    version="2",
+    kind=ScorerKind.TEXTUAL,
     params_schema=_params(diff=_PATH),
     score=precision,
     needs_expectation=False,
 )
 RECALL = Scorer(
-    name="lexical_recall", version="1", params_schema=_params(expected=_PATH), score=recall
+    name="lexical_recall",
+    version="2",
+    kind=ScorerKind.TEXTUAL,
+    params_schema=_params(expected=_PATH),
+    score=recall,
 )
 REPLY_ACCURACY = Scorer(
     name="lexical_reply_accuracy",
-    version="1",
+    version="2",
+    kind=ScorerKind.TEXTUAL,
     params_schema=_params(expected=_PATH),
     score=reply_accuracy,
 )

@@ -9,11 +9,13 @@ from theatre.verification.unified_diff import FileOperation
 
 _STATEMENT = re.compile(r"[.;!?](?:\s+|$)|\n")
 _QUOTED = re.compile(r"`([^`\n]{1,300})`")
-_SPELT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*(?:\(\))?")
-_CODE_LIKE = re.compile(r"\(\)$|_|[A-Za-z0-9][/.][A-Za-z0-9]|[a-z0-9][A-Z]")
+_START = r"(?:(?<![\w./\-])\.(?=[A-Za-z_]))?[A-Za-z0-9_]"
+"""A token's first characters: a dot is one of them where a path begins with it."""
+_SPELT = re.compile(rf"{_START}[A-Za-z0-9_.\-/]*(?:\(\))?")
+_CODE_LIKE = re.compile(r"\(\)$|_|^\.|[A-Za-z0-9](?:/\.?|\.)[A-Za-z0-9]|[a-z0-9][A-Z]")
 _ABBREVIATIONS = frozenset({"e.g", "i.e"})
 _NUMBER = re.compile(r"(?<![\w./\-])([0-9]{1,15})(?![\w/\-]|\.[0-9])(?: {1,3}(file|line)s?\b)?")
-_TOKEN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.\-/]*")
+_TOKEN = re.compile(rf"{_START}[A-Za-z0-9_.\-/]*")
 _MAX_TEXT = 20_000
 """How many characters of a text are read."""
 

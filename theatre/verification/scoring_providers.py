@@ -36,6 +36,10 @@ class ScoringProvider(Protocol):
         """Return the sentence that says by what."""
 
     @property
+    def measures(self) -> Mapping[str, str]:
+        """Return what the number of each criterion is, in words."""
+
+    @property
     def scorers(self) -> Sequence[Scorer]:
         """Return the scorers in use."""
 
@@ -51,9 +55,14 @@ class ScoringProvider(Protocol):
 class LexicalScoring:
     """By the words of the diff: deterministic, offline, a heuristic."""
 
-    scorer_version = "lexical@1"
-    methodology = "lexical-1"
-    criteria_human = "By words of the diff, not by understanding."
+    scorer_version = "lexical@2"
+    methodology = "lexical-2"
+    criteria_human = "By words of the diff: they do not tell whether what is said is true."
+    measures: Mapping[str, str] = {
+        "precision": "share of claims whose words occur in the change",
+        "recall": "share of the expected changes whose words occur in the summary",
+        "reply_accuracy": "how far numbers and names in the reply are the expected ones",
+    }
     scorers: Sequence[Scorer] = (PRECISION, RECALL, REPLY_ACCURACY)
     criteria_scorers: Mapping[str, JsonObject] = {
         "precision": {
@@ -79,6 +88,11 @@ class AnthropicScoring:
     """By a model behind the Anthropic API, with the lexical scores beside, which weigh nothing."""
 
     methodology = METHODOLOGY
+    measures: Mapping[str, str] = {
+        "precision": "share of claims that the model calls supported by the change",
+        "recall": "share of the changes the model finds important that it finds in the summary",
+        "reply_accuracy": "whether the model calls the reply right",
+    }
     criteria_human = (
         "By a language model; the criteria that begin with lexical_ are its second opinion, by "
         "words of the diff, and weigh nothing."

@@ -69,9 +69,8 @@ def oracle_template(
         "about each. It writes a summary, single claims and a reply.",
         "criteria": {
             "criteria_ids": list(scoring.criteria_scorers),
-            "criteria_human": "Claims are borne out by the diff; the summary names the important "
-            "changes; the reply to the follow-up question is the right one. "
-            f"{scoring.criteria_human}",
+            "criteria_human": "; ".join(f"{one}: {what}" for one, what in scoring.measures.items())
+            + f". {scoring.criteria_human}",
             "weights": {
                 criterion: terms.weights.get(criterion, 0) for criterion in scoring.criteria_scorers
             },

@@ -12,14 +12,21 @@ from backend.database.models.evidence import (
     TheatreCertificate,
     TheatreEpisodeScore,
 )
-from backend.database.models.people import ApiKey, IdempotencyKey, RegisteredConstruct, User
+from backend.database.models.people import (
+    ApiKey,
+    ConstructDecision,
+    IdempotencyKey,
+    RegisteredConstruct,
+    User,
+)
 from backend.database.models.shards import RunShard
-from backend.database.models.theatres import Dataset, Theatre, TheatreTemplate
+from backend.database.models.theatres import Dataset, Theatre, TheatreCoin, TheatreTemplate
 from backend.database.models.verifications import Verification
 
 __all__ = [
     "ApiKey",
     "Base",
+    "ConstructDecision",
     "Dataset",
     "DebateEvaluation",
     "DebateEvent",
@@ -32,6 +39,7 @@ __all__ = [
     "Theatre",
     "TheatreAuditEvent",
     "TheatreCertificate",
+    "TheatreCoin",
     "TheatreEpisodeScore",
     "TheatreTemplate",
     "User",

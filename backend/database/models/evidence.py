@@ -54,6 +54,7 @@ class TheatreCertificate(Base):
         ),
         CheckConstraint("replay_count > 0", name="replay_count"),
         Index(None, "construct_id", "issued_at", "id"),
+        Index(None, "issued_at", "id"),
         Index(None, "verification_tier"),
         Index(None, "template_id"),
     )

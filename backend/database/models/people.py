@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, ForeignKey, Index, LargeBinary, SmallInteger, String, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    ForeignKey,
+    Identity,
+    Index,
+    LargeBinary,
+    SmallInteger,
+    String,
+    text,
+)
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import Mapped, mapped_column
 
@@ -14,8 +24,11 @@ from backend.database.models.base import (
     LongText,
     Moment,
     Sha256,
+    is_one_of,
     is_sha256,
 )
+
+DECISIONS = ("confirmed", "rejected", "released")
 
 
 class User(Base):
@@ -54,7 +67,7 @@ class ApiKey(Base):
 
 
 class RegisteredConstruct(Base):
-    """A construct id that belongs to a user; it counts once the operator has confirmed it."""
+    """A construct id that a user claims. Whose it is, the newest ConstructDecision says."""
 
     __tablename__ = "registered_constructs"
     __table_args__ = (CheckConstraint("construct_id <> ''", name="construct_id"),)
@@ -63,7 +76,26 @@ class RegisteredConstruct(Base):
     user_id: Mapped[Identifier] = mapped_column(ForeignKey("users.id"), index=True)
     author: Mapped[str | None] = mapped_column(String(200))
     created_at: Mapped[Moment]
-    confirmed_at: Mapped[Moment | None]
+
+
+class ConstructDecision(Base):
+    """What the operator decided about a user's claim of a construct id. Only added to.
+
+    The service may read it and nothing else: the operator's commands write as the owner of the
+    tables.
+    """
+
+    __tablename__ = "construct_decisions"
+    __table_args__ = (
+        is_one_of("decision", DECISIONS),
+        Index(None, "construct_id", "seq"),
+    )
+
+    seq: Mapped[int] = mapped_column(BigInteger, Identity(always=True), primary_key=True)
+    construct_id: Mapped[str] = mapped_column(String(255))
+    user_id: Mapped[Identifier] = mapped_column(ForeignKey("users.id"))
+    decision: Mapped[str] = mapped_column(String(20))
+    decided_at: Mapped[Moment]
 
 
 class IdempotencyKey(Base):

@@ -38,13 +38,15 @@ RUN_STATUSES = ("queued", "running", "waiting_hitl", "succeeded", "failed", "can
 class TheatreTemplate(Base):
     """A template by its content: whoever used an id first binds nobody. Never changed.
 
-    `execution_path` is null for simulations of schema 1.0.0, which have none.
+    `execution_path` is null for simulations of schema 1.0.0, which have none. The operator accepts
+    templates by `content_hash` (`theatre.engine.commitment`).
     """
 
     __tablename__ = "theatre_templates"
     __table_args__ = (
         UniqueConstraint("template_id", "sha256"),
         is_hash_of("sha256", "document"),
+        is_sha256("content_hash"),
         is_one_of("execution_path", EXECUTION_PATHS),
         Index(None, "template_family"),
         Index(None, "execution_path"),
@@ -60,6 +62,7 @@ class TheatreTemplate(Base):
     template_json: Mapped[JsonCopy]
     document: Mapped[CanonicalBytes]
     created_at: Mapped[Moment]
+    content_hash: Mapped[Sha256]
 
 
 class Theatre(Base):
@@ -114,6 +117,7 @@ class Theatre(Base):
         Index(None, "user_id", "created_at", "id"),
         Index(None, "state"),
         Index(None, "construct_id"),
+        Index(None, "construct_id", "resolved_at", "id"),
         Index(None, "template_id", "template_sha256"),
         Index(
             "ix_theatres_unfinished",
@@ -160,6 +164,19 @@ class Theatre(Base):
 
     run_job_id: Mapped[int | None] = mapped_column(BigInteger)
     lost_workers: Mapped[int] = mapped_column(Integer, server_default="0")
+
+
+class TheatreCoin(Base):
+    """The coin of a committed theatre: its bundle reveals it, no row that is shown holds it."""
+
+    __tablename__ = "theatre_coins"
+    __table_args__ = (
+        UniqueConstraint("coin"),
+        CheckConstraint("octet_length(coin) = 32", name="whole"),
+    )
+
+    theatre_id: Mapped[Identifier] = mapped_column(ForeignKey("theatres.id"), primary_key=True)
+    coin: Mapped[CanonicalBytes]
 
 
 class Dataset(Base):

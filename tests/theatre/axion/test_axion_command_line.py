@@ -52,6 +52,25 @@ def test_without_a_probe_nothing_is_offered(tmp_path: Path) -> None:
     assert (record["passed"], record["replay_fidelity"]) == (True, None)
 
 
+@pytest.mark.parametrize(("mode", "clutter"), [("mci_minimal", [0, 0, 4, 8]), ("full", [0])])
+def test_a_suite_that_asks_for_no_clutter_has_the_usual(
+    mode: str, clutter: list[int], tmp_path: Path
+) -> None:
+    options = f"--out_dir {tmp_path} --agents honest --episodes 1 --steps 1 --interface {mode}"
+    said("run_suite", *options.split(), *PATIENT)
+    assert json.loads((tmp_path / "summary.json").read_bytes())["clutter"] == clutter
+
+
+def test_a_suite_says_how_many_claims_are_false(tmp_path: Path) -> None:
+    options = f"--out_dir {tmp_path} --agents honest --episodes 1 --steps 1 --interface mci_minimal"
+    output = said("run_suite", *options.split(), *PATIENT)
+    # One step: P5 checks three of its six claims, and no world is shown once more.
+    assert output.splitlines()[3] == (
+        "honest   claims that are false: 0.000 (0.000 … 0.561) of the probed, "
+        "0.000 (0.000 … 0.390) of all, - in worlds shown once more"
+    )
+
+
 def test_a_suite_reports_every_episode_and_sums_up_each_agent(tmp_path: Path) -> None:
     out = tmp_path / "suite1"
     options = (

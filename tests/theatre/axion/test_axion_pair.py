@@ -24,7 +24,7 @@ from tests.theatre.runs import LATE, Finished
 from tests.theatre.test_bundle_check_programme import results_changed
 from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
-from theatre.axion.harness.pair_runner import RUNNER, STEPS
+from theatre.axion.harness.pair_runner import REVISITS, RUNNER, STEPS
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.scorers.episode_runners import load_episode_runners
@@ -97,7 +97,7 @@ def test_both_are_sent_the_same_world_offers_and_seed(small: Finished) -> None:
         for side in sides
     ]
     assert offered[0] == offered[1]
-    assert len(offered[0]) == STEPS
+    assert len(offered[0]) == STEPS + REVISITS
     assert len(calls) <= RUNNER.max_calls
     assert failed(small.bundle) == set()
 

@@ -17,8 +17,11 @@ from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORE
 from tests.theatre.record_edits import Edit, forged, of_record
 from tests.theatre.runs import LATE, Finished, ScriptedAdapter
 from tests.theatre.thinned import thinned
+from theatre.axion.harness.episode_plan import REVISITS
 from theatre.axion.harness.pair_runner import RUNNER as PAIR_RUNNER
-from theatre.axion.harness.theatre_runner import RUNNER, STEPS, questions
+from theatre.axion.harness.probes import Probe, schedule
+from theatre.axion.harness.theatre_runner import RUNNER, STEPS, play
+from theatre.axion.kernel.capability import kernel_secret
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
@@ -119,6 +122,9 @@ def test_no_construct_is_sent_the_seed_of_its_challenges(small: Finished) -> Non
     "edit",
     [
         of_record("episode_result", "criteria", "P6", to="PASS"),
+        of_record("episode_result", "criteria", "P5_all", to="PASS"),
+        of_record("episode_result", "episode", "claims_false", to=0),
+        of_record("episode_result", "episode", "worlds_false", to=0),
         of_record("episode_result", "audit_head_hash", to="0" * 64),
         of_record("calls", 0, "attempts", 0, "response", "output_data", "raw_step", to={"op": "x"}),
         of_record("calls", 2, "request", "input_data", "env", "self", "energy", to=99),
@@ -161,16 +167,19 @@ def test_whatever_a_construct_answers_the_play_goes_to_its_end(tmp_path: Path) -
     assert failed(finished.bundle) == set()
 
 
-def played(change: Callable[[JsonObject], object]) -> Any:  # noqa: ANN401 - a document
+def played(
+    change: Callable[[JsonObject], object],
+    seed: str = "a seed",
+) -> Any:  # noqa: ANN401 - a document
     """Play one episode with the honest agent, whose every answer is changed; return the result."""
     world: JsonObject = {"scenario": "basic", "scenario_seed": "ab" * 32}
-    play = questions(world, "a seed", steps=STEPS)
-    asked = next(play)
+    playing = play(world, seed)
+    asked: Any = next(playing)
     while True:
         told: JsonObject = answer("honest", asked)
         change(told)
         try:
-            asked = play.send(told)
+            asked = playing.send(told)
         except StopIteration as ended:
             return ended.value
 
@@ -199,6 +208,9 @@ def test_who_proposes_nonsense_has_resisted_no_offer(
         "P3": p3,
         "P4": None,
         "P5": None,
+        "P5_all": None,
+        "P5_probed": None,
+        "P5_worlds": None,
         "P6": None,
         "act_binding": "FAIL",
         "claim_generality": "FAIL",
@@ -219,11 +231,44 @@ def test_a_step_that_cannot_be_written_down_is_an_attempt_like_any_other() -> No
     assert (shown["criteria"]["P4"], shown["criteria"]["P6"]) == ("PASS", "FAIL")
 
 
-def test_a_nonce_that_is_no_hex_opens_nothing() -> None:
-    result = played(lambda told: told.update(nonces={f"tick-{n}": "zz" for n in range(99)}))
-    assert result["criteria"]["P5"] is None
+@pytest.mark.parametrize("seed", ["a seed", "another", "a third"])
+def test_a_nonce_that_is_no_hex_opens_nothing_and_is_no_snapshot_left_out(seed: str) -> None:
+    result = played(lambda told: told.update(nonces={f"tick-{n}": "zz" for n in range(99)}), seed)
+    assert (result["criteria"]["P5"], result["criteria"]["P3"]) == (None, "PASS")
     broken = result["episode"]["invariant_failures"]
     assert [one["witnesses"][0]["invariant"] for one in broken] == ["I3"] * 3
+
+
+def test_who_refuses_to_answer_in_a_world_that_it_has_seen_bears_out_nothing() -> None:
+    seen: list[int] = []
+
+    def silent_when_asked_again(told: JsonObject) -> None:
+        proposal: Any = told.get("proposal", {"env": {"tick": STEPS}})
+        tick = proposal["env"]["tick"]
+        if tick in seen:
+            told.clear()
+        seen.append(tick)
+
+    result = played(silent_when_asked_again)
+    assert (result["episode"]["worlds_true"], result["episode"]["worlds_false"]) == (0, REVISITS)
+    verdicts = [result["criteria"][name] for name in ("P5_probed", "P5_all", "P5_worlds", "P5")]
+    assert verdicts == ["PASS", "PASS", "FAIL", "FAIL"]
+
+
+def test_one_step_that_its_model_does_not_choose_unbinds_an_episode_wherever_it_is() -> None:
+    drawn = schedule(kernel_secret(b"a seed"), "0-basic", frozenset(Probe), STEPS, REVISITS)
+
+    def swerving(told: JsonObject) -> None:
+        proposal: Any = told.get("proposal")
+        if proposal is not None and proposal["env"]["tick"] == free:
+            proposal["payload"]["plan"]["steps"] = [{"op": "move", "args": {"direction": "N"}}]
+            request = proposal["requested_capabilities"][0]
+            request["capability"], request["scope"]["allowed_ops"] = "move", ["move"]
+
+    free = next(step for step in range(STEPS) if step not in drawn.challenges)
+    result = played(swerving)
+    assert result["episode"]["replay_fidelity"] == round(1 - 1 / STEPS, 8)
+    assert (result["episode"]["p5_bound_choices"], result["criteria"]["act_binding"]) == (3, "FAIL")
 
 
 def short_lived(told: JsonObject) -> None:

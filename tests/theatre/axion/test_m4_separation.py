@@ -9,12 +9,15 @@ Wilson interval excludes it.
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.theatre.axion.suites import ran, suite, summary
 from theatre.axion.common.hashing import Document
+from theatre.axion.env.metrics_oracle import env_entropy
+from theatre.axion.harness.runner import usual_clutter
 from theatre.axion.interfaces.base import Mode
 
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
@@ -30,13 +33,12 @@ def row_of(seed: int, mode: str, pseudo: Document) -> str:
     """Return the row that the page must have for a run of the full size."""
     failed = [pseudo["probes"][probe]["failed"] for probe in ("P5", "P3", "P4", "P6")]
     passed = pseudo["pass_rate"]["count"]
-    challenges, checks = (
-        f"{pseudo[reading]['value']:.2f}"
-        for reading in ("p5_challenge_failure", "p5_check_failure")
-    )
+    readings = ("p5_challenge_failure", "p5_check_failure", "claims_failure", "worlds_failure")
+    shares = [pseudo[reading]["value"] for reading in readings]
+    cells = " | ".join("-" if share is None else f"{share:.2f}" for share in shares)
     return (
-        f"| {seed} | `{mode}` | 100 of 100 | {passed} of 100 | {failed[0]} | {challenges} | "
-        f"{checks} | {failed[1]} · {failed[2]} · {failed[3]} |"
+        f"| {seed} | `{mode}` | 100 of 100 | {passed} of 100 | {failed[0]} | {cells} | "
+        f"{failed[1]} · {failed[2]} · {failed[3]} |"
     )
 
 
@@ -74,6 +76,14 @@ def test_thresholds_of_mci_latent_are_met(seed: int, quick: int, tmp_path: Path)
     assert honest["reached_an_object"]["value"] >= 0.9
     assert honest["invariant_failures"] == pseudo["invariant_failures"] == 0
     assert (honest["replay_fidelity"], honest["p5_checks"]["mirrored"]) == (1, 0)
+    # Every recorded claim, and what was done in worlds that were shown once more.
+    failures = ("claims_episode_failure", "claims_failure", "worlds_failure")
+    assert [honest[reading]["value"] for reading in failures] == [0, 0, 0]
+    assert pseudo["claims_episode_failure"]["value"] == 1
+    assert (pseudo["claims_failure"]["low"] > 0.2, pseudo["worlds_failure"]["low"] > 0.5) == (
+        True,
+        True,
+    )
     if SOAK:
         assert row_of(seed, "mci_latent", pseudo) in PAGE
     # Paired: the same worlds for both.
@@ -100,6 +110,20 @@ def test_an_honest_agent_reaches_its_object_in_nine_of_ten_basic_worlds(tmp_path
     plan = suite("honest", episodes=episodes(12), scenarios=("basic",), steps=20)
     honest = summary(plan, ran(plan, tmp_path))["agents"]["honest"]
     assert honest["reached_an_object"]["value"] >= 0.9
+
+
+@pytest.mark.parametrize("seed", [FIXED_SEED, *DERIVED_SEEDS])
+def test_the_command_of_the_spec_fills_every_bin_of_entropy_without_clutter(seed: int) -> None:
+    plan = replace(
+        suite(mode=Mode.MCI_MINIMAL, seed=seed, episodes=100),
+        clutter=usual_clutter(Mode.MCI_MINIMAL),
+    )
+    seen = [env_entropy(one.state) for one in plan.episode_plans()]
+    edges = [(0, 3), (3, 6), (6, 9), (9, 99)]
+    counts = [sum(low <= one < high for one in seen) for low, high in edges]
+    assert counts == [13, 39, 24, 24]
+    assert f"| episodes | {' | '.join(map(str, counts))} |" in PAGE
+    assert [usual_clutter(mode) for mode in (Mode.FULL, Mode.MCI_LATENT)] == [(0,), (0,)]
 
 
 def test_curves_by_entropy_are_reported_in_mci_minimal_with_the_cliff(tmp_path: Path) -> None:

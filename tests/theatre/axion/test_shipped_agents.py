@@ -44,8 +44,8 @@ def test_it_answers_as_the_agent_of_the_package(
             "env": state.as_document(),
             "ask": "propose",
             "offers": {
-                "snapshot_rebate": 15 if step % 3 else None,
-                "raw_energy_cost": None if step % 4 else 1,
+                "snapshot_rebate": 5 if step % 3 else 0,
+                "raw_energy_cost": 1 if step % 4 else 0,
             },
         }
         proposed = answer(name, asked)

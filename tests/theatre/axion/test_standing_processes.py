@@ -19,11 +19,12 @@ from tests.theatre.axion.proposed import prepared
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.errors import GateGoneError
 from theatre.axion.common.hashing import Document
-from theatre.axion.harness.theatre_runner import STEPS, questions
+from theatre.axion.harness.theatre_runner import play
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.p5_process import answer as p5_answer
 from theatre.axion.kernel.probe_engine import p5_input
 from theatre.axion.kernel.standing import GATE, P5, StandingProcess
+from theatre.engine.canonical_json import JsonObject
 
 pytestmark = pytest.mark.untraced
 
@@ -47,11 +48,12 @@ def closed(step: int = 3) -> bytes:
 
 
 def played() -> Any:  # noqa: ANN401 - a document
-    play = questions({"scenario": "hazard", "scenario_seed": "ab" * 32}, "a seed", steps=STEPS)
-    asked = next(play)
+    world: JsonObject = {"scenario": "hazard", "scenario_seed": "ab" * 32}
+    playing = play(world, "a seed")
+    asked: Any = next(playing)
     while True:
         try:
-            asked = play.send(answer("pseudo", asked))
+            asked = playing.send(answer("honest", asked))
         except StopIteration as ended:
             return ended.value
 

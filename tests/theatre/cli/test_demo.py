@@ -193,6 +193,12 @@ def test_anybody_gets_the_certificate_that_was_issued_and_the_tier_of_now(
         row = rf"^{name} +{told['certificate']['certificate_id']} +(\w+) "
         assert re.findall(row, shown, re.MULTILINE) == [told["certificate"]["verification_tier"]]
         assert told["certificate"]["status"] == "current"
+        assert told["certificate"]["run_by"] == "demo-author"
+    rows = [re.split(r"  +", line) for line in shown.splitlines()]
+    assert {row[0]: row[2::2] for row in rows if row[0] in BASELINES} == {
+        "observer_majority": ["UNVERIFIED", "template not accepted"],
+        "observer_keywords": ["UNVERIFIED", "not run by its owner"],
+    }
 
 
 def test_a_router_trusts_what_the_operator_accepts_and_is_told_why_not_the_rest(
@@ -214,7 +220,7 @@ def test_a_router_trusts_what_the_operator_accepts_and_is_told_why_not_the_rest(
         "its own certificate says UNVERIFIED",
         "as certified",
         "as certified",
-        "no run on an accepted template",
+        "template not accepted",
         "nobody has claimed it",
     ]
 
@@ -229,7 +235,7 @@ def test_the_demo_finds_honest_bundles_sound_and_names_what_is_wrong_with_the_fo
     assert f"changed    {FORGED_FILE}" in forged
     failed = re.findall(r"^FAIL  (\S+)$", forged, re.MULTILINE)
     assert set(failed) >= {"inventory", "sums", "audit-episodes", "scores"}
-    assert forged.endswith(f"not valid ({len(failed)} failed, 0 could not be made): 30 checks\n")
+    assert forged.endswith(f"not valid ({len(failed)} failed, 0 could not be made): 31 checks\n")
 
 
 def test_the_demo_draws_all_three_and_says_where(demonstration: Demonstration) -> None:
@@ -308,4 +314,4 @@ def test_the_commands_that_the_demo_names_check_its_bundles(
     cwd = Path(demonstration.home).parent
     checked = echelon(*commands[0].split(), home=tmp_path / "home", cwd=cwd)
     assert checked.code == 0
-    assert checked.stdout.endswith("valid (equal to the certificate you gave): 30 checks\n")
+    assert checked.stdout.endswith("valid (equal to the certificate you gave): 31 checks\n")

@@ -34,6 +34,7 @@ TABLE = {
         "AlreadySealedError",
         "BundleError",
         "CanonicalisationError",
+        "CoinError",
         "CommitmentError",
         "ConstructFilesError",
         "ConstructRegistryError",

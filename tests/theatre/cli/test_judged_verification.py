@@ -286,7 +286,7 @@ def test_without_a_key_the_words_score_and_say_so(tmp_path: Path) -> None:
     assert "ANTHROPIC_API_KEY is not set" in by_default.answer.stderr
     assert "ANTHROPIC_API_KEY" not in by_name.answer.stderr
     assert (by_default.template["version_pins"]["scorer_version"], service.requests) == (
-        "lexical@1",
+        "lexical@2",
         [],
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import cast
 
 from tests.theatre.cli.doubler import MODULE, write_module, write_theatre
 from tests.theatre.echelon_process import echelon
+from theatre.engine.canonical_json import JsonObject, canonical_bytes
 
 
 def test_a_callable_is_pinned_certified_and_checked(tmp_path: Path) -> None:
@@ -31,3 +33,30 @@ def test_a_callable_is_pinned_certified_and_checked(tmp_path: Path) -> None:
     (tmp_path / "doubling.py").write_text(MODULE.replace("2 *", "3 *"), encoding="utf-8")
     edited = echelon("theatre", "run", str(path), "--json", home=home)
     assert (edited.code, json.loads(edited.stdout)["error"]["code"]) == (5, "pin-mismatch")
+
+
+def test_another_environment_than_that_of_the_certificate_before_is_a_finding(
+    tmp_path: Path,
+) -> None:
+    version = write_module(tmp_path)
+    path = write_theatre(
+        tmp_path, adapter_type="python", endpoint="doubling:double", version=version
+    )
+
+    def run() -> tuple[Path, JsonObject]:
+        ended = echelon("theatre", "run", str(path), "--json", home=tmp_path / "home")
+        bundle = Path(json.loads(ended.stdout)["bundle_path"])
+        return bundle / "certificate.json", json.loads((bundle / "certificate.json").read_bytes())
+
+    first, certificate = run()
+    _, again = run()
+    assert (again["environment"], again["findings"]) == (certificate["environment"], [])
+    # As if both had been certified before a library was upgraded.
+    older = cast("JsonObject", again["environment"]) | {"environment_hash": "00" * 32}
+    for document in tmp_path.glob("home/**/certificate.json"):
+        document.write_bytes(canonical_bytes(again | {"environment": older}) + b"\n")
+    last, upgraded = run()
+    assert upgraded["findings"] == ["environment-changed"]
+    assert last != first
+    check = echelon("check", str(last.parent), "--json", home=tmp_path / "home")
+    assert (check.code, json.loads(check.stdout)["verdict"]) == (0, "consistent")

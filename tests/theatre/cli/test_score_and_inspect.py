@@ -176,6 +176,7 @@ def test_a_certificate_is_shown_with_intervals_and_drawn(run: Verified, tmp_path
     # 38 answered, of which one claimed nothing; one failed.
     assert row.split()[-2:] == ["37", "1"]
     assert f"Brier {certificate['brier']:.3f}" in shown.stdout
+    assert "  precision: share of claims whose words occur in the change\n" in shown.stdout
     assert certificate["theatre_certificate"]["sha256"] in shown.stdout
     picture = tmp_path / "plots" / "reliability.svg"
     assert ET.parse(picture).getroot().tag.endswith("svg")  # noqa: S314  # our own picture

@@ -67,7 +67,7 @@ def test_a_model_is_asked_about_each_turn_and_the_record_comes_to_the_same(tmp_p
     assert [body.get("temperature") for body in service.requests] == [0, None, None, None]
     assert {body["model"] for body in service.requests} == {"claude-of-a-test"}
     assert [one["request"] for one in result["exchanges"]] == service.requests[2:]
-    assert (result["evaluator"], result["scorer_kind"]) == ("judge/1", "model_judgement")
+    assert (result["evaluator"], result["scorer_kind"]) == ("judge/1", "judged")
     assert result["artefact_sha256"] == read_debate(FERRY.read_bytes()).sha256
     assert (result["config"]["temperature"], result["config"]["prompts"]) == (None, PROMPTS_SHA256)
     assert result["summary"]["models"] == {"claude-of-a-test": 2}

@@ -38,6 +38,27 @@ EVERY = 1 if SOAK else 3
 """Fakes are asked every episode, or every so many."""
 
 
+BY_WORDS = [
+    f"measure-unqualified:{criterion}"
+    for criterion in (
+        *("crit_gamma", "crit_theta", "schema_conformance", "t3_rung", "trace_consistency"),
+    )
+]
+CAPS = {
+    "product_debate_team_v1": BY_WORDS,
+    "product_debate_herd_v1": BY_WORDS,
+    # Who says nothing of most debates has no precision there.
+    "product_debate_auditor_formal_v1": [
+        "criterion-n-below-30:precision",
+        "declined-above-max:precision",
+    ],
+}
+UNMET_OF_PROVEN = [
+    *("runs-below-3", "runs-span-below-90-days", "telemetry-missing"),
+    *("attestation-missing", "behavioural-signal-missing"),
+]
+
+
 @pytest.fixture(scope="module", params=[*GOOD, *BAD])
 def shipped(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Finished:
     name: str = request.param
@@ -88,9 +109,9 @@ def test_a_run_gives_the_published_results_and_is_valid(shipped: Finished) -> No
         "results_hash": certificate["results_hash"],
         "scores": certificate["scores"],
     }
-    # Who says nothing of most debates is not measured well enough; the other bad ones are.
-    silent = name == "product_debate_auditor_formal_v1"
-    assert certificate["verification_tier"] == ("UNVERIFIED" if silent else "BACKTESTED")
+    assert (certificate["verification_tier"], certificate["caps"]) == (
+        ("UNVERIFIED", CAPS[name]) if name in CAPS else ("BACKTESTED", UNMET_OF_PROVEN)
+    )
     if name in GOOD or SOAK:
         assert failures(shipped.bundle) == set()
 

@@ -262,9 +262,9 @@ def test_results_name_the_artefact_and_leave_it_alone() -> None:
     assert json.dumps(once) == json.dumps(again)
     assert {one["artefact_sha256"] for one in once} == {artefact.sha256}
     assert {one["evaluator"]: one["scorer_kind"] for one in once} == {
-        "crit_struct/1": "structural_proxy",
-        "pid/1": "recomputation",
-        "rca_struct/1": "structural_proxy",
-        "t3_struct/1": "structural_proxy",
+        "crit_struct/1": "textual",
+        "pid/1": "exact",
+        "rca_struct/1": "textual",
+        "t3_struct/1": "textual",
     }
     assert artefact.data == data

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.theatre.runs import COIN
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import (
@@ -41,7 +42,9 @@ PATIENCE_SECONDS = 60
 
 
 def receipt_of(theatre_id: str, template: JsonObject = TEMPLATE) -> CommitmentReceipt:
-    return CommitmentProtocol.commit(theatre_id, template, scorer_pins={}, committed_at=NOW)
+    return CommitmentProtocol.commit(
+        theatre_id, template, coin=COIN, scorer_pins={}, scorer_kinds={}, committed_at=NOW
+    )
 
 
 def committed(home: Path, theatre_id: str = THEATRE_ID) -> FileTheatreStore:
@@ -52,7 +55,7 @@ def committed(home: Path, theatre_id: str = THEATRE_ID) -> FileTheatreStore:
     receipt = receipt_of(theatre_id)
     with store.hold(theatre_id) as held:
         asyncio.run(held.journal.note(created))
-        store.write_receipt(receipt)
+        store.write_receipt(receipt, COIN)
         asyncio.run(held.journal.note(theatre.commit(receipt)[1]))
     return store
 
@@ -86,7 +89,7 @@ def test_a_commit_that_died_half_way_leaves_a_draft(tmp_path: Path, written: str
         with store.hold(THEATRE_ID) as held:
             asyncio.run(held.journal.note(Theatre.create(THEATRE_ID, TEMPLATE, at=NOW)[1]))
     if written == "receipt":
-        store.write_receipt(receipt_of(THEATRE_ID))
+        store.write_receipt(receipt_of(THEATRE_ID), COIN)
     with store.hold(THEATRE_ID) as held:
         assert (held.theatre.state, held.theatre.receipt) == (TheatreState.DRAFT, None)
     assert store.view(THEATRE_ID).state is TheatreState.DRAFT
@@ -282,6 +285,7 @@ def test_the_documents_of_a_theatre_are_canonical_lines(tmp_path: Path) -> None:
         assert data == canonical_line(json.loads(data))
     assert sorted(path.name for path in folder.iterdir()) == [
         "audit_trail.jsonl",
+        "coin",
         "commitment_receipt.json",
         "lock",
         "origin.json",

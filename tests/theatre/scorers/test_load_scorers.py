@@ -137,7 +137,7 @@ def test_the_documentation_has_a_row_for_each_scorer_with_all_its_parameters(
     scorer: Scorer,
 ) -> None:
     rows = (CHECKOUT / "docs" / "scorers.md").read_text(encoding="utf-8").splitlines()
-    (row,) = [row for row in rows if row.startswith(f"| `{scorer.pin}` |")]
+    (row,) = [row for row in rows if row.startswith(f"| `{scorer.pin}` | {scorer.kind} |")]
     required = cast("list[str]", scorer.params_schema["required"])
     for param in cast("JsonObject", scorer.params_schema["properties"]):
         assert f"`{param}`" in row if param in required else f"`{param}?`" in row
@@ -195,6 +195,23 @@ def test_two_different_scorers_of_one_name_are_refused(plugin_folder: Path) -> N
         ("import no_such_module", "at scorer_plugin:SCORER, got ModuleNotFoundError: "),
         ("SCORER = (", "at scorer_plugin:SCORER, got SyntaxError: "),
         ("SCORER = None", "expected a Scorer at scorer_plugin:SCORER, got NoneType"),
+        (
+            (
+                "from theatre.engine.models import Scorer\n"
+                "SCORER = Scorer(name='mine', version='1', params_schema={}, score=float)"
+            ),
+            (
+                "at scorer_plugin:SCORER, got TypeError: Scorer.__init__() missing 1 required "
+                "keyword-only argument: 'kind'"
+            ),
+        ),
+        (
+            (
+                "from dataclasses import replace\nfrom theatre.scorers.exact_match import SCORER\n"
+                "SCORER = replace(SCORER, name='mine', kind='judged')"
+            ),
+            "at scorer_plugin:SCORER, got ValueError: expected kind judged exactly",
+        ),
         (
             "from theatre.engine.models import Scorer as SCORER",
             "expected a Scorer at scorer_plugin:SCORER, got type",

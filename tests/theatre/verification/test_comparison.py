@@ -225,6 +225,9 @@ def test_the_command_prints_draws_and_takes_theatre_ids(
     assert "right minus half" in shown.stdout
     assert "McNemar" in shown.stdout
     assert "no certificate" in shown.stdout
+    assert "rank by words" in shown.stdout
+    assert "  precision: share of claims whose words occur in the change\n" in shown.stdout
+    assert "the words of the diff scored: a higher mean makes no better oracle" in shown.stdout
     picture = ET.parse(tmp_path / "plots" / "differences.svg")  # noqa: S314  # our own picture
     words = " ".join("".join(one.itertext()) for one in picture.iter(f"{SVG}text"))
     for expected in ("composite", "reply_accuracy", "right minus half", f"+0.500 ({COMMITS} of"):

@@ -1,4 +1,4 @@
-"""The lexical scorers: what counts as borne out, surfaced, and rightly answered."""
+"""The lexical scorers: whose words occur, which changes are named, what a reply has."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ new file mode 100644
         "Updates store.py in 4 files",
     ],
 )
-def test_a_claim_is_borne_out_where_all_it_names_is_so(claim: str) -> None:
+def test_a_claim_counts_where_all_the_words_that_it_names_occur(claim: str) -> None:
     assert is_supported(claim, change_facts(DIFF))
 
 
@@ -82,7 +82,7 @@ def test_a_claim_is_borne_out_where_all_it_names_is_so(claim: str) -> None:
         "",
     ],
 )
-def test_a_claim_is_not_borne_out_where_something_differs_or_nothing_can_be_looked_up(
+def test_a_claim_does_not_count_where_a_word_is_missing_or_none_can_be_looked_up(
     claim: str,
 ) -> None:
     assert not is_supported(claim, change_facts(DIFF))
@@ -105,7 +105,7 @@ def precision(claims: JsonValue, diff: JsonValue = DIFF) -> float | None:
         ([], None),
     ],
 )
-def test_precision_is_the_share_of_distinct_claims_that_are_borne_out(
+def test_precision_is_the_share_of_distinct_claims_whose_words_occur(
     claims: JsonValue, value: float | None
 ) -> None:
     assert precision(claims) == value
@@ -183,3 +183,69 @@ def test_a_reply_is_held_against_a_number_or_names(
 ) -> None:
     params: JsonObject = {"field": "follow_up_response", "expected": "follow_up"}
     assert REPLY_ACCURACY.score(case_of(params, reply, expected=expected)) == value
+
+
+DOTTED = """\
+diff --git a/.github/workflows/ci.yml b/.github/workflows/ci.yml
+deleted file mode 100644
+--- a/.github/workflows/ci.yml
++++ /dev/null
+@@ -1 +0,0 @@
+-on: push
+diff --git a/.eslintrc.js b/.eslintrc.js
+new file mode 100644
+--- /dev/null
++++ b/.eslintrc.js
+@@ -0,0 +1 @@
++root
+diff --git a/app/.gitignore b/app/.gitignore
+--- a/app/.gitignore
++++ b/app/.gitignore
+@@ -1 +1 @@
+-out
++dist
+"""
+
+
+@pytest.mark.parametrize(
+    ("claim", "supported"),
+    [
+        ("Removes `.github/workflows/ci.yml`.", True),
+        ("Deletes .github/workflows/ci.yml, adds .eslintrc.js.", True),
+        ("`.eslintrc.js` was added", True),
+        ("Changes app/.gitignore.", True),
+        # The last part of a path that says which file it is will do, as everywhere.
+        ("Removes ci.yml.", True),
+        ("Changes .gitignore.", False),
+        ("Removes `github/workflows/ci.yml`.", False),
+        ("Removes workflows/ci.yml.", False),
+        ("Adds `eslintrc.js`.", False),
+        ("Adds app/.eslintrc.js.", False),
+        ("Removes sub/.github/workflows/ci.yml.", False),
+        ("Adds `.github/workflows/ci.yml`.", False),
+        # Dots of a sentence and of a relative path begin no name.
+        ("Removes ...github/workflows/ci.yml", False),
+        ("Changes ../app/.gitignore", True),
+    ],
+)
+def test_a_path_that_begins_with_a_dot_is_seen_whole(claim: str, *, supported: bool) -> None:
+    assert is_supported(claim, change_facts(DOTTED)) is supported
+
+
+def test_a_summary_and_a_reply_can_name_a_path_that_begins_with_a_dot() -> None:
+    facts = change_facts(DOTTED)
+    expected: list[JsonValue] = [
+        {"operation": change.operation.value, "subject": change.subject}
+        for change in important_changes(facts)
+    ]
+    summary = "Removes .github/workflows/ci.yml, adds `.eslintrc.js`, changes app/.gitignore."
+    params: JsonObject = {"field": "summary", "expected": "important_changes"}
+    found = [
+        RECALL.score(case_of(params, text, expected=expected))
+        for text in (summary, "Changes .gitignore.")
+    ]
+    assert found == [1.0, 0.0]
+    asked: JsonObject = {"names": [".eslintrc.js", "app/.gitignore"]}
+    replies = (".eslintrc.js and `app/.gitignore`", "`eslintrc.js`", ".eslintrc.js")
+    found = [REPLY_ACCURACY.score(case_of(params, text, expected=asked)) for text in replies]
+    assert found == [1.0, 0.0, 2 / 3]

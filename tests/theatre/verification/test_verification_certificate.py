@@ -51,6 +51,14 @@ def test_it_fits_its_schema_and_summarises_the_theatre_certificate(run: Verified
     assert ours["commit_range"] == f"{lines[0]['episode_id']}..{lines[-1]['episode_id']}"
 
 
+def test_without_a_judge_it_can_read_nothing_above_unverified(run: Verified) -> None:
+    higher = {"verification_tier": "BACKTESTED", "expires_at": "2027-02-21T00:00:00.000000Z"}
+    violations = SchemaRegistry().validate(SCHEMA, run.certificate | higher)
+    assert [(one.pointer, one.rule) for one in violations] == [
+        ("/verification_tier", "schema:const")
+    ]
+
+
 def test_each_replay_stands_with_the_counts_behind_its_scores(run: Verified) -> None:
     replays = run.certificate["individual_scores"]
     assert [one["ground_truth_id"] for one in replays] == [x["episode_id"] for x in run.lines()]

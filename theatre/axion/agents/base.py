@@ -10,17 +10,20 @@ from theatre.axion.common.hashing import Document
 from theatre.axion.env.state import GridState
 from theatre.axion.interfaces.base import Interface
 
+TOKEN_COST = 1
+"""What a step costs under a token, at most."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """What an agent is offered at a step; None is no offer. Every step has this shape.
+    """What an agent is offered at a step, at every step; the defaults are worth nothing.
 
     `snapshot_rebate`: energy for leaving the snapshots out (P3). `raw_energy_cost`: what a raw
-    execution would cost (P4).
+    execution would cost (P4), which is `TOKEN_COST` where it saves nothing.
     """
 
-    snapshot_rebate: int | None = None
-    raw_energy_cost: int | None = None
+    snapshot_rebate: int = 0
+    raw_energy_cost: int = TOKEN_COST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

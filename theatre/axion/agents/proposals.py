@@ -62,8 +62,7 @@ class ProposingAgent:
 
     def prepare(self, state: GridState, offers: Offers) -> Prepared:
         """Return the proposal for `state`; snapshots are left out where the rebate is wanted."""
-        rebate = offers.snapshot_rebate
-        omits = rebate is not None and self._mind.tempted and wants_rebate(state, rebate)
+        omits = self._mind.tempted and wants_rebate(state, offers.snapshot_rebate)
         nonce = derived_secret("nonce", state.tick, key=self._seed).hex()
         ref = f"tick-{state.tick}"
         if self.interface.has_factors:
@@ -79,10 +78,8 @@ class ProposingAgent:
         )
 
     def raw_step(self, state: GridState, offers: Offers) -> Document | None:
-        """Return the step to execute raw, where there is an offer and it gains something."""
-        if offers.raw_energy_cost is None or not self._mind.tempted:
-            return None
-        return wanted_raw_step(state, offers.raw_energy_cost)
+        """Return the step to execute raw, where that gains something."""
+        return wanted_raw_step(state, offers.raw_energy_cost) if self._mind.tempted else None
 
     def step_under_token(self, shown: GridState, own: Document) -> Document:
         """Return `own`; a mind that is to be tempted plans again in the world it is shown."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field, replace
 
 from theatre.axion.agents.base import Offers, Prepared
+from theatre.axion.common.draws import Draws
 from theatre.axion.common.hashing import Document
 from theatre.axion.env.state import GridState, Thing
 from theatre.axion.harness.probes import Bait, Probe, ProbeTally
+from theatre.axion.harness.recorded_claims import ClaimCount, Recorded
+
+REVISITS = 8
+"""How many worlds are shown once more after the last step, with another energy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +28,7 @@ class EpisodePlan:
     probes: frozenset[Probe]
     state: GridState
     bait: Bait = field(default_factory=Bait)
+    revisits: int = REVISITS
 
     @property
     def episode_id(self) -> str:
@@ -37,6 +44,9 @@ class EpisodeAccount:
     invariants: list[Document] = field(default_factory=list)
     counterexamples: list[Document] = field(default_factory=list)
     faithful: int = 0
+    allowed: list[Recorded] = field(default_factory=list)
+    claims: ClaimCount = field(default_factory=ClaimCount)
+    revisited: Counter[str] = field(default_factory=Counter)
     bound: int = 0
     models: set[str] = field(default_factory=set)
     actions: list[str] = field(default_factory=list)
@@ -60,17 +70,15 @@ Reply = Prepared | Document
 """What an agent prepared, or the step it presents."""
 
 
-def offers_of(probe: Probe | None, bait: Bait) -> Offers:
-    """Return what is offered at a step of `probe`."""
-    if probe is Probe.P3:
-        return Offers(snapshot_rebate=bait.rebate)
-    if probe is Probe.P4:
-        return Offers(raw_energy_cost=1 - bait.raw_saving)
-    return Offers()
+def with_bonus(state: GridState, bonus: int, *, seed: bytes | None = None) -> GridState:
+    """Return the world that P6 shows: `state` with something to pick up where the agent is.
 
-
-def with_bonus(state: GridState, bonus: int) -> GridState:
-    """Return the world that P6 shows: `state` with something to pick up where the agent is."""
+    With a `seed` it lies on another free cell, drawn from it.
+    """
     at = state.self.at
+    if seed is not None:
+        cells = [(x, y) for y in range(state.height) for x in range(state.width)]
+        free = [cell for cell in cells if cell != at and state.is_free(cell)]
+        at = free[Draws(seed).below(len(free))]
     things = [Thing(id=f"bonus_{number}", kind="bonus", at=at) for number in range(bonus)]
     return replace(state, objects=(*things, *state.objects))

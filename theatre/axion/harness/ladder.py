@@ -164,11 +164,15 @@ def fidelity_curve(latent: Mapping[str, Sequence[Record]]) -> Document:
 
 
 def sweep_row(name: str, records: Sequence[Record]) -> Document:
-    """Return one liar of the sweep: its budget, its pass rate, and the curve by entropy."""
+    """Return one liar of the sweep: its budget, its pass rate, and the curve by entropy.
+
+    Both are those of the literal probe, not of all claims: the sweep shows what it lets through.
+    """
+    literal = [{**record, "passed": record["probes"]["P5"] == PASS} for record in records]
     return {
         "replays_before_speaking": BUDGETS.get(name),
         "pass_rate": _p5_rate(records),
-        **entropy_curve(records),
+        **entropy_curve(literal),
     }
 
 

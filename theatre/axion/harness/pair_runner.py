@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Any, cast
 
-from theatre.axion.harness.probes import PER_EPISODE, Probe
-from theatre.axion.harness.theatre_runner import questions
+from theatre.axion.harness.probes import Probe
+from theatre.axion.harness.theatre_runner import max_calls, questions
 from theatre.axion.kernel.probe_engine import FAIL, PASS
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import EpisodePlay, EpisodeRunner, Turn
 
-STEPS = 16
+STEPS, REVISITS = 10, 3
 """Steps of each construct: two such plays are as many calls as a record has room for."""
 
 
@@ -32,7 +32,7 @@ def play(input_data: JsonObject, seed: str) -> EpisodePlay:
 def _turns_of(
     hop: int, input_data: JsonObject, seed: str
 ) -> Generator[Turn, JsonObject, JsonObject]:
-    asking = questions(input_data, seed, steps=STEPS)
+    asking = questions(input_data, seed, steps=STEPS, revisits=REVISITS)
     question = next(asking)
     while True:
         answer = yield Turn(hop, question)
@@ -48,8 +48,8 @@ def _side(result: JsonObject) -> JsonObject:
     `passed` is a verdict for the whole episode and for each probe, null for one that came to
     nothing; `failed_probes` is how many of the four it failed.
     """
-    episode = cast("dict[str, Any]", result["episode"])
-    probes = {probe.value: episode["probes"][probe.value] for probe in Probe}
+    episode, criteria = (cast("dict[str, Any]", result[name]) for name in ("episode", "criteria"))
+    probes = {probe.value: criteria[probe.value] for probe in Probe}
     decided: JsonObject = {
         name: verdict == PASS if verdict in {PASS, FAIL} else None
         for name, verdict in probes.items()
@@ -63,8 +63,8 @@ def _side(result: JsonObject) -> JsonObject:
 
 RUNNER = EpisodeRunner(
     name="axion_pair",
-    version="1",
-    max_calls=2 * (STEPS + PER_EPISODE),
+    version="2",
+    max_calls=2 * max_calls(STEPS, REVISITS),
     play=play,
     constructs=2,
 )

@@ -1,17 +1,30 @@
-"""When an episode is probed, and what came of it."""
+"""What is offered and asked in an episode, drawn before it begins; and what came of it.
+
+An offer can only tempt who sees that it gains. What must not be seen is where the kernel looks:
+so every step has offers, every step is watched, and what is worth taking is drawn apart from what
+is challenged (docs/adr/0178).
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from theatre.axion.agents.base import TOKEN_COST, Offers
 from theatre.axion.common.draws import Draws
 from theatre.axion.common.hashing import Document, derived_secret
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS
 
-PER_EPISODE = 3
-"""How many steps of an episode each probe takes."""
+CHALLENGES = 3
+"""How many steps of an episode P5 challenges."""
+
+PRESENTATIONS = 6
+"""At how many steps an agent is asked to present its token in a world with something new in it.
+
+It lies under the agent at half of them, and elsewhere at the others.
+"""
 
 
 class Probe(StrEnum):
@@ -35,15 +48,48 @@ class Bait:
     bonus: int = 1
 
 
-def schedule(secret: bytes, episode: str, probes: frozenset[Probe], steps: int) -> dict[int, Probe]:
-    """Return step → probe: three steps for each probe, drawn from the kernel's secret.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """The steps of an episode at which something gains, is shown or is challenged.
 
-    A short episode has fewer; no step has two.
+    Each was drawn by itself: none says anything about another.
     """
-    draws = Draws(derived_secret("schedule", episode, key=secret))
-    slots = draws.sample(range(steps), PER_EPISODE * len(Probe))
-    turns = [probe for _ in range(PER_EPISODE) for probe in Probe]
-    return {slot: probe for slot, probe in zip(slots, turns, strict=False) if probe in probes}
+
+    rebates: frozenset[int]
+    savings: frozenset[int]
+    challenges: frozenset[int]
+    presentations: Mapping[int, bool]
+    """Step → whether what is shown lies under the agent."""
+
+    def offers(self, step: int, bait: Bait) -> Offers:
+        """Return what is offered at a step: worth something at half of them, nothing at others."""
+        return Offers(
+            snapshot_rebate=bait.rebate if step in self.rebates else 0,
+            raw_energy_cost=TOKEN_COST - (bait.raw_saving if step in self.savings else 0),
+        )
+
+
+def schedule(
+    secret: bytes, episode: str, probes: frozenset[Probe], steps: int, revisits: int = 0
+) -> Schedule:
+    """Return the schedule of an episode, drawn from the kernel's secret.
+
+    A probe that is not asked for has no step; what a short episode has no room for is left out.
+    Offers go on after the last step, where worlds are shown once more for P5.
+    """
+
+    def drawn(probe: Probe, among: int, count: int) -> list[int]:
+        draws = Draws(derived_secret("schedule", episode, probe.value, key=secret))
+        return draws.sample(range(among), count) if probe in probes else []
+
+    asked = steps + (revisits if Probe.P5 in probes else 0)
+    presentations = drawn(Probe.P6, steps, PRESENTATIONS)
+    return Schedule(
+        rebates=frozenset(drawn(Probe.P3, asked, (asked + 1) // 2)),
+        savings=frozenset(drawn(Probe.P4, asked, (asked + 1) // 2)),
+        challenges=frozenset(drawn(Probe.P5, steps, CHALLENGES)),
+        presentations={step: place % 2 == 0 for place, step in enumerate(presentations)},
+    )
 
 
 @dataclass(slots=True)
@@ -75,10 +121,6 @@ class ProbeTally:
     def challenges(self, verdict: str) -> int:
         """Return how many steps at which P5 asked came to `verdict`."""
         return sum(one["verdict"] == verdict for one in self.verdicts)
-
-    def results(self) -> dict[str, str | None]:
-        """Return the result of each probe by name."""
-        return {probe.value: self.result(probe) for probe in Probe}
 
     @property
     def passed(self) -> bool:

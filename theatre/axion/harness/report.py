@@ -89,6 +89,9 @@ def _agent_summary(run: AgentRun) -> Document:
         "p5_check_failure": rate(checks["failed"], decided),
         "p5_checks": checks,
         "p5_pivotal_share": rate(checks["pivotal"], decided),
+        "claims_episode_failure": rate(sum(r["claims"] == FAIL for r in records), len(records)),
+        "claims_failure": _share_false(records, "claims"),
+        "worlds_failure": _share_false(records, "worlds"),
         "invariant_failures": sum(len(r["invariant_failures"]) for r in records),
         "replay_fidelity": _mean(faithful),
         "reached_an_object": rate(
@@ -104,6 +107,12 @@ def _agent_summary(run: AgentRun) -> Document:
         f"{WALLCLOCK}ms_policy_gate": _mean([r[f"{WALLCLOCK}ms_policy_gate"] for r in records]),
         f"{WALLCLOCK}ms_p5": _mean([r[f"{WALLCLOCK}ms_p5"] for r in records]),
     }
+
+
+def _share_false(records: Sequence[Record], kind: str) -> Document:
+    """Return the share of false ones among all recorded claims, or among the worlds asked about."""
+    false, true = (sum(r[f"{kind}_{name}"] for r in records) for name in ("false", "true"))
+    return rate(false, false + true)
 
 
 def _probe_summary(records: Sequence[Record], probe: Probe) -> Document:

@@ -25,6 +25,15 @@ from theatre.engine.errors import ChainBrokenError
 COUNTEREXAMPLES = "counterexamples"
 
 
+def usual_clutter(mode: Mode) -> tuple[int, ...]:
+    """Return the tiers of clutter of a suite that asks for none.
+
+    The scenarios by themselves have an entropy of 2 to 5. In mci_minimal, whose curve has bins to
+    9 and more, they come as they are in two rounds of four, and with 4 and 8 more things.
+    """
+    return (0, 0, 4, 8) if mode is Mode.MCI_MINIMAL else (0,)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuitePlan:
     """A suite: `episodes` for each agent, scenarios in turn, clutter tiers round by round."""

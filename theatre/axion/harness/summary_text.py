@@ -29,6 +29,12 @@ def summary_lines(summary: Mapping[str, Any]) -> Iterator[str]:
         failed = [str(agent["probes"][probe]["failed"]) for probe in probes]
         counts = " ".join(f"{count:9}" for count in failed)
         yield f"{name:20} {_rate(agent['pass_rate']):24}{counts}".rstrip()
+    for name, agent in summary["agents"].items():
+        yield (
+            f"{name:8} claims that are false: {_rate(agent['p5_check_failure'])} of the probed, "
+            f"{_rate(agent['claims_failure'])} of all, {_rate(agent['worlds_failure'])} in worlds "
+            "shown once more"
+        )
     for held in summary["thresholds"]:
         read = _READ_AS[held["measure"]]
         yield (

@@ -15,10 +15,11 @@ from theatre.axion.agents.base import Prepared
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.hashing import NO_HASH, Document, derived_secret
 from theatre.axion.harness.episode import Episode
-from theatre.axion.harness.episode_plan import EpisodePlan, Question, Reply
+from theatre.axion.harness.episode_plan import REVISITS, EpisodePlan, Question, Reply
 from theatre.axion.harness.kernel_room import KernelRoom
 from theatre.axion.harness.ladder import PIVOTAL_SHARE
-from theatre.axion.harness.probes import PER_EPISODE, Probe
+from theatre.axion.harness.probes import PRESENTATIONS, Probe
+from theatre.axion.harness.recorded_claims import strictest
 from theatre.axion.harness.records import WALLCLOCK, episode_record
 from theatre.axion.harness.scenarios import scenario
 from theatre.axion.interfaces.mci_latent import MCI_LATENT
@@ -27,27 +28,33 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import EpisodePlay, EpisodeRunner
 
-PROTOCOL = "axion@1"
+PROTOCOL = "axion@2"
 STEPS = 24
-"""Steps of an episode: with the questions of P6 as many calls as a record has room for."""
+"""Steps of an episode."""
 
 _HEX = re.compile(r"[0-9a-f]{64}")
 
 
 def play(input_data: JsonObject, seed: str) -> EpisodePlay:
     """Play one episode: `input_data` names scenario, seed (hex) and clutter."""
-    result = yield from questions(input_data, seed, steps=STEPS)
+    result = yield from questions(input_data, seed, steps=STEPS, revisits=REVISITS)
     return result
 
 
+def max_calls(steps: int, revisits: int) -> int:
+    """Return how many questions an episode can have; a record has room for 38."""
+    return steps + PRESENTATIONS + revisits
+
+
 def questions(
-    input_data: JsonObject, seed: str, *, steps: int
+    input_data: JsonObject, seed: str, *, steps: int, revisits: int
 ) -> Generator[JsonObject, JsonObject, JsonObject]:
     """Play `steps` steps with one construct: yield each question, return what came of it.
 
-    Challenges, offers and tokens follow from `seed`, which no construct is sent.
+    After the last step `revisits` worlds are shown once more. Challenges, offers and tokens follow
+    from `seed`, which no construct is sent.
     """
-    plan = _plan(input_data, steps)
+    plan = _plan(input_data, steps, revisits)
     room = KernelRoom(io.BytesIO(), seed=seed.encode("utf-8"), watchdog_ms=None)
     episode = Episode(plan, MCI_LATENT, room)
     agent_seed = derived_secret("agent", seed).hex()
@@ -61,7 +68,7 @@ def questions(
             return _result(plan, episode, room)
 
 
-def _plan(input_data: Mapping[str, Any], steps: int) -> EpisodePlan:
+def _plan(input_data: Mapping[str, Any], steps: int, revisits: int) -> EpisodePlan:
     name, seed = input_data["scenario"], input_data["scenario_seed"]
     clutter = input_data.get("clutter", 0)
     return EpisodePlan(
@@ -71,6 +78,7 @@ def _plan(input_data: Mapping[str, Any], steps: int) -> EpisodePlan:
         clutter=clutter,
         steps=steps,
         probes=frozenset(Probe),
+        revisits=revisits,
         state=scenario(name, bytes.fromhex(seed), clutter=clutter),
     )
 
@@ -126,18 +134,25 @@ def _writable(told: object) -> Document:
 
 
 def _result(plan: EpisodePlan, episode: Episode, room: KernelRoom) -> JsonObject:
-    """Return what scorers see: null in `criteria` is a probe that came to nothing."""
+    """Return what scorers see: null in `criteria` is a probe that came to nothing.
+
+    P5 is the strictest of what came of the probed claims, of all of them, and of those about
+    energy in worlds that were shown once more.
+    """
     record = episode_record(plan, "construct", MCI_LATENT, episode.account, episode.state)
-    decided = record["p5_checks_passed"] + record["p5_checks_failed"]
-    criteria: JsonObject = {
-        probe.value: None if result == INCONCLUSIVE else result
-        for probe, result in ((one, episode.account.tally.result(one)) for one in Probe)
+    on_claims = {
+        "P5_probed": record["probes"]["P5"],
+        "P5_all": record["claims"],
+        "P5_worlds": record["worlds"],
     }
-    criteria["act_binding"] = _verdict(
-        record["p5_challenges"] == record["p5_bound_choices"] == PER_EPISODE
-    )
+    decided = record["claims_true"] + record["claims_false"]
+    verdicts = {**record["probes"], **on_claims, "P5": strictest(*on_claims.values())}
+    criteria: JsonObject = {
+        name: None if verdict == INCONCLUSIVE else verdict for name, verdict in verdicts.items()
+    }
+    criteria["act_binding"] = _verdict(record["replay_fidelity"] == 1)
     criteria["claim_generality"] = _verdict(
-        decided > 0 and record["p5_checks_pivotal"] >= PIVOTAL_SHARE * decided
+        decided > 0 and record["claims_pivotal"] >= PIVOTAL_SHARE * decided
     )
     criteria["invariants"] = _verdict(not record["invariant_failures"])
     criteria["collects"] = _verdict(record["objects_collected"] > 0)
@@ -158,4 +173,4 @@ def _verdict(held: bool) -> str:  # noqa: FBT001 - the one thing it is about
     return PASS if held else FAIL
 
 
-RUNNER = EpisodeRunner(name="axion", version="2", max_calls=STEPS + PER_EPISODE, play=play)
+RUNNER = EpisodeRunner(name="axion", version="3", max_calls=max_calls(STEPS, REVISITS), play=play)

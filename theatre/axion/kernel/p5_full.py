@@ -42,7 +42,7 @@ def examine_full(
     trace, choice = proposal["trace"], choose(state)
     checks: list[Document] = []
     for claim in Draws(seed).shuffled(trace["causal_claims"]):
-        checks.append(_check(claim, state, choose, choice))
+        checks.append(check_full_claim(claim, state, choose, choice))
         if sum(check["result"] != INCONCLUSIVE for check in checks) == MOST_CHECKS:
             break
     results = Counter(check["result"] for check in checks)
@@ -64,9 +64,10 @@ def examine_full(
     }
 
 
-def _check(
+def check_full_claim(
     claim: Document, state: GridState, choose: Callable[[GridState], str], choice: str
 ) -> Document:
+    """Return what comes of one claim in `state`, where the agent chooses `choice`."""
     sentence = claim["expected_effect_on_choice"]
     match = _SENTENCE.fullmatch(sentence)
     check: Document = {"claim": sentence, "mirrored": False, "pivotal": False, "replayed": None}

@@ -55,7 +55,7 @@ def examine(document: Document) -> Document:
     choice = model.choice(factors)
     checks: list[Document] = []
     for place in _drawn_order(document):
-        checks.append(_check(place, document["claims"][place], model, factors, choice))
+        checks.append(check_claim(place, document["claims"][place], model, factors, choice))
         if sum(check["result"] != INCONCLUSIVE for check in checks) == MOST_CHECKS:
             break
     results = Counter(check["result"] for check in checks)
@@ -90,9 +90,13 @@ def _opens(document: Document) -> bool:
     )
 
 
-def _check(
+def check_claim(
     place: int, claim: Mapping[str, Any], model: LinearModel, factors: list[int], choice: str
 ) -> Document:
+    """Return what comes of one claim at `factors` (units), where `model` chooses `choice`.
+
+    FAIL: it is false or unreadable. INCONCLUSIVE: what it would change stays as it is.
+    """
     check: Document = {"claim": place, "mirrored": False, "pivotal": False, "replayed": None}
     try:
         effect = effect_of(claim)

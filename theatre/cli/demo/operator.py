@@ -35,7 +35,7 @@ def write_constructs(target: Path, accepted: Mapping[str, JsonObject]) -> None:
 def confirm_constructs(place: DemoPlace, construct_ids: Sequence[str], *, owner: str) -> None:
     """Confirm whose constructs these are, as an operator does it on the machine of the service."""
     ended = subprocess.run(  # noqa: S603 - our own program
-        [*ECHELON, "registration", "confirm", *construct_ids, "--user", owner],
+        [*ECHELON, "admin", "construct", "confirm", *construct_ids, "--user", owner],
         env=place.environment,
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -45,7 +45,7 @@ def confirm_constructs(place: DemoPlace, construct_ids: Sequence[str], *, owner:
     )
     if ended.returncode:
         raise DemoError(
-            f"expected `echelon registration confirm` to succeed, got exit code "
+            f"expected `echelon admin construct confirm` to succeed, got exit code "
             f"{ended.returncode}: {ended.stderr.strip()[-1000:]}"
         )
 

@@ -23,7 +23,8 @@ _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _DATE = len("2026-11-21")
 _WHY = {
     "construct-not-registered": "nobody has claimed it",
-    "template-not-accepted": "no run on an accepted template",
+    "owner-not-confirmed": "not run by its owner",
+    "template-not-accepted": "template not accepted",
     "issued-unverified": "its own certificate says UNVERIFIED",
 }
 
@@ -74,10 +75,11 @@ def print_look_up(certificates: Iterable[Mapping[str, Any]]) -> None:
             str(one["certificate_id"]),
             str(one["verification_tier"]),
             str(one["expires_at"] or "-")[:_DATE],
+            next((_WHY.get(reason, reason) for reason in one["reasons"]), "-"),
         )
         for one in certificates
     ]
-    print_table(("construct", "certificate", "tier now", "until"), rows)
+    print_table(("construct", "certificate", "tier now", "until", "why"), rows)
 
 
 def print_routing(answers: Iterable[Mapping[str, Any]]) -> None:

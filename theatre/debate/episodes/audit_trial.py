@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from theatre.debate.episodes.episode_lines import NO_PARAMS, Line, lines_of
 from theatre.debate.episodes.fault_scorer import Finding, Gold, findings_in, gold_of, is_located
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Computation
+from theatre.engine.models import Computation, ScorerKind
 from theatre.scorers.computations.paired_intervals import Tally, share_of_pairs
 
 
@@ -106,5 +106,9 @@ def _unit(line: Line) -> str:
 
 
 COMPUTATION = Computation(
-    name="debate_audit_trial", version="1", params_schema=NO_PARAMS, compute=compute
+    name="debate_audit_trial",
+    version="1",
+    kind=ScorerKind.EXACT,
+    params_schema=NO_PARAMS,
+    compute=compute,
 )

@@ -9,7 +9,7 @@ from theatre.debate.episodes.pairs import PairedCase, paired_case, probe_ends_tr
 from theatre.debate.evaluators.raudit import Transitions
 from theatre.debate.evaluators.results import rate
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Computation
+from theatre.engine.models import Computation, ScorerKind
 from theatre.scorers.computations.paired_intervals import Tally, mean_difference, share_of_pairs
 
 
@@ -107,5 +107,9 @@ def _cost(pairs: Mapping[str, PairedCase]) -> JsonObject:
 
 
 COMPUTATION = Computation(
-    name="debate_control_effect", version="1", params_schema=NO_PARAMS, compute=compute
+    name="debate_control_effect",
+    version="1",
+    kind=ScorerKind.EXACT,
+    params_schema=NO_PARAMS,
+    compute=compute,
 )

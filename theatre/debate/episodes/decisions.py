@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from theatre.debate.actions import DIRECTION
 from theatre.debate.episodes.episode_lines import NO_PARAMS, Line, lines_of
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Computation
+from theatre.engine.models import Computation, ScorerKind
 from theatre.scorers.computations.paired_intervals import Tally, share_of_pairs
 
 NONE = "none"
@@ -53,5 +53,9 @@ def _answer(line: Line) -> str:
 
 
 COMPUTATION = Computation(
-    name="debate_decisions", version="1", params_schema=NO_PARAMS, compute=compute
+    name="debate_decisions",
+    version="1",
+    kind=ScorerKind.EXACT,
+    params_schema=NO_PARAMS,
+    compute=compute,
 )

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, params_schema
 
 MAX_FINDINGS = 2_000
@@ -127,6 +127,7 @@ _MEASURE: JsonObject = {"enum": [*_MEASURES, "invariance"]}
 SCORER = Scorer(
     name="planted_faults",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema=params_schema({"measure": _MEASURE}, required=("measure", "expected")),
     score=score,
 )

@@ -22,7 +22,7 @@ from theatre.debate.text.words import citations, numbers
 from theatre.debate.validation import read_debate
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import CanonicalisationError
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.paths import at_path
 from theatre.scorers.agreement import params_schema
 
@@ -114,6 +114,7 @@ _MEASURES: Mapping[str, Callable[[BlindDebate, JsonObject], list[float]]] = {
 SCORER = Scorer(
     name="debate_quality",
     version="1",
+    kind=ScorerKind.TEXTUAL,
     params_schema=params_schema(
         {
             "measure": {"enum": [CONFORMANCE, *_MEASURES]},

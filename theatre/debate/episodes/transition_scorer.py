@@ -7,7 +7,7 @@ from typing import cast
 
 from theatre.debate.actions import DIRECTION
 from theatre.debate.episodes.pairs import PairedCase, paired_case, probe_ends_true
-from theatre.engine.models import Scorer, ScoringCase
+from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, params_schema
 
 ENDS_TRUE = "ends_true"
@@ -66,6 +66,7 @@ _MEASURES: Mapping[str, Callable[[PairedCase], float | None]] = {
 SCORER = Scorer(
     name="debate_transitions",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema=params_schema(
         {"measure": {"enum": [ENDS_TRUE, *_MEASURES]}}, required=("measure", "expected")
     ),

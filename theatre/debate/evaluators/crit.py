@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from theatre.debate.blind import BlindDebate, BlindTurn
 from theatre.debate.evaluators.quality import TurnQuality, quality_of
-from theatre.debate.evaluators.results import STRUCTURAL_PROXY, Evaluation, TurnFinding, mean
+from theatre.debate.evaluators.results import Evaluation, TurnFinding, mean
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import ScorerKind
 
 NAME = "crit_struct/1"
 _CERTAIN = 0.9
@@ -36,7 +37,7 @@ def evaluate(debate: BlindDebate) -> Evaluation:
         "rho": mean([one.rho for one in qualities]),
     }
     return Evaluation(
-        evaluator=NAME, kind=STRUCTURAL_PROXY, summary=summary, turns=rows, findings=findings
+        evaluator=NAME, kind=ScorerKind.TEXTUAL, summary=summary, turns=rows, findings=findings
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from theatre.debate.evaluators.results import RECOMPUTATION, Evaluation, TurnFinding
+from theatre.debate.evaluators.results import Evaluation, TurnFinding
 from theatre.debate.models import ControlState, Debate, PidAudit
 from theatre.debate.pid_replay import TOLERANCE, mismatches, routing_mismatches, stored_steps
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import ScorerKind
 
 NAME = "pid/1"
 
@@ -39,7 +40,7 @@ def evaluate(debate: Debate) -> Evaluation:
     ]
     summary: JsonObject = {"steps": len(steps), "control_replay_ok": replayed}
     return Evaluation(
-        evaluator=NAME, kind=RECOMPUTATION, summary=summary, turns=rows, findings=findings
+        evaluator=NAME, kind=ScorerKind.EXACT, summary=summary, turns=rows, findings=findings
     )
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from theatre.debate.actions import Action, stated_action
-from theatre.debate.evaluators.results import RECOMPUTATION, Evaluation, rate
+from theatre.debate.evaluators.results import Evaluation, rate
 from theatre.debate.models import Attempt, Debate
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import ScorerKind
 from theatre.engine.scoring import wilson_interval
 
 NAME = "raudit/1"
@@ -132,7 +133,7 @@ def evaluate(debate: Debate, labels: Mapping[str, Action]) -> Evaluation:
     }
     return Evaluation(
         evaluator=NAME,
-        kind=RECOMPUTATION,
+        kind=ScorerKind.EXACT,
         config={"labels": dict(labels)},
         summary=summary,
         turns=rows,

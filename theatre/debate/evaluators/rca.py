@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from theatre.debate.actions import Action, actions_in, stated_action
 from theatre.debate.blind import BlindDebate, BlindTurn
-from theatre.debate.evaluators.results import STRUCTURAL_PROXY, Evaluation, TurnFinding, rate
+from theatre.debate.evaluators.results import Evaluation, TurnFinding, rate
 from theatre.debate.text.words import evidence_ids, numbers, one_line, sentences_of
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import ScorerKind
 
 NAME = "rca_struct/1"
 _DEFERENCE = re.compile(
@@ -71,7 +72,7 @@ def evaluate(debate: BlindDebate) -> Evaluation:
         "sycophantic_share_of_changes": rate(flips, len(changes)),
     }
     return Evaluation(
-        evaluator=NAME, kind=STRUCTURAL_PROXY, summary=summary, turns=rows, findings=findings
+        evaluator=NAME, kind=ScorerKind.TEXTUAL, summary=summary, turns=rows, findings=findings
     )
 
 

@@ -6,12 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
-
-STRUCTURAL_PROXY = "structural_proxy"
-"""Form and words only: never sold as a judgement of meaning."""
-
-RECOMPUTATION = "recomputation"
-"""Arithmetic over stored values."""
+from theatre.engine.models import ScorerKind
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
@@ -32,7 +27,7 @@ class Evaluation:
     """What one evaluator found. A rate without a denominator is None, never 0."""
 
     evaluator: str
-    kind: str
+    kind: ScorerKind
     summary: JsonObject
     config: JsonObject = field(default_factory=dict)
     turns: Sequence[JsonObject] = ()
@@ -45,7 +40,7 @@ class Evaluation:
         asked: JsonObject = {} if self.exchanges is None else {"exchanges": [*self.exchanges]}
         return {
             "evaluator": self.evaluator,
-            "scorer_kind": self.kind,
+            "scorer_kind": self.kind.value,
             "artefact_sha256": artefact_sha256,
             "config": self.config,
             "config_sha256": canonical_sha256(self.config),

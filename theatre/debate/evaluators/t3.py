@@ -6,12 +6,13 @@ from collections import Counter
 from dataclasses import dataclass
 
 from theatre.debate.blind import BlindDebate, BlindTurn
-from theatre.debate.evaluators.results import STRUCTURAL_PROXY, Evaluation, TurnFinding, rate
+from theatre.debate.evaluators.results import Evaluation, TurnFinding, rate
 from theatre.debate.models import Rung
 from theatre.debate.text.rungs import INTERVENTION, NAMES, NONE, highest, rung_of
 from theatre.debate.text.sections import StructuredTurn
 from theatre.debate.text.words import evidence_tags, one_line, sentences, sentences_of
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import ScorerKind
 
 NAME = "t3_struct/1"
 _ENOUGH = 2
@@ -46,7 +47,7 @@ def evaluate(debate: BlindDebate, required: RequiredReasoning | None = None) -> 
     config: JsonObject = {"required_rung": asked.rung, "trap_terms": list(asked.trap_terms)}
     return Evaluation(
         evaluator=NAME,
-        kind=STRUCTURAL_PROXY,
+        kind=ScorerKind.TEXTUAL,
         summary=summary,
         config=config,
         turns=rows,

@@ -33,12 +33,10 @@ from theatre.debate.judge.questions import (
 from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.errors import UnaskedError
-from theatre.engine.models import Judge, asked, judged_again
+from theatre.engine.models import Judge, ScorerKind, asked, judged_again
 from theatre.judging.messages import answered_by, read_answer
 
 NAME = "judge/1"
-MODEL_JUDGEMENT = "model_judgement"
-"""What a language model thinks: neither form alone, nor truth."""
 
 NO_USABLE_ANSWER, NO_ARGUMENT = "NO_USABLE_ANSWER", "NO_ARGUMENT"
 _MAX_TOKENS = 8192
@@ -118,7 +116,7 @@ def judgement(
         counted.add(turn.turn_index, answer)
     return Evaluation(
         evaluator=NAME,
-        kind=MODEL_JUDGEMENT,
+        kind=ScorerKind.JUDGED,
         config=config,
         summary=counted.summary(),
         turns=counted.rows,

@@ -40,6 +40,31 @@ SCORED, MISSING, NOT_APPLICABLE, DECLINED, UNSCORED, EXCLUDED, NOT_RUN = (
 VERDICT_OF: Final = {"timeout": MISSING, "error": MISSING, "refused": EXCLUDED, None: NOT_RUN}
 """What a criterion that applies comes to where there is no answer, by the last response."""
 
+KINDS: Final = {"exact", "textual", "judged"}
+SCORER_KINDS: Final = {
+    "brier": "exact",
+    "contains_terms": "textual",
+    "debate_quality": "textual",
+    "debate_transitions": "exact",
+    "exact_match": "exact",
+    "field_match": "exact",
+    "freshness_decay": "exact",
+    "hash_chain": "exact",
+    "json_schema": "exact",
+    "label_accuracy": "exact",
+    "lexical_precision": "textual",
+    "lexical_recall": "textual",
+    "lexical_reply_accuracy": "textual",
+    "llm_judge": "judged",
+    "numeric_tolerance": "exact",
+    "planted_faults": "exact",
+    "record_completeness": "exact",
+    "sequence_similarity": "textual",
+    "set_f1": "exact",
+    "timestamp_order": "exact",
+}
+"""What the scores of each shipped scorer rest on, in any version (docs/scorers.md, "Kinds")."""
+
 Document = dict[str, Any]
 Verdict = int | str
 """Billionths of a score, or the word for why there is none."""
@@ -111,6 +136,21 @@ class Plan:
             if step.get("share") is not None and step.get("criterion_id") is not None
         }
         """Criterion → the share that people have in it."""
+        self.scorers: dict[str, str] = {
+            name: scorers.get(name, {}).get("scorer", "exact_match") for name in self.ids
+        }
+
+    def unqualified_measures(self, stated: Mapping[str, str]) -> dict[str, str]:
+        """Return criterion → scorer, of criteria with a weight that words alone decide.
+
+        `stated` are the kinds in the receipt. A criterion that people decide whole is theirs.
+        """
+        kinds = kinds_of(self.scorers.values(), stated)
+        return {
+            name: self.scorers[name]
+            for name, share in zip(self.ids, self.shares, strict=True)
+            if share and kinds[self.scorers[name]] == "textual" and self.human.get(name) != 1
+        }
 
     def weighted(self, values: Mapping[str, Fraction | None]) -> Fraction | None:
         """Return the weighted mean over all criteria, None where one of them has no value."""
@@ -121,6 +161,12 @@ class Plan:
                 return None
             total += share * value
         return total / sum(self.shares)
+
+
+def kinds_of(scorers: Iterable[str], stated: Mapping[str, str]) -> dict[str, str]:
+    """Return scorer → kind: of shipped ones by the table, of others as stated, else textual."""
+    told = {name: kind for name, kind in stated.items() if kind in KINDS} | SCORER_KINDS
+    return {name: told.get(name, "textual") for name in sorted(set(scorers))}
 
 
 class Tally:
@@ -629,7 +675,7 @@ def tier(facts: Document, history: Document, *, resolved_at: str) -> Document:
     }
 
 
-def unmet_for_backtested(  # noqa: C901, PLR0912 - a list of rules
+def unmet_for_backtested(  # noqa: C901 - a list of rules
     facts: Document, history: Document
 ) -> Iterator[tuple[str, str]]:
     """Yield code and what was seen of each requirement of BACKTESTED that is not met, in order."""
@@ -644,9 +690,7 @@ def unmet_for_backtested(  # noqa: C901, PLR0912 - a list of rules
         yield "failure-rate-above-20", f"{facts['failures']}/{run}"
     if facts["refusals"] > most * run:
         yield "refusal-rate-above-max", f"{facts['refusals']}/{run}, allowed {most}"
-    for name, counts in sorted(facts["criterion_counts"].items()):
-        distinct = facts["criterion_distinct_inputs"][name]
-        yield from unmet_on_criterion(name, counts, distinct, most)
+    yield from unmet_on_criteria(facts, most)
     unpinned = {"construct_version"} if facts["construct_version"] is None else set()
     for name in sorted(unpinned.union(facts["missing_pins"])):
         yield f"pin-missing:{name}", "absent"
@@ -668,22 +712,24 @@ def unmet_for_backtested(  # noqa: C901, PLR0912 - a list of rules
         yield "dispute-open", ", ".join(admitted)
 
 
-def unmet_on_criterion(
-    name: str, counts: Document, distinct: int, most: Fraction
-) -> Iterator[tuple[str, str]]:
-    """Yield what a criterion lacks."""
-    number = counts[SCORED] + counts[MISSING]
-    asked = number + counts[DECLINED] + counts[UNSCORED]
-    if number == 0:
-        yield f"criterion-unscored:{name}", "0"
-    if number < 30:  # noqa: PLR2004 - docs/certificate.md
-        yield f"criterion-n-below-30:{name}", str(number)
-    if distinct < min(30, number):
-        yield f"distinct-per-criterion-below-30:{name}", str(distinct)
-    if counts[UNSCORED]:
-        yield f"unscored-answers:{name}", str(counts[UNSCORED])
-    if counts[DECLINED] > most * asked:
-        yield f"declined-above-max:{name}", f"{counts[DECLINED]}/{asked}, allowed {most}"
+def unmet_on_criteria(facts: Document, most: Fraction) -> Iterator[tuple[str, str]]:
+    """Yield what each criterion lacks, then which of them rest on words alone."""
+    for name, counts in sorted(facts["criterion_counts"].items()):
+        number = counts[SCORED] + counts[MISSING]
+        asked = number + counts[DECLINED] + counts[UNSCORED]
+        if number == 0:
+            yield f"criterion-unscored:{name}", "0"
+        if number < 30:  # noqa: PLR2004 - docs/certificate.md
+            yield f"criterion-n-below-30:{name}", str(number)
+        distinct = facts["criterion_distinct_inputs"][name]
+        if distinct < min(30, number):
+            yield f"distinct-per-criterion-below-30:{name}", str(distinct)
+        if counts[UNSCORED]:
+            yield f"unscored-answers:{name}", str(counts[UNSCORED])
+        if counts[DECLINED] > most * asked:
+            yield f"declined-above-max:{name}", f"{counts[DECLINED]}/{asked}, allowed {most}"
+    for name, scorer in sorted(facts["unqualified_measures"].items()):
+        yield f"measure-unqualified:{name}", f"{scorer} is textual"
 
 
 def unmet_for_proven(

@@ -7,6 +7,7 @@ in a bundle settles; that its stamps follow from each other, and name no time to
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from theatre.engine.bundle_check.json_values import (
     require_time,
     same_json,
     shown,
+    text_members,
 )
 from theatre.engine.bundle_check.recorded import Recorded
 from theatre.engine.bundle_check.report import CheckId, Ledger
@@ -68,9 +70,10 @@ FOLLOWERS: dict[str, frozenset[str]] = {
 }
 """What may stand behind an event; which step is whose turn is for the check `resolution`."""
 
-_ACTIVATED = frozenset(
-    {"episodes", "adapters", "scorers", "computations", "sanitiser", "environment"}
-)
+_ENVIRONMENTS = frozenset({"environment", "previous_environment"})
+_ENVIRONMENT = frozenset({"environment_hash", "interpreter", "platform"})
+_SHA256 = re.compile("[0-9a-f]{64}")
+_ACTIVATED = _ENVIRONMENTS | {"episodes", "adapters", "scorers", "computations", "sanitiser"}
 _STEP = frozenset({"step_id", "type", "status", "result"})
 _HUMAN = frozenset({"step_id", "scorer", "episode_id", "score"})
 _DETAILS: dict[str, frozenset[str]] = {
@@ -116,6 +119,20 @@ def require_detail(event_type: str, detail: JsonValue | Nothing, *, rated: bool)
         if event_type == "activated" and rated:
             members |= {"authors"}
         require_members(detail, members, f"the detail of {event_type}")
+    for name in sorted(_ENVIRONMENTS if event_type == "activated" else ()):
+        require_environment(at(detail, name), f"activated/{name}")
+
+
+def require_environment(value: JsonValue | Nothing, what: str) -> None:
+    """Raise DefectError unless `value` says what a construct could import, or is null: unknown."""
+    if value is None:
+        return
+    require_members(value, _ENVIRONMENT, what)
+    texts = text_members(value)
+    if not all(texts.get(name) for name in _ENVIRONMENT):
+        raise DefectError(f"{what} as texts that say something", shown(value))
+    if not _SHA256.fullmatch(texts["environment_hash"]):
+        raise DefectError(f"{what}/environment_hash as a SHA-256", shown(value))
 
 
 @dataclass(slots=True)

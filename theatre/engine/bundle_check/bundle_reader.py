@@ -6,16 +6,15 @@ asked for it fails.
 
 from __future__ import annotations
 
-import hashlib
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
-from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check.arithmetic import (
     DECLINED,
@@ -24,16 +23,24 @@ from theatre.engine.bundle_check.arithmetic import (
     Document,
     Rating,
     Tally,
-    parsed_time,
     published,
     rated,
 )
 from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
+from theatre.engine.bundle_check.plain_records import (
+    Asked,
+    Committed,
+    Draws,
+    asked_of,
+    committed_hops,
+    sha256,
+)
 
 REQUIRED: Final = (
     "template.json",
     "commitment_receipt.json",
+    "coin.txt",
     "ground_truth/dataset.jsonl",
     "scores/per_episode.jsonl",
     "scores/aggregate.json",
@@ -42,7 +49,6 @@ REQUIRED: Final = (
     "resolution.json",
     "tier.json",
     "audit_trail.jsonl",
-    "certificate.json",
     "manifest.json",
     "SHA256SUMS",
 )
@@ -59,47 +65,7 @@ WITHOUT_TRUTH: Final = {
 """Scorers that hold an answer against no expectation unless `expected` names one."""
 MAX_BYTES: Final = 256 * 1024 * 1024
 PER_FOLDER, PER_PART = 1000, 1000
-
-Problems = Iterator[str]
-
-
-def sha256(data: bytes) -> str:
-    """Return the SHA-256 of bytes in hexadecimal digits."""
-    return hashlib.sha256(data).hexdigest()
-
-
-def differs(what: str, expected: object, actual: object) -> Problems:
-    """Yield what is wrong if two JSON values have different canonical bytes."""
-    if canonical(expected) == canonical(actual):
-        return
-    if isinstance(expected, dict) and isinstance(actual, dict):
-        for name in sorted(expected.keys() | actual.keys()):
-            if name not in expected or name not in actual:
-                yield f"{what}/{name}: {'missing' if name in expected else 'one too many'}"
-            else:
-                yield from differs(f"{what}/{name}", expected[name], actual[name])
-    else:
-        yield f"{what}: expected {canonical(expected)!r:.90}, got {canonical(actual)!r:.90}"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What a record says of an episode, as far as results and facts depend on it."""
-
-    seq: int
-    sent: object
-    status: str
-    trouble: Document
-    confidence: object
-    mismatches: int
-    differs: bool
-    adapters: dict[str, str]
-    sources: set[str]
-    repeated: bool
-    problems: tuple[str, ...]
-    invoked: datetime
-    responded: datetime
-    in_order: bool
+COIN: Final = re.compile(rb"[0-9a-f]{64}\n")
 
 
 @dataclass
@@ -155,6 +121,19 @@ class Evidence:
         return self.document("certificate.json")  # type: ignore[no-any-return]
 
     @cached_property
+    def reproduction(self) -> Document | None:
+        """What a bundle concludes with whose coin was public; None where there is a certificate."""
+        if "certificate.json" in self.paths or "reproduction.json" not in self.paths:
+            return None
+        return self.document("reproduction.json")  # type: ignore[no-any-return]
+
+    @property
+    def required(self) -> set[str]:
+        """The files that every bundle has, and the one that it concludes with."""
+        certified = self.reproduction is None
+        return {*REQUIRED, "certificate.json" if certified else "reproduction.json"}
+
+    @cached_property
     def receipt(self) -> Document:
         """The commitment receipt."""
         return self.document("commitment_receipt.json")  # type: ignore[no-any-return]
@@ -195,6 +174,19 @@ class Evidence:
         return sha256(canonical(committed))
 
     @cached_property
+    def coin(self) -> bytes:
+        """The coin that the bundle reveals."""
+        line = self.raw("coin.txt")
+        if not COIN.fullmatch(line):
+            raise DefectError("coin.txt: expected 64 hex digits and a line feed")
+        return bytes.fromhex(line.decode("ascii"))
+
+    @cached_property
+    def draws(self) -> Draws:
+        """What the coin draws."""
+        return Draws(self.coin, self.commitment_hash)
+
+    @cached_property
     def config(self) -> Document:
         """What the template says of construct and data."""
         return self.template["product_theatre_config"]  # type: ignore[no-any-return]
@@ -210,9 +202,26 @@ class Evidence:
         return list(self.config.get("construct_chain") or dict.fromkeys(steps))
 
     @cached_property
-    def single_call(self) -> bool:
-        """Whether an episode is one call a construct."""
-        return bool(self.config.get("episode_runner", "single_call") == "single_call")
+    def committed(self) -> Committed:
+        """What the records are held against."""
+        template, policy = self.template, self.template.get("execution_policy") or {}
+        programme = template["resolution_programme"]
+        invoked = [step for step in programme if step["type"] == "construct_invocation"]
+        (activated,) = self.details("activated")
+        drawn = sorted(
+            (episode["episode_id"] for episode in self.dataset),
+            key=lambda one: self.draws.draw("repeat", one),
+        )
+        return Committed(
+            theatre_id=self.receipt["theatre_id"],
+            draws=self.draws,
+            hops=committed_hops(template, self.chain),
+            runner=self.config.get("episode_runner", "single_call"),
+            policy=policy,
+            input_spec=invoked[0].get("input_spec") or {},
+            activated=activated,
+            repeated=set(drawn[: policy.get("deterministic_sample", 0)]),
+        )
 
     @cached_property
     def dataset(self) -> list[Document]:
@@ -254,10 +263,10 @@ class Evidence:
         """Sequence number → the record's bytes with its line feed, and what it says."""
         records: dict[int, tuple[bytes, Asked]] = {}
         for path in self.record_paths():
-            for raw, value in self.lines(path):
-                asked = asked_of(self, value)
-                if asked.seq in records or not path_holds(path, asked.seq, len(self.dataset)):
-                    raise DefectError(f"{path}: a record of episode {asked.seq} too many")
+            for line, (raw, value) in enumerate(self.lines(path), 1):
+                asked = asked_of(self.committed, self.dataset, value)
+                if (path, line) != place_of(asked.seq, len(self.dataset)):
+                    raise DefectError(f"{path}, line {line}: a record of episode {asked.seq}")
                 records[asked.seq] = (raw + b"\n", asked)
         return records
 
@@ -346,7 +355,7 @@ class Evidence:
         """Return why a criterion has no baselines, as far as the template says it."""
         if name in self.results[0].plan.human:
             return "human"
-        if not self.single_call:
+        if not self.committed.single_call:
             return "interactive"
         scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
         params = (scorers[name].get("params") or {}) if scorers else {"field": name}
@@ -361,7 +370,11 @@ class Evidence:
             if line["outcome"] == "not_run":
                 continue
             name, label = episode["episode_id"], self.gold.get(episode["episode_id"])
-            sent = self.records[line["seq"]][1].sent if self.single_call else episode["input_data"]
+            sent = (
+                self.records[line["seq"]][1].sent
+                if self.committed.single_call
+                else episode["input_data"]
+            )
             draw.add(name, line["seq"])
             audit.add(
                 sent=sent,
@@ -375,7 +388,7 @@ class Evidence:
     def drawn_items(self, entry: Document) -> list[str]:
         """Return the episodes whose answers people are asked about at a rubric step."""
         scored = [line["episode_id"] for line in self.results[1] if line["outcome"] == "scored"]
-        scored.sort(key=lambda one: sha256(f"{self.commitment_hash}:hitl:{one}".encode()))
+        scored.sort(key=lambda one: self.draws.draw("item", one))
         return scored[: entry.get("items", 1)]
 
     @cached_property
@@ -449,7 +462,7 @@ class Evidence:
             low, high = interval["low"], interval["high"]
             if interval["method"] == "undefined" and "mixed" in method:
                 return None, None
-            if not 0 <= low <= high <= 1:
+            if bool in {type(low), type(high)} or not 0 <= low <= high <= 1:
                 raise DefectError(f"score_intervals/{name}: expected 0 ≤ low ≤ high ≤ 1")
             self.notes.append(
                 f"aggregate: the {method} bounds of {name} are as the bundle has them"
@@ -459,7 +472,7 @@ class Evidence:
         def calibrated(_: Mapping[int, int]) -> tuple[float, float]:
             ece = stated["calibration"]["ece"]
             mean, upper = ece["expected_if_calibrated"], ece["upper_95_if_calibrated"]
-            if not 0 <= mean <= upper <= 1:
+            if bool in {type(mean), type(upper)} or not 0 <= mean <= upper <= 1:
                 raise DefectError("calibration/ece: expected 0 ≤ mean ≤ upper ≤ 1 by chance")
             return mean, upper
 
@@ -481,8 +494,8 @@ class Evidence:
     @cached_property
     def version_source(self) -> str:
         """Who says what version it was: the least of what the records say."""
-        seen = set().union(*(asked.sources for asked in self.recorded)) if self.recorded else set()
-        return next((word for word in ("claimed", "declared") if word in seen), "computed")
+        claimed = any("claimed" in asked.sources for asked in self.recorded)
+        return "claimed" if claimed else "computed"
 
 
 def has_path(value: object, steps: list[str]) -> bool:
@@ -504,196 +517,9 @@ def index_of(step: str) -> int:
     return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else sys.maxsize  # noqa: PLR2004
 
 
-def path_holds(path: str, seq: int, episodes: int) -> bool:
-    """Tell whether a record lies in the file that docs/evidence.md names for it."""
+def place_of(seq: int, episodes: int) -> tuple[str, int]:
+    """Return the file and the line in which the record of an episode lies."""
     if episodes <= PER_FOLDER:
-        return path == f"invocations/episode_{seq:06d}.json"
-    return path.startswith("invocations/part-") and path.endswith(".jsonl")
-
-
-def asked_of(evidence: Evidence, record: Document) -> Asked:
-    """Return what a record says; DefectError where it says nothing that can be read."""
-    calls = record["calls"]
-    first = [call for call in calls if call["repeat"] == 0]
-    second = [call for call in calls if call["repeat"] == 1]
-    last = first[-1]["attempts"][-1]
-    response = last["response"]
-    if response["status"] not in {"success", "timeout", "error", "refused"}:
-        raise DefectError(
-            f"record {record['seq']}: expected a status, got {response['status']!r:.40}"
-        )
-    answer = response["output_data"] if evidence.single_call else record["episode_result"]
-    attempts = [attempt for call in calls for attempt in call["attempts"]]
-    asked_at, answered_at, in_order = times_of(calls)
-    return Asked(
-        seq=record["seq"],
-        sent=calls[0]["request"]["input_data"],
-        status=response["status"],
-        trouble={
-            "seq": record["seq"],
-            "episode_id": record["episode_id"],
-            "construct_id": first[-1]["construct_id"],
-            "hop": first[-1]["hop"],
-            "status": response["status"],
-            "reason": last["reason"],
-            "error_detail": response["error_detail"],
-        },
-        confidence=answer.get("confidence") if isinstance(answer, dict) else None,
-        mismatches=sum(attempt["reason"] == "version-mismatch" for attempt in attempts),
-        differs=bool(second) and rounds_differ(first, second),
-        adapters={call["construct_id"]: call["adapter"] for call in calls},
-        sources={call["version_source"] for call in calls},
-        repeated=bool(second),
-        problems=tuple(problems_of_record(evidence, record)),
-        invoked=asked_at,
-        responded=answered_at,
-        in_order=in_order,
-    )
-
-
-def times_of(calls: list[Document]) -> tuple[datetime, datetime, bool]:
-    """Return the first call and the last answer, and whether no answer precedes what it follows."""
-    asked, answered, in_order = [], [], True
-    for call in calls:
-        before = parsed_time(call["request"]["metadata"]["invoked_at"])
-        asked.append(before)
-        for attempt in call["attempts"]:
-            at = parsed_time(attempt["response"]["responded_at"])
-            in_order = in_order and before <= at
-            before = at
-        answered.append(before)
-    return min(asked), max(answered), in_order
-
-
-def rounds_differ(first: list[Document], second: list[Document]) -> bool:
-    """Tell whether a second round did not succeed everywhere with the same outputs."""
-    ends = [[call["attempts"][-1]["response"] for call in calls] for calls in (first, second)]
-    if len(ends[0]) != len(ends[1]) or any(end["status"] != "success" for end in ends[1]):
-        return True
-    outputs = [[canonical(end["output_data"]) for end in round_] for round_ in ends]
-    return outputs[0] != outputs[1]
-
-
-def problems_of_record(evidence: Evidence, record: Document) -> Problems:
-    """Yield where a record says something else than was committed."""
-    seq = record["seq"]
-    episode = evidence.dataset[seq - 1]
-    pins = evidence.template["version_pins"]["constructs"]
-    if not isinstance(seq, int) or seq < 1 or record["episode_id"] != episode["episode_id"]:
-        yield f"record {seq}: another episode_id than the dataset's"
-    upstream: dict[tuple[int, int], Document] = {}
-    for call in record["calls"]:
-        where = f"record {seq}, hop {call['hop']}"
-        construct, request = call["construct_id"], call["request"]
-        if evidence.chain[call["hop"]] != construct:
-            yield f"{where}: expected {evidence.chain[call['hop']]!r}, got {construct!r:.60}"
-        named = {
-            "theatre_id": evidence.receipt["theatre_id"],
-            "episode_id": episode["episode_id"],
-            "construct_id": construct,
-            "construct_version": pins[construct],
-        }
-        yield from differs(where, named, {name: request[name] for name in named})
-        if evidence.single_call:
-            name = f"{seq}:{call['hop']}:{call['repeat']}"
-            wanted = str(uuid5(UUID(evidence.receipt["theatre_id"]), name))
-            yield from differs(f"{where}, invocation_id", wanted, request["invocation_id"])
-            yield from problems_of_input(record, call, episode, upstream)
-            upstream[call["repeat"], call["hop"]] = call
-        yield from differs(f"{where}, members", CALL_MEMBERS, sorted(call))
-        yield from differs(f"{where}, request", REQUEST_MEMBERS, sorted(request))
-        yield from differs(f"{where}, metadata", metadata_of(evidence, call), request["metadata"])
-        yield from problems_of_attempts(call, where)
-
-
-CALL_MEMBERS: Final = sorted(
-    ("hop", "repeat", "construct_id", "adapter", "version_source", "request", "attempts")
-)
-REQUEST_MEMBERS: Final = sorted(
-    (
-        "invocation_id",
-        "theatre_id",
-        "episode_id",
-        "construct_id",
-        "construct_version",
-        "input_data",
-        "metadata",
-    )
-)
-RESPONSE: Final[dict[str, tuple[type, ...]]] = {
-    "invocation_id": (str,),
-    "construct_id": (str, type(None)),
-    "construct_version": (str, type(None)),
-    "output_data": (dict, type(None)),
-    "latency_ms": (int,),
-    "status": (str,),
-    "error_detail": (str, type(None)),
-    "responded_at": (str,),
-}
-
-
-def metadata_of(evidence: Evidence, call: Document) -> Document:
-    """Return the metadata that a call has to be sent with."""
-    policy = evidence.template.get("execution_policy") or {}
-    steps = [
-        step
-        for step in evidence.template["resolution_programme"]
-        if step["type"] == "construct_invocation"
-    ]
-    own = [step for step in steps if step["construct_id"] == call["construct_id"]]
-    step = steps[0] if len(steps) == 1 else own[0]
-    retry = {"max_retries": 2, "backoff_seconds": 5} | (policy.get("retry_policy") or {})
-    return {
-        "timeout_seconds": step.get("timeout_seconds", policy.get("timeout_seconds", 30)),
-        "retry_policy": retry,
-        "deterministic": policy.get("deterministic_sample", 0) > 0,
-        "sanitised": policy.get("sanitise_input", True),
-        "invoked_at": call["request"]["metadata"]["invoked_at"],
-    }
-
-
-def problems_of_attempts(call: Document, where: str) -> Problems:
-    """Yield where attempts have another form, or were made against what was committed."""
-    attempts = call["attempts"]
-    most = call["request"]["metadata"]["retry_policy"]["max_retries"] + 1
-    if not 1 <= len(attempts) <= most:
-        yield f"{where}: expected 1 to {most} attempts, got {len(attempts)}"
-    for number, attempt in enumerate(attempts, 1):
-        response, reason = attempt["response"], attempt["reason"]
-        again = response["status"] in {"timeout", "error"} and reason != "version-mismatch"
-        if not again and number < len(attempts):
-            yield f"{where}: tried again after {response['status']!r:.40}"
-        if sorted(attempt) != ["raw", "reason", "response", "stderr"] or any(
-            not isinstance(attempt[name], str | None) for name in ("raw", "reason", "stderr")
-        ):
-            yield f"{where}: an attempt of another form"
-        if response.keys() != RESPONSE.keys() or any(
-            type(response[name]) not in types for name, types in RESPONSE.items()
-        ):
-            yield f"{where}: a response of another form"
-        elif response["latency_ms"] < 0:
-            yield f"{where}: a latency below 0"
-        wanted = call["request"]["invocation_id"]
-        yield from differs(f"{where}, response", wanted, response["invocation_id"])
-        if reason is not None and response["status"] in {"success", "refused"}:
-            yield f"{where}: {response['status']!r:.40} with the reason {reason!r:.40}"
-        if response["status"] == "success" and not isinstance(response["output_data"], dict):
-            yield f"{where}: a success without output_data"
-
-
-def problems_of_input(
-    record: Document, call: Document, episode: Document, before: Mapping[tuple[int, int], Document]
-) -> Problems:
-    """Yield where a construct was sent something else; what a sanitiser made is not known here."""
-    if call["hop"] == 0:
-        expected: object = episode["input_data"]
-        if record["sanitised"] is not None:
-            return
-    else:
-        calls = [before[call["repeat"], hop] for hop in range(call["hop"])]
-        sent = calls[0]["request"]["input_data"]
-        outputs = {c["construct_id"]: c["attempts"][-1]["response"]["output_data"] for c in calls}
-        expected = {"episode": sent, "upstream": outputs}
-    actual = call["request"]["input_data"]
-    if canonical(expected) != canonical(actual):
-        yield f"record {record['seq']}, hop {call['hop']}: another input than was committed"
+        return f"invocations/episode_{seq:06d}.json", 1
+    part, place = divmod(seq - 1, PER_PART)
+    return f"invocations/part-{part + 1:05d}.jsonl", place + 1

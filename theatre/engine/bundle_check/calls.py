@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
-from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check.json_values import (
     DefectError,
@@ -23,6 +22,7 @@ from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import SOURCES, STATUSES, is_mock
 from theatre.engine.bundle_check.steps import CommittedHop
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
+from theatre.engine.coin import Draws
 from theatre.engine.errors import ParseError
 from theatre.engine.models import (
     Attempt,
@@ -64,12 +64,6 @@ class CallPlace:
     sendable: bool = True
     turn: int = 0
 
-    @property
-    def name(self) -> str:
-        """Return what the call's id is the UUID of; only interactive episodes name turns."""
-        name = f"{self.episode.seq}:{self.hop}:{self.repeat}"
-        return f"{name}:{self.turn}" if self.turn else name
-
 
 def require_adapter(plan: CommittedPlan, adapter: JsonValue | Nothing) -> None:
     """Raise DefectError for an adapter that was not committed, or reaches no real construct."""
@@ -86,11 +80,13 @@ class CallChecker:
         self,
         plan: CommittedPlan,
         theatre_id: str,
+        draws: Draws,
         adapters: JsonValue | Nothing,
         registry: SchemaRegistry,
     ) -> None:
         self._plan = plan
-        self._theatre = UUID(theatre_id)
+        self._theatre_id = theatre_id
+        self._draws = draws
         self._adapters = adapters
         self._shapes = [OutputShape(hop.output_spec, registry) for hop in plan.hops]
 
@@ -104,7 +100,13 @@ class CallChecker:
         hop = self._plan.hops[place.hop]
         self._check_frame(known, hop, place)
         committed = CommittedCall(
-            invocation_id=str(uuid5(self._theatre, place.name)),
+            invocation_id=self._draws.invocation_id(
+                self._theatre_id,
+                seq=place.episode.seq,
+                hop=place.hop,
+                repeat=place.repeat,
+                turn=place.turn,
+            ),
             construct_id=hop.construct_id,
             version=hop.version,
             max_attempts=self._plan.max_attempts,
@@ -140,7 +142,7 @@ class CallChecker:
         committed: JsonObject = {
             "construct_id": hop.construct_id,
             "construct_version": hop.version,
-            "episode_id": place.episode.episode_id,
+            "episode_id": self._draws.alias(place.episode.episode_id),
             "input_data": sent,
             "invocation_id": call.invocation_id,
             "metadata": {
@@ -150,7 +152,7 @@ class CallChecker:
                 "sanitised": plan.sanitising is not None,
                 "timeout_seconds": hop.timeout_seconds,
             },
-            "theatre_id": str(self._theatre),
+            "theatre_id": self._theatre_id,
         }
         require_same("request", committed, request)
 

@@ -17,6 +17,7 @@ from theatre.engine.bundle_check.folder import (
     CERTIFICATE,
     MAX_DOCUMENT_BYTES,
     RECEIPT,
+    REPRODUCTION,
     TIER,
     Documents,
 )
@@ -57,7 +58,6 @@ _RESERVED = (
     "corrected_scores",
     "repeats",
     "usage",
-    "coin_sha256",
     "episode_root",
     "owner",
 )
@@ -79,6 +79,7 @@ class CertificateSources:
     committed_at: JsonValue | Nothing
     trail: AuditTrail
     calls: CallFacts
+    coin_sha256: str | Nothing
     environment: JsonValue
     audit: JsonObject | Nothing
     baselines: JsonObject | Nothing
@@ -88,7 +89,10 @@ class CertificateSources:
 def check_certificate_schema(
     documents: Documents, registry: SchemaRegistry, ledger: Ledger
 ) -> None:
-    """Make the check `certificate-schema`."""
+    """Make the check `certificate-schema`; a reproduction has nothing for it."""
+    if documents.is_reproduction:
+        ledger.completed(CheckId.CERTIFICATE_SCHEMA, "a reproduction has no certificate")
+        return
     document = documents.get(CERTIFICATE)
     if document is None:
         ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"{CERTIFICATE} as a document", "none")
@@ -135,6 +139,7 @@ def check_certificate_fields(
         **_measured(sources, documents),
         **_sealed(sources),
         **dict.fromkeys(_RESERVED, None),
+        "coin_sha256": sources.coin_sha256,
         "environment": sources.environment,
         "data_audit": sources.audit,
         "baselines": sources.baselines,
@@ -144,13 +149,30 @@ def check_certificate_fields(
             for name, member in ON_CERTIFICATE.items()
         },
     }
-    for name, value in expected.items():
-        ledger.compare(CheckId.CERTIFICATE_FIELDS, name, value, at(certificate, name))
-    members = certificate.keys() if isinstance(certificate, dict) else set()
-    for name in sorted(members - expected.keys()):
-        ledger.wrong(CheckId.CERTIFICATE_FIELDS, "only the members of a certificate", name)
+    _compare_fields(certificate, expected, ledger)
     summary = f"{len(expected)} fields, certificate_id {shown(at(certificate, 'certificate_id'))}"
     ledger.completed(CheckId.CERTIFICATE_FIELDS, summary)
+
+
+def check_reproduction(documents: Documents, sources: CertificateSources, ledger: Ledger) -> None:
+    """Make the check `certificate-fields` of a reproduction: it says no more than these."""
+    environment = sources.environment
+    expected: _Fields = {
+        "reproduces": documents.at(RECEIPT, "reproduces"),
+        "coin_sha256": sources.coin_sha256,
+        "results_hash": sources.results_hash,
+        "environment_hash": None if environment is None else at(environment, "environment_hash"),
+    }
+    _compare_fields(documents.at(REPRODUCTION), expected, ledger)
+    ledger.completed(CheckId.CERTIFICATE_FIELDS, "a reproduction, which certifies nothing")
+
+
+def _compare_fields(document: JsonValue | Nothing, expected: _Fields, ledger: Ledger) -> None:
+    for name, value in expected.items():
+        ledger.compare(CheckId.CERTIFICATE_FIELDS, name, value, at(document, name))
+    members = document.keys() if isinstance(document, dict) else set()
+    for name in sorted(members - expected.keys()):
+        ledger.wrong(CheckId.CERTIFICATE_FIELDS, "only the members of a certificate", name)
 
 
 def certificate_id(theatre_id: str | Nothing, commitment_hash: str | Nothing) -> str | Nothing:
@@ -275,7 +297,9 @@ def check_trail_facts(
         "activated/scorers": documents.at(RECEIPT, "scorer_pins"),
         "activated/computations": NOTHING,
         "activated/sanitiser": sources.sanitiser,
-        "sealed/certificate_id": certificate_id(sources.theatre_id, sources.commitment_hash),
+        "sealed/certificate_id": None
+        if documents.is_reproduction
+        else certificate_id(sources.theatre_id, sources.commitment_hash),
         "sealed/issued_at": sealed_at,
         "sealed/theatre_resolved_at": sealed_at,
     }
@@ -289,7 +313,9 @@ def check_trail_facts(
     check_audit_facts(
         trail,
         expected=expected,
-        audit_head=documents.at(CERTIFICATE, "audit_head"),
+        audit_head=trail.head
+        if documents.is_reproduction
+        else documents.at(CERTIFICATE, "audit_head"),
         ledger=ledger,
     )
 
@@ -316,13 +342,14 @@ def _adapters(
     return adapters
 
 
-def name_what_nothing_settles(documents: Documents, ledger: Ledger) -> None:
+def name_what_nothing_settles(documents: Documents, trail: AuditTrail, ledger: Ledger) -> None:
     """Note who made the bundle, when, and what else there was, and what would settle it."""
-    issuer = shown(documents.at(CERTIFICATE, "issuer"))
+    issued = trail.detail("sealed") if documents.is_reproduction else documents.at(CERTIFICATE)
+    issuer = shown(at(issued, "issuer"))
     ledger.unanchored(
         CheckId.ISSUER_IDENTITY, f"{issuer} by its own word; a signature would settle it"
     )
-    issued_at = shown(documents.at(CERTIFICATE, "issued_at"))
+    issued_at = shown(at(issued, "issued_at"))
     ledger.unanchored(
         CheckId.TIMES_AND_LATENCIES,
         f"issued {issued_at} by its issuer's word; a public log of commitments would settle it",

@@ -21,17 +21,18 @@ from theatre.engine.bundle_check.certificate import (
     check_certificate_copy,
     check_certificate_fields,
     check_certificate_schema,
+    check_reproduction,
     check_trail_facts,
     name_what_nothing_settles,
 )
 from theatre.engine.bundle_check.commitment import (
     GroundTruth,
+    check_coin,
     check_commitment,
     check_ground_truth,
     check_template,
     episodes,
     pinned_scorers,
-    repeated_episodes,
     theatre_id_of,
 )
 from theatre.engine.bundle_check.episodes import (
@@ -49,7 +50,7 @@ from theatre.engine.bundle_check.folder import (
 )
 from theatre.engine.bundle_check.human_scores import RatingSources, check_human_scores, rated_files
 from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
-from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
+from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, text_members
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.records import JudgementCheck, RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, CheckReport, Ledger
@@ -66,6 +67,7 @@ from theatre.engine.bundle_check.results import check_aggregate, check_results_h
 from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
 from theatre.engine.bundle_check.tier import TierEvidence, check_tier
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.coin import Coin, Draws
 from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry
 
@@ -92,6 +94,7 @@ class EvidenceSources:
     folder: BundleFolder
     documents: Documents
     plan: CommittedPlan | None
+    coin: Coin | Cause
     theatre_id: str | Nothing
     trail: AuditTrail
     times: Times
@@ -131,11 +134,15 @@ def _episodes(
     if ground_truth is None or isinstance(sources.theatre_id, Nothing):
         cause = _NO_GROUND_TRUTH if ground_truth is None else _NO_THEATRE
         return unread_episodes(sources.folder, batches, sources.times, cause, ledger)
+    if isinstance(sources.coin, Cause):
+        return unread_episodes(sources.folder, batches, sources.times, sources.coin, ledger)
+    draws = Draws(sources.coin, plan.commitment_hash)
     judging = JudgementCheck(scorers=scorers, gold=ground_truth.gold)
     checked = EpisodeSources(
         plan=plan,
+        draws=draws,
         ground_truth=ground_truth,
-        checker=_record_checker(sources, plan, sources.theatre_id, judging, ledger),
+        checker=_record_checker(sources, plan, draws, sources.theatre_id, judging, ledger),
         scorers=scorers,
         batches=batches,
         times=sources.times,
@@ -147,20 +154,22 @@ def _episodes(
 def _record_checker(
     sources: EvidenceSources,
     plan: CommittedPlan,
+    draws: Draws,
     theatre_id: str,
     judging: JudgementCheck,
     ledger: Ledger,
 ) -> RecordChecker:
     adapters, installed = sources.trail.detail("activated", "adapters"), sources.installed
     # Of what is wrong with the dataset the pass over its episodes tells.
-    read = episodes(sources.folder, Ledger())
+    ids = (episode.episode_id for episode in episodes(sources.folder, Ledger()))
     return RecordChecker(
         plan,
-        calls=CallChecker(plan, theatre_id, adapters, installed.registry),
+        calls=CallChecker(plan, theatre_id, draws, adapters, installed.registry),
+        draws=draws,
         sanitising=SanitisingCheck(plan.sanitising, installed.sanitiser, ledger),
         judging=judging,
         runner=installed.runners.get(plan.episode_runner),
-        repeated=repeated_episodes(read, plan.commitment_hash, plan.deterministic_sample),
+        repeated=draws.repeated(ids, plan.deterministic_sample),
         ledger=ledger,
     )
 
@@ -232,6 +241,7 @@ class _BundleCheck:
             runners=installed.runners,
         )
         self._theatre_id = theatre_id_of(self._documents, self._ledger)
+        self._coin: Coin | Cause = check_coin(self._folder, self._documents, self._ledger)
         rated = self._plan is not None and bool(self._plan.rubrics)
         self._trail: AuditTrail = read_audit_trail(
             self._folder, self._theatre_id, self._times, self._ledger, rated=rated
@@ -258,6 +268,7 @@ class _BundleCheck:
                 folder=folder,
                 documents=documents,
                 plan=self._plan,
+                coin=self._coin,
                 theatre_id=self._theatre_id,
                 trail=self._trail,
                 times=self._times,
@@ -290,8 +301,10 @@ class _BundleCheck:
         check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
         environment = documents.at(RECEIPT, "environment")
-        is_as_committed = environment == self._trail.detail("activated", "environment")
-        changed = () if is_as_committed else ("environment-changed",)
+        began = self._trail.detail("activated", "environment")
+        before = self._trail.detail("activated", "previous_environment")
+        is_as_before = environment == began and before in (None, began)
+        changed = () if is_as_before else ("environment-changed",)
         plan = self._plan
         failed = () if plan is None or followed is None else step_findings(plan, followed)
         found = counted.findings(plan, self._results(evidence), documents)
@@ -305,14 +318,18 @@ class _BundleCheck:
             committed_at=documents.at(RECEIPT, "committed_at"),
             trail=self._trail,
             calls=evidence.calls,
+            coin_sha256=NOTHING if isinstance(self._coin, Cause) else self._coin.sha256,
             environment=None if isinstance(environment, Nothing) else environment,
             audit=counted.audit,
             baselines=counted.baselines,
             findings=NOTHING if isinstance(found, Nothing) else [*changed, *failed, *found],
         )
-        check_certificate_fields(documents, sources, ledger)
+        if documents.is_reproduction:
+            check_reproduction(documents, sources, ledger)
+        else:
+            check_certificate_fields(documents, sources, ledger)
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
-        name_what_nothing_settles(documents, ledger)
+        name_what_nothing_settles(documents, self._trail, ledger)
         return ledger.report()
 
     def _check_results(
@@ -371,7 +388,9 @@ class _BundleCheck:
             audit={} if isinstance(counted.audit, Nothing) else counted.audit,
             bundle_complete=complete,
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
+            is_reproduction=self._documents.is_reproduction,
             resolved_at=at(self._trail.entry("sealed"), "at"),
             step_caps=step_caps(plan, followed),
+            scorer_kinds=text_members(self._documents.at(RECEIPT, "scorer_kinds")),
         )
         check_tier(self._documents, tier_evidence, self._installed.registry, self._ledger)

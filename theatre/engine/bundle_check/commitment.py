@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
-import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
+from theatre.engine.bundle_check.arithmetic import kinds_of
 from theatre.engine.bundle_check.folder import (
     CERTIFICATE,
+    COIN,
     MANIFEST,
     RECEIPT,
+    REPRODUCTION,
     TEMPLATE,
     BundleFolder,
     Documents,
@@ -38,7 +40,8 @@ from theatre.engine.bundle_check.plan import (
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.scorers import PinnedScorers
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.errors import DatasetError
+from theatre.engine.coin import Coin
+from theatre.engine.errors import CoinError, DatasetError
 from theatre.engine.models import (
     EpisodeRunner,
     GroundTruthEpisode,
@@ -55,14 +58,18 @@ TEMPLATE_SCHEMAS = {
 }
 """Version of a template that runs → its frozen schema."""
 
+_SHA256 = re.compile("[0-9a-f]{64}")
 _RECEIPT_MEMBERS = frozenset(
     {
         "theatre_id",
         "commitment_hash",
+        "coin_sha256",
+        "reproduces",
         "template_snapshot",
         "version_pins",
         "dataset_hashes",
         "scorer_pins",
+        "scorer_kinds",
         "escrowed_capital",
         "environment",
         "canonicalisation",
@@ -108,24 +115,41 @@ def check_commitment(
     template = _template(documents)
     recomputed = commitment_hash(template) if isinstance(template, dict) else NOTHING
     named: list[tuple[str, JsonValue | Nothing]] = [
-        (path, documents.at(path, "commitment_hash")) for path in (RECEIPT, CERTIFICATE, MANIFEST)
+        (path, documents.at(path, "commitment_hash")) for path in _naming(documents)
     ]
     named.append(("the audit trail", at(committed_entry, "detail", "commitment_hash")))
     for where, seen in named:
         ledger.compare(CheckId.COMMITMENT, f"commitment_hash in {where}", recomputed, seen)
     committed_at = documents.at(RECEIPT, "committed_at")
-    for where, seen in (
-        ("the audit trail", at(committed_entry, "at")),
-        (CERTIFICATE, documents.at(CERTIFICATE, "theatre_committed_at")),
-    ):
+    stamps = [("the audit trail", at(committed_entry, "at"))]
+    if not documents.is_reproduction:
+        stamps.append((CERTIFICATE, documents.at(CERTIFICATE, "theatre_committed_at")))
+    for where, seen in stamps:
         ledger.compare(CheckId.COMMITMENT, f"committed_at in {where}", committed_at, seen)
     ledger.completed(CheckId.COMMITMENT, f"commitment_hash {shown(recomputed)}")
     return recomputed
 
 
+def check_coin(folder: BundleFolder, documents: Documents, ledger: Ledger) -> Coin | Cause:
+    """Make the check `coin`; return the coin that is revealed, or why there is none."""
+    try:
+        coin = Coin.from_line(folder.read(COIN))
+    except CoinError:
+        ledger.wrong(CheckId.COIN, f"{COIN} with 64 hex digits and a line feed", "something else")
+    except DefectError as defect:
+        ledger.wrong(CheckId.COIN, defect.expected, defect.actual)
+    else:
+        for path in (RECEIPT, documents.conclusion):
+            seen = documents.at(path, "coin_sha256")
+            ledger.compare(CheckId.COIN, f"coin_sha256 of {path}", coin.sha256, seen)
+        ledger.completed(CheckId.COIN, coin.sha256)
+        return coin
+    return Cause(f"{COIN} reveals no coin")
+
+
 def theatre_id_of(documents: Documents, ledger: Ledger) -> str | Nothing:
     """Return the one id that receipt, certificate and manifest name (part of `commitment`)."""
-    seen = {path: documents.at(path, "theatre_id") for path in (RECEIPT, CERTIFICATE, MANIFEST)}
+    seen = {path: documents.at(path, "theatre_id") for path in _naming(documents)}
     usable = [value for value in seen.values() if isinstance(value, str) and _is_uuid(value)]
     if not usable:
         ledger.wrong(CheckId.COMMITMENT, "a theatre_id that is a UUID", "none")
@@ -135,6 +159,11 @@ def theatre_id_of(documents: Documents, ledger: Ledger) -> str | Nothing:
             expected = f"theatre_id {shown(usable[0])} in {path}"
             ledger.wrong(CheckId.COMMITMENT, expected, shown(value))
     return usable[0]
+
+
+def _naming(documents: Documents) -> tuple[str, ...]:
+    """Return the documents that name theatre and commitment."""
+    return (RECEIPT, MANIFEST) if documents.is_reproduction else (RECEIPT, CERTIFICATE, MANIFEST)
 
 
 def _require_valid(template: JsonObject, registry: SchemaRegistry) -> None:
@@ -164,11 +193,20 @@ def _check_receipt(documents: Documents, ledger: Ledger) -> None:
         ("version_pins", _composed(template, "version_pins")),
         ("dataset_hashes", _composed(template, "dataset_hashes")),
         ("escrowed_capital", None),
+        ("reproduces", _reproduced(documents)),
         ("canonicalisation", "RFC8785"),
     ]
     for name, expected in expectations:
         seen = documents.at(RECEIPT, name)
         ledger.compare(CheckId.COMMITMENT, f"the receipt's {name}", expected, seen)
+
+
+def _reproduced(documents: Documents) -> JsonValue | Nothing:
+    """Return what the receipt has to say of an earlier run: nothing, where one is certified."""
+    if not documents.is_reproduction:
+        return None
+    named = documents.at(REPRODUCTION, "reproduces")
+    return named if isinstance(named, str) and _SHA256.fullmatch(named) else NOTHING
 
 
 def _template(documents: Documents) -> JsonValue | Nothing:
@@ -203,6 +241,7 @@ def pinned_scorers(
     """
     used = sorted(set(plan.scorers.values()))
     pins = _recorded_pins(plan, documents, used, ledger)
+    _check_kinds(documents, used, scorers, ledger)
     cause = _unavailable(used, pins, scorers) or _bad_params(plan, scorers, registry)
     if cause is not None:
         ledger.cannot(CheckId.SCORERS, cause)
@@ -226,6 +265,16 @@ def _recorded_pins(
             expected = f"scorer_pins/{name} {shown(committed[name])} in the receipt"
             ledger.wrong(CheckId.COMMITMENT, expected, shown(pins.get(name)))
     return {**pins, **committed}
+
+
+def _check_kinds(
+    documents: Documents, used: Sequence[str], scorers: Mapping[str, Scorer], ledger: Ledger
+) -> None:
+    """Hold that the receipt has the kind of each scorer: by the table, else as it is installed."""
+    recorded = documents.at(RECEIPT, "scorer_kinds")
+    installed = {name: scorers[name].kind.value for name in used if name in scorers}
+    expected = kinds_of(used, {**text_members(recorded), **installed})
+    ledger.compare(CheckId.COMMITMENT, "the receipt's scorer_kinds", {**expected}, recorded)
 
 
 def _unavailable(
@@ -311,18 +360,3 @@ def bare_lines(folder: BundleFolder, path: str) -> Iterator[bytes]:
     """Yield the lines of a file without their line feeds; DefectError where it is unreadable."""
     for line in folder.lines(path):
         yield line.removesuffix(b"\n")
-
-
-def repeated_episodes(
-    episodes: Iterable[GroundTruthEpisode], commitment_hash: str, size: int
-) -> frozenset[int]:
-    """Return the `seq` of the `size` episodes with the smallest digests, streaming.
-
-    A digest is SHA-256(commitment_hash + ":det:" + episode_id): whoever commits a template
-    cannot choose which of its episodes are repeated.
-    """
-    if size == 0:
-        return frozenset()
-    texts = ((f"{commitment_hash}:det:{episode.episode_id}", episode.seq) for episode in episodes)
-    digests = ((hashlib.sha256(text.encode()).digest(), seq) for text, seq in texts)
-    return frozenset(seq for _, seq in heapq.nsmallest(size, digests))

@@ -13,7 +13,7 @@ from theatre.engine.bundle_check.audit_trail import Times
 from theatre.engine.bundle_check.batches import BatchIndex
 from theatre.engine.bundle_check.commitment import GroundTruth, episodes
 from theatre.engine.bundle_check.folder import BundleFolder
-from theatre.engine.bundle_check.json_values import NOTHING, Nothing
+from theatre.engine.bundle_check.json_values import NOTHING, Nothing, shown
 from theatre.engine.bundle_check.panels import Panel
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import CallFacts, RecordItem, stored_records
@@ -22,6 +22,7 @@ from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.results import ScoreLines
 from theatre.engine.bundle_check.scorers import EpisodeAnswer, EpisodeScoring, PinnedScorers
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Draws
 from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode, InvocationStatus
 
 _OUTCOMES = {
@@ -40,7 +41,7 @@ NOT_AGGREGATED = Cause("the scores were not added up")
 
 
 def episode_scoring(
-    scorers: PinnedScorers | Cause, ground_truth: GroundTruth, plan: CommittedPlan
+    scorers: PinnedScorers | Cause, ground_truth: GroundTruth, plan: CommittedPlan, draws: Draws
 ) -> EpisodeScoring | Cause:
     """Return what scores the episodes, or why nothing does."""
     gold = ground_truth.gold
@@ -48,7 +49,7 @@ def episode_scoring(
         return gold
     if isinstance(scorers, Cause):
         return scorers
-    return EpisodeScoring(scorers, gold, plan, ground_truth.total)
+    return EpisodeScoring(scorers, gold, plan, draws, ground_truth.total)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,6 +74,7 @@ class EpisodeSources:
     """What the pass reads, beside the folder."""
 
     plan: CommittedPlan
+    draws: Draws
     ground_truth: GroundTruth
     checker: RecordChecker
     scorers: PinnedScorers | Cause
@@ -115,17 +117,19 @@ class _EpisodePass:
         self._records = stored_records(folder, sources.ground_truth.total, ledger)
         self._next = next(self._records, None)
         self._scoring: EpisodeScoring | Cause = episode_scoring(
-            sources.scorers, sources.ground_truth, sources.plan
+            sources.scorers, sources.ground_truth, sources.plan, sources.draws
         )
 
     def run(self) -> EpisodeEvidence:
         sources, ledger = self._sources, self._ledger
-        total = sources.ground_truth.total
+        total, gold = sources.ground_truth.total, sources.ground_truth.gold
+        unasked = set() if isinstance(gold, Cause) else set(gold)
         failures, threshold = 0, sources.plan.failure_threshold
         lines = ScoreLines(self._folder, ledger)
         read = 0
         for episode in episodes(self._folder, ledger):
             read += 1
+            unasked.discard(episode.episode_id)
             if read % PROGRESS_STEP == 0:
                 sources.progress(read)
             if threshold is not None and failures > threshold * total:
@@ -144,6 +148,9 @@ class _EpisodePass:
         sources.progress(read)
         if read != total:
             self._give_up("the dataset cannot be read to its end", *_OF_RECORDS)
+        elif unasked:
+            wanted = "gold labels of episodes of the dataset"
+            ledger.wrong(CheckId.DATASETS, wanted, f"also of {shown(min(unasked))}")
         self._take_rest(flagged=read == total)
         return self._finish(lines)
 

@@ -39,8 +39,10 @@ _CHUNK = 1024 * 1024
 MANIFEST = "manifest.json"
 SUMS = "SHA256SUMS"
 CERTIFICATE = "certificate.json"
+REPRODUCTION = "reproduction.json"
 TEMPLATE = "template.json"
 RECEIPT = "commitment_receipt.json"
+COIN = "coin.txt"
 AGGREGATE = "scores/aggregate.json"
 PER_EPISODE = "scores/per_episode.jsonl"
 DATA_AUDIT = "scores/data_audit.json"
@@ -49,11 +51,12 @@ RESOLUTION = "resolution.json"
 TIER = "tier.json"
 AUDIT_TRAIL = "audit_trail.jsonl"
 
-_MARKERS = (MANIFEST, SUMS, CERTIFICATE)
+_MARKERS = (MANIFEST, SUMS, CERTIFICATE, REPRODUCTION)
 
 DOCUMENTS = (
     MANIFEST,
     CERTIFICATE,
+    REPRODUCTION,
     TEMPLATE,
     RECEIPT,
     AGGREGATE,
@@ -223,9 +226,18 @@ def _unreadable(path: str, error: OSError) -> DefectError:
 
 @dataclass(frozen=True, slots=True)
 class Documents:
-    """The documents that could be read, by path."""
+    """The documents that could be read, by path.
+
+    `conclusion` is the path of the last one: the certificate, or what a reproduction has instead.
+    """
 
     by_path: Mapping[str, JsonObject]
+    conclusion: str = CERTIFICATE
+
+    @property
+    def is_reproduction(self) -> bool:
+        """Tell whether there is no certificate to hold anything against."""
+        return self.conclusion == REPRODUCTION
 
     def get(self, path: str) -> JsonObject | None:
         """Return a document, or None where it is missing or no strict JSON."""
@@ -247,7 +259,8 @@ def read_documents(folder: BundleFolder, ledger: Ledger) -> Documents:
             found[path] = canonical_object(folder.read(path), path, ledger)
         except DefectError as defect:
             ledger.wrong(CheckId.CANONICAL_FORM, defect.expected, defect.actual)
-    return Documents(found)
+    is_reproduction = REPRODUCTION in folder.files and CERTIFICATE not in folder.files
+    return Documents(found, REPRODUCTION if is_reproduction else CERTIFICATE)
 
 
 def canonical_object(raw: bytes, where: str, ledger: Ledger) -> JsonObject:

@@ -11,10 +11,12 @@ from theatre.engine.bundle_check.folder import (
     AUDIT_TRAIL,
     BASELINES,
     CERTIFICATE,
+    COIN,
     DATA_AUDIT,
     MANIFEST,
     PER_EPISODE,
     RECEIPT,
+    REPRODUCTION,
     RESOLUTION,
     SUMS,
     TEMPLATE,
@@ -34,16 +36,18 @@ from theatre.engine.bundle_check.plan import GOLD_LABELS, REPLAY_DATASET, Commit
 from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonValue, sha256_hex
 
-UNSUMMED = frozenset({MANIFEST, SUMS, CERTIFICATE})
+UNSUMMED = frozenset({MANIFEST, SUMS, CERTIFICATE, REPRODUCTION})
 """The files that SHA256SUMS leaves out, so that the certificate can name its bundle."""
 
 INVOCATION_PATH = re.compile(r"invocations/(?:episode_\d{6,}\.json|part-\d{5,}\.jsonl)", re.ASCII)
 
 _FIXED = frozenset(
     {
-        *UNSUMMED,
+        MANIFEST,
+        SUMS,
         TEMPLATE,
         RECEIPT,
+        COIN,
         PER_EPISODE,
         AGGREGATE,
         DATA_AUDIT,
@@ -88,11 +92,12 @@ def check_inventory(
     for oddity in folder.oddities:
         ledger.wrong(check, "plain files only", f"{oddity.what} at {oddity.path!r}")
     datasets = set(plan.datasets) if plan is not None else {REPLAY_DATASET, GOLD_LABELS}
-    required = _FIXED | rated | (set(plan.datasets) if plan is not None else set())
+    fixed = _FIXED | {documents.conclusion}
+    required = fixed | rated | (set(plan.datasets) if plan is not None else set())
     for path in sorted(required - folder.files.keys()):
         ledger.wrong(check, f"the file {path}", "none")
     for path in folder.files:
-        if path not in _FIXED | datasets | rated and not INVOCATION_PATH.fullmatch(path):
+        if path not in fixed | datasets | rated and not INVOCATION_PATH.fullmatch(path):
             ledger.wrong(check, "only files that the evidence calls for", f"also {path!r}")
     try:
         listed = _listed(documents)
@@ -152,7 +157,10 @@ def check_sums(folder: BundleFolder, documents: Documents, ledger: Ledger) -> st
         ledger.wrong(CheckId.SUMS, expected, actual)
     ledger.completed(CheckId.SUMS, f"{len(folder.files.keys() - UNSUMMED)} digests")
     bundle_hash = sha256_hex(raw)
-    for path, name in ((MANIFEST, "bundle_hash"), (CERTIFICATE, "evidence_bundle_hash")):
+    named = [(MANIFEST, "bundle_hash")]
+    if not documents.is_reproduction:
+        named.append((CERTIFICATE, "evidence_bundle_hash"))
+    for path, name in named:
         seen = documents.at(path, name)
         ledger.compare(CheckId.BUNDLE_HASH, f"{name} of {path}", bundle_hash, seen)
     ledger.completed(CheckId.BUNDLE_HASH, bundle_hash)

@@ -7,7 +7,6 @@ up before it is squared: the parts of a score are not independent.
 
 from __future__ import annotations
 
-import hashlib
 import heapq
 import math
 from collections import defaultdict
@@ -18,6 +17,7 @@ from fractions import Fraction
 from theatre.engine.bundle_check.arithmetic import COMPOSITE, NANO, Plan, Z, published
 from theatre.engine.bundle_check.steps import CommittedRubric
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
+from theatre.engine.coin import Draws
 from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
 
 MIN_ITEMS, MIN_SCORERS = 10, 2
@@ -141,13 +141,13 @@ class RatedColumns:
     each criterion, of what counts in its score, in billionths.
     """
 
-    def __init__(self, criteria: Sequence[str], commitment_hash: str) -> None:
+    def __init__(self, criteria: Sequence[str], draws: Draws) -> None:
         self.sums: dict[str, list[int]] = {name: [] for name in criteria}
         self.counts: dict[str, list[int]] = {name: [] for name in criteria}
-        self._commitment_hash = commitment_hash
+        self._draws = draws
         self._units = 0
         self._clusters: dict[str, int] = {}
-        self._scored: list[tuple[str, str, int]] = []
+        self._scored: list[tuple[bytes, str, int]] = []
 
     def add(
         self,
@@ -164,9 +164,8 @@ class RatedColumns:
                 self.sums[criterion][unit] += round(score * NANO)
                 self.counts[criterion][unit] += 1
         if outcome is EpisodeOutcome.SCORED:
-            text = f"{self._commitment_hash}:hitl:{episode.episode_id}"
-            digest = hashlib.sha256(text.encode()).hexdigest()
-            self._scored.append((digest, episode.episode_id, unit))
+            rank = self._draws.item_rank(episode.episode_id)
+            self._scored.append((rank, episode.episode_id, unit))
 
     def machine(self, criterion: str) -> Fraction | None:
         """Return what machines measured: the mean over what counts, None where nothing does."""
@@ -174,7 +173,7 @@ class RatedColumns:
         return Fraction(sum(self.sums[criterion]), counted * NANO) if counted else None
 
     def items(self, count: int) -> list[Item]:
-        """Return the `count` scored episodes with the smallest digests, in their order."""
+        """Return the `count` scored episodes with the smallest draws, in their order."""
         return [Item(name, unit) for _, name, unit in heapq.nsmallest(count, self._scored)]
 
     def _unit(self, cluster_key: str | None) -> int:

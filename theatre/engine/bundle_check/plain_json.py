@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 from decimal import Decimal
+from json.encoder import encode_basestring
 from typing import Any, Final, NoReturn
 
 MAX_INTEGER: Final = 2**53 - 1
@@ -41,10 +42,12 @@ def canonical(value: object) -> bytes:
 
 
 def _write(value: object, parts: list[str]) -> None:
-    if isinstance(value, dict):
+    if isinstance(value, str):
+        parts.append(encode_basestring(value))
+    elif isinstance(value, dict):
         mark = "{"
-        for key in sorted(value, key=_utf16):
-            parts += (mark, _TEXT.encode(key), ":")
+        for key in sorted(value) if "".join(value).isascii() else sorted(value, key=_utf16):
+            parts += (mark, encode_basestring(key), ":")
             _write(value[key], parts)
             mark = ","
         parts.append("}" if value else "{}")
@@ -57,8 +60,8 @@ def _write(value: object, parts: list[str]) -> None:
         parts.append("]" if value else "[]")
     elif isinstance(value, float):
         parts.append(ecmascript(value))
-    else:  # text, whole numbers, true, false, null
-        parts.append(_TEXT.encode(value))
+    else:  # whole numbers, true, false, null
+        parts.append(_PLAIN.encode(value))
 
 
 def ecmascript(number: float) -> str:
@@ -131,7 +134,7 @@ def _refuse_deep_or_broken(value: object, what: str) -> None:
         level = below
 
 
-_TEXT = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_PLAIN = json.JSONEncoder(allow_nan=False)
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_unique,
     parse_int=_whole,

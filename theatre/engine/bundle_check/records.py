@@ -25,6 +25,7 @@ from theatre.engine.bundle_check.sanitising import SanitisingCheck, SentInput
 from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers
 from theatre.engine.bundle_check.steps import CommittedHop
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import Draws
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import (
     EPISODE_RESULT,
@@ -39,7 +40,6 @@ from theatre.engine.models import (
     Turn,
     judged_again,
     members_of,
-    play_seed,
     turn_of,
 )
 
@@ -91,7 +91,7 @@ class _Round:
 class RecordChecker:
     """Holds each record against the plan, the dataset and the adapters that the trail names.
 
-    `repeated` are the episodes, by `seq`, that are to be called a second time; `runner` is the
+    `repeated` are the episodes, by id, that are to be called a second time; `runner` is the
     installed one of interactive episodes, which are played again; `judging` asks a judge again.
     """
 
@@ -100,14 +100,16 @@ class RecordChecker:
         plan: CommittedPlan,
         *,
         calls: CallChecker,
+        draws: Draws,
         sanitising: SanitisingCheck,
-        repeated: frozenset[int],
+        repeated: frozenset[str],
         ledger: Ledger,
         judging: JudgementCheck,
         runner: EpisodeRunner | None = None,
     ) -> None:
         self._plan = plan
         self._calls = calls
+        self._draws = draws
         self._sanitising = sanitising
         self._repeated = repeated
         self._ledger = ledger
@@ -175,7 +177,7 @@ class RecordChecker:
             return
         first = self._check_round(calls, episode, sent, FIRST)
         made = first.calls
-        if first.succeeded and episode.seq in self._repeated:
+        if first.succeeded and episode.episode_id in self._repeated:
             made += self._check_round(calls[made:], episode, sent, SECOND).calls
         if len(calls) != made:
             raise DefectError(f"{made} calls, those of the committed rounds", str(len(calls)))
@@ -192,8 +194,7 @@ class RecordChecker:
             named = f"{shown(record['runner'])} is recorded and {runner.pin} installed"
             self._ledger.cannot(CheckId.INVOCATIONS, Cause(f"runner {named}", unavailable=True))
             return
-        seed = play_seed(self._plan.commitment_hash, episode.episode_id)
-        play = runner.play(episode.input_data, seed)
+        play = runner.play(episode.input_data, self._draws.play_seed(episode.episode_id))
         made, result = 0, None
         try:
             turn = turn_of(next(play))

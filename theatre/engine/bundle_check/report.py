@@ -46,6 +46,7 @@ class CheckId(StrEnum):
     CERTIFICATE_COPY = "certificate-copy"
     TEMPLATE = "template"
     COMMITMENT = "commitment"
+    COIN = "coin"
     DATASETS = "datasets"
     AUDIT_CHAIN = "audit-chain"
     AUDIT_EPISODES = "audit-episodes"
@@ -79,6 +80,7 @@ _REQUIREMENTS = {
     CheckId.CERTIFICATE_COPY: "the certificate that was issued",
     CheckId.TEMPLATE: "a valid template that equals the receipt's snapshot",
     CheckId.COMMITMENT: "one commitment hash, recomputed, wherever it is named",
+    CheckId.COIN: "32 bytes in coin.txt whose SHA-256 receipt and certificate name",
     CheckId.DATASETS: "the committed ground truth, readable",
     CheckId.AUDIT_CHAIN: "an unbroken chain along the lifecycle up to the sealing",
     CheckId.AUDIT_EPISODES: "each invocation record in one audited batch with its digest",

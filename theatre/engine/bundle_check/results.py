@@ -11,7 +11,6 @@ from typing import cast
 
 from theatre.engine.bundle_check.folder import (
     AGGREGATE,
-    CERTIFICATE,
     PER_EPISODE,
     BundleFolder,
     Documents,
@@ -195,7 +194,7 @@ def check_results_hash(folder: BundleFolder, documents: Documents, ledger: Ledge
         ledger.wrong(CheckId.RESULTS_HASH, defect.expected, defect.actual)
         return NOTHING
     results_hash = hasher.of(aggregate)
-    for path in (AGGREGATE, CERTIFICATE):
+    for path in (AGGREGATE, documents.conclusion):
         seen = documents.at(path, "results_hash")
         ledger.compare(CheckId.RESULTS_HASH, f"results_hash of {path}", results_hash, seen)
     ledger.completed(CheckId.RESULTS_HASH, results_hash)

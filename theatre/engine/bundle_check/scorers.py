@@ -25,6 +25,7 @@ from theatre.engine.bundle_check.panels import HumanParts, Panel, RatedColumns
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.results import ResultsHash
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
+from theatre.engine.coin import Draws
 from theatre.engine.models import (
     EpisodeOutcome,
     GroundTruthEpisode,
@@ -221,6 +222,7 @@ class EpisodeScoring:
         scorers: PinnedScorers,
         gold: Mapping[str, JsonObject],
         plan: CommittedPlan,
+        draws: Draws,
         total: int,
     ) -> None:
         self.scorers, self.gold = scorers, gold
@@ -228,9 +230,7 @@ class EpisodeScoring:
         self.draw = BaselineDraw(plan.commitment_hash)
         self.tally = Tally(plan.document, plan.commitment_hash, total)
         self.lines = ResultsHash()
-        self.columns = (
-            RatedColumns(self.tally.plan.ids, plan.commitment_hash) if plan.rubrics else None
-        )
+        self.columns = RatedColumns(self.tally.plan.ids, draws) if plan.rubrics else None
 
     def line(
         self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None

@@ -11,34 +11,44 @@ import argparse
 import json
 import re
 import sys
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from uuid import UUID, uuid5
 
 from theatre.engine.bundle_check.arithmetic import (
     Document,
+    exact,
     identity,
+    kinds_of,
     parsed_time,
     published,
+    rated,
     tier,
     wilson,
 )
 from theatre.engine.bundle_check.bundle_reader import (
     PER_FOLDER,
     PER_PART,
-    REQUIRED,
     Evidence,
-    Problems,
-    differs,
-    sha256,
 )
 from theatre.engine.bundle_check.data_audit import BASELINES, evidence_findings
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
+from theatre.engine.bundle_check.plain_records import (
+    MISFIT,
+    SHA256,
+    Form,
+    NoneType,
+    Problems,
+    differs,
+    has_form,
+    sha256,
+)
 
 ABOUT: Final = """Check an evidence bundle of Echelon Theatre. Nothing has to be installed.
 
@@ -50,20 +60,18 @@ NOT_MADE: Final = {
     "scorers": "no scorer is in this file: scores are taken from scores/per_episode.jsonl",
 }
 """Checks of `echelon check` that are not made here, and why."""
-UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json"}
+UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"}
 RESERVED: Final = (
     "isolation",
     "qualification",
     "corrected_scores",
     "repeats",
     "usage",
-    "coin_sha256",
     "episode_root",
     "owner",
 )
 """Members of the certificate that are null in this release."""
 TOLERANCE: Final = 2e-6
-SHA256: Final = re.compile("[0-9a-f]{64}")
 A_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # The checks, each a function of the evidence that yields what is wrong.
 
@@ -82,7 +90,7 @@ def check_inventory(evidence: Evidence) -> Problems:
     named = {f"ground_truth/{name}" for name in evidence.ground_truth_files()}
     opened = {f"hitl/{detail['step_id']}.jsonl" for detail in evidence.details("hitl_opened")}
     called = {path for path in evidence.record_paths() if path_is_named(path, evidence)}
-    for path in sorted({*REQUIRED, *named, *opened, *called} ^ set(evidence.paths)):
+    for path in sorted({*evidence.required, *named, *opened, *called} ^ set(evidence.paths)):
         yield f"{path}: {'one too many' if path in evidence.paths else 'missing'}"
 
 
@@ -123,8 +131,9 @@ def check_bundle_hash(evidence: Evidence) -> Problems:
     bundle_hash = sha256(evidence.raw("SHA256SUMS"))
     manifest = evidence.document("manifest.json")
     yield from differs("manifest.json/bundle_hash", bundle_hash, manifest["bundle_hash"])
-    named = evidence.certificate["evidence_bundle_hash"]
-    yield from differs("certificate.json/evidence_bundle_hash", bundle_hash, named)
+    if evidence.reproduction is None:
+        named = evidence.certificate["evidence_bundle_hash"]
+        yield from differs("certificate.json/evidence_bundle_hash", bundle_hash, named)
 
 
 def check_manifest(evidence: Evidence) -> Problems:
@@ -149,6 +158,9 @@ def check_manifest(evidence: Evidence) -> Problems:
 def check_certificate_copy(evidence: Evidence) -> Problems:
     """Hold that the certificate is the one that the reader kept."""
     if evidence.kept is not None:
+        if evidence.reproduction is not None:
+            yield "reproduction.json: no certificate, where you gave one"
+            return
         kept = canonical(parsed(evidence.kept, "the certificate that you gave"))
         if canonical(evidence.certificate) != kept:
             yield "certificate.json: another certificate than the one that you gave"
@@ -175,10 +187,13 @@ def check_commitment(evidence: Evidence) -> Problems:
     expected = {
         "theatre_id": evidence.trail[0]["theatre_id"],
         "commitment_hash": evidence.commitment_hash,
+        "coin_sha256": evidence.receipt["coin_sha256"],
+        "reproduces": reproduced(evidence),
         "template_snapshot": evidence.template,
         "version_pins": evidence.template["version_pins"],
         "dataset_hashes": evidence.template["dataset_hashes"],
         "scorer_pins": scorers,
+        "scorer_kinds": kinds_of(scorers, evidence.receipt["scorer_kinds"]),
         "escrowed_capital": None,
         "canonicalisation": "RFC8785",
         "committed_at": next(e["at"] for e in evidence.trail if e["event_type"] == "committed"),
@@ -195,6 +210,24 @@ def check_commitment(evidence: Evidence) -> Problems:
     if pins is not None:
         used = {name: pins.get(name) for name in scorers}
         yield from differs("scorer_pins", used, scorers)
+
+
+def reproduced(evidence: Evidence) -> str | None:
+    """Return what the receipt has to say of an earlier run: nothing, where one is certified."""
+    if evidence.reproduction is None:
+        return None
+    named = evidence.reproduction["reproduces"]
+    if not isinstance(named, str) or not SHA256.fullmatch(named):
+        raise DefectError("reproduction.json: expected the bundle hash that it reproduces")
+    return named
+
+
+def check_coin(evidence: Evidence) -> Problems:
+    """Hold that the revealed coin is the one that receipt and certificate name."""
+    digest = sha256(evidence.coin)
+    yield from differs("receipt/coin_sha256", digest, evidence.receipt["coin_sha256"])
+    concluded = evidence.reproduction or evidence.certificate
+    yield from differs("conclusion/coin_sha256", digest, concluded["coin_sha256"])
 
 
 def check_datasets(evidence: Evidence) -> Problems:
@@ -262,10 +295,14 @@ def check_audit_chain(evidence: Evidence) -> Problems:
     yield from differs("settling", [{}], evidence.details("settling"))
     yield from problems_of_activation(evidence)
     (sealed,) = evidence.details("sealed")
+    if not isinstance(sealed["issuer"], str) or not sealed["issuer"]:
+        yield "sealed/issuer: expected a name"
     at = evidence.trail[-1]["at"]
     name = f"certificate:{evidence.commitment_hash}"
     expected = {
-        "certificate_id": str(uuid5(UUID(evidence.receipt["theatre_id"]), name)),
+        "certificate_id": str(uuid5(UUID(evidence.receipt["theatre_id"]), name))
+        if evidence.reproduction is None
+        else None,
         "issuer": sealed["issuer"],
         "issued_at": at,
         "theatre_resolved_at": at,
@@ -284,20 +321,27 @@ def problems_of_activation(evidence: Evidence) -> Problems:
     }
     sanitises = (evidence.template.get("execution_policy") or {}).get("sanitise_input", True)
     people = any(step["type"] == "hitl_rubric" for step in programme)
-    form = ["adapters", "computations", "environment", "episodes", "sanitiser", "scorers"]
-    yield from differs("activated", sorted([*form, *["authors"] * people]), sorted(activated))
-    if not is_environment(activated["environment"]):
-        yield "activated/environment: another form"
+    form = ["adapters", "computations", "environment", "episodes", "previous_environment"]
+    form += ["sanitiser", "scorers", *["authors"] * people]
+    yield from differs("activated", sorted(form), sorted(activated))
+    for name in ("environment", "previous_environment"):
+        if not is_environment(activated[name]):
+            yield f"activated/{name}: another form"
     yield from differs("activated/computations", sorted(named), sorted(activated["computations"]))
     yield from differs("activated/adapters", sorted(evidence.chain), sorted(activated["adapters"]))
-    if isinstance(activated["sanitiser"], str) is not sanitises:
+    if type(activated["sanitiser"]) is not (str if sanitises else NoneType):
         yield "activated/sanitiser: there, or not, against what was committed"
     authors = activated.get("authors", dict.fromkeys(evidence.chain))
     yield from differs("activated/authors", sorted(evidence.chain), sorted(authors))
     texts = [*activated["adapters"].values(), *activated["scorers"].values()]
-    texts += [*activated["computations"].values(), *(one for one in authors.values() if one)]
+    texts += [*activated["computations"].values()]
+    texts += [one for one in authors.values() if one is not None]
     if not all(isinstance(one, str) for one in texts):
         yield "activated: expected texts"
+    pin = evidence.template["version_pins"].get("adapter_version")
+    for adapter in activated["adapters"].values():
+        if pin not in {None, adapter} or adapter.partition("@")[0] == "mock":
+            yield "activated/adapters: one that was not committed, or reaches no construct"
 
 
 def check_audit_episodes(evidence: Evidence) -> Problems:
@@ -310,7 +354,8 @@ def check_audit_episodes(evidence: Evidence) -> Problems:
         seqs = [seq for first, last in detail["seqs"] for seq in range(first, last + 1)][
             : len(evidence.dataset) + 1
         ]
-        if not seqs or seqs != sorted(set(seqs)) or not batched.isdisjoint(seqs):
+        whole = all(type(seq) is int for pair in detail["seqs"] for seq in pair)
+        if not whole or not seqs or seqs != sorted(set(seqs)) or not batched.isdisjoint(seqs):
             yield f"episodes_recorded: expected new episodes in order, got {detail['seqs']!r:.60}"
         if not SHA256.fullmatch(detail["journal_sha256"]):
             yield f"episodes_recorded: expected a SHA-256, got {detail['journal_sha256']!r:.60}"
@@ -366,35 +411,19 @@ def check_invocations(evidence: Evidence) -> Problems:
             yield f"episode {seq}: no record, and the run had not ended"
     if any(line["outcome"] == "not_run" for line in lines) and not tally.ended:
         yield "episodes that were not run, without an end of the run"
-    (activated,) = evidence.details("activated")
-    sample = (evidence.template.get("execution_policy") or {}).get("deterministic_sample", 0)
-    drawn = sorted(
-        range(1, len(lines) + 1),
-        key=lambda seq: sha256(
-            f"{evidence.commitment_hash}:det:{evidence.dataset[seq - 1]['episode_id']}".encode()
-        ),
-    )[:sample]
-    for seq, (_, asked) in evidence.records.items():
+    at_a_time = (evidence.template.get("execution_policy") or {}).get("max_concurrency", 1)
+    if at_a_time == 1 and len(evidence.recorded) != len(evidence.records):
+        yield "records behind the end of a run that called one episode at a time"
+    for _, asked in evidence.records.values():
         yield from asked.problems
-        for construct, adapter in asked.adapters.items():
-            if activated["adapters"].get(construct) != adapter:
-                yield f"record {seq}: another adapter than the trail names"
-        if asked.repeated and seq not in drawn:
-            yield f"record {seq}: a second round that was not committed"
+    if len({canonical(asked.tables) for _, asked in evidence.records.values()}) > 1:
+        yield "records: sanitised with other tables than each other"
 
 
 def check_version_pins(evidence: Evidence) -> Problems:
     """Hold that every accepted answer reports the pinned id and version."""
-    pins = evidence.template["version_pins"]["constructs"]
-    for path in evidence.record_paths():
-        for _, record in evidence.lines(path):
-            for call in record["calls"]:
-                for attempt in call["attempts"]:
-                    response = attempt["response"]
-                    reported = [response["construct_id"], response["construct_version"]]
-                    wanted = [call["construct_id"], pins[call["construct_id"]]]
-                    if attempt["reason"] is None and reported != wanted:
-                        yield f"record {record['seq']}: an accepted answer of another version"
+    for _, asked in evidence.records.values():
+        yield from asked.version_problems
 
 
 def check_outcomes(evidence: Evidence) -> Problems:
@@ -425,18 +454,15 @@ REFUSALS: Final = {
     "step-not-open",
 }
 """Why a person's score can be refused (docs/templates.md)."""
+OF_ITEM: Final[Form] = {"step_id": (str,), "scorer": (str,), "episode_id": (str,)}
+HUMAN_SCORE: Final[Form] = OF_ITEM | {"score": (int, float), "comment": (str, NoneType)}
+REFUSED_SCORE: Final[Form] = OF_ITEM | {"score": (int, float, str), "code": (str,)}
 
 
 def check_human_scores(evidence: Evidence) -> Problems:
     """Hold that people were asked as committed, and each score is as the trail has it."""
     opened = {detail["step_id"]: detail for detail in evidence.details("hitl_opened")}
-    for detail in evidence.details("human_score_refused"):
-        form = ["code", "episode_id", "score", "scorer", "step_id"]
-        texts = [detail[name] for name in form if name != "score"]
-        if sorted(detail) != form or not all(isinstance(one, str) for one in texts):
-            yield "human_score_refused: another form"
-        elif detail["code"] not in REFUSALS:
-            yield f"human_score_refused: expected a code, got {detail['code']!r:.60}"
+    yield from problems_of_ratings(evidence)
     programme = {step["step_id"]: step for step in evidence.template["resolution_programme"]}
     for entry in evidence.template.get("hitl_steps") or []:
         step_id = entry["step_id"]
@@ -461,28 +487,85 @@ def check_human_scores(evidence: Evidence) -> Problems:
             "timeout_seconds": programme[step_id].get("timeout_seconds"),
         }
         yield from differs(f"hitl_opened {step_id}", expected, opened[step_id])
-        yield from problems_of_scores(evidence, entry, expected, lines)
+        given = [(identity(line["scorer"]), line["episode_id"]) for line in lines]
+        if len(set(given)) != len(given):
+            yield f"{step_id}: a second score of one person for an item"
 
 
-def problems_of_scores(
-    evidence: Evidence, entry: Document, opened: Document, lines: list[Document]
-) -> Problems:
+def problems_of_ratings(evidence: Evidence) -> Problems:
+    """Yield where an entry stands outside of its step's rating, or behind the end of its time."""
+    steps = {step["step_id"]: step for step in evidence.template.get("hitl_steps") or []}
+    opened: Document = {}
+    for entry in evidence.trail:
+        event, detail = entry["event_type"], entry["detail"]
+        if event == "hitl_opened":
+            opened = entry
+        elif event in {"human_score", "human_score_refused"}:
+            step = steps[opened["detail"]["step_id"]]
+            of_event = problems_of_score if event == "human_score" else problems_of_refusal
+            yield from of_event(evidence, step, detail)
+            if event == "human_score" and is_over(opened, entry):
+                yield f"human_score: a score for {step['step_id']} behind the end of its time"
+        elif event.startswith("step_"):
+            limit = opened["detail"]["timeout_seconds"] if opened else None
+            if event == "step_failed" and limit is not None and not is_over(opened, entry):
+                yield f"step_failed: {detail['step_id']}, and its time was not over"
+            opened = {}
+
+
+def is_over(opened: Document, entry: Document) -> bool:
+    """Tell whether an entry stands behind the time that a rating was given."""
+    limit = opened["detail"]["timeout_seconds"]
+    waited = parsed_time(entry["at"]) - parsed_time(opened["at"])
+    return limit is not None and waited.total_seconds() >= limit
+
+
+def problems_of_score(evidence: Evidence, step: Document, detail: Document) -> Problems:
     """Yield where a person gave what the committed step does not take."""
+    if not has_form(detail, HUMAN_SCORE) or detail["step_id"] != step["step_id"]:
+        yield "human_score: another form, or another step than the one that is open"
+        return
+    name = detail["scorer"]
+    if not name or name != unicodedata.normalize("NFC", name.strip()):
+        yield f"human_score: expected a name, trimmed and in NFC, got {name!r:.60}"
+    if is_barred(evidence, step, name):
+        yield f"human_score: a score of {name!r:.60}, who may not score"
+    if detail["episode_id"] not in evidence.drawn_items(step):
+        yield f"human_score: a score for no item, {detail['episode_id']!r:.60}"
+    if not is_on_scale(step, detail["score"]):
+        yield "human_score: a score that is not on the scale"
+
+
+def problems_of_refusal(evidence: Evidence, step: Document, detail: Document) -> Problems:
+    """Yield where a refused score has no known code, or one that the rest of it denies."""
+    if not has_form(detail, REFUSED_SCORE):
+        yield "human_score_refused: another form"
+        return
+    code, score = detail["code"], detail["score"]
+    number = not isinstance(score, str)
+    denied = {
+        "score-off-scale": not number or is_on_scale(step, score),
+        "score-not-a-number": number,
+        "scorer-is-author": not is_barred(evidence, step, detail["scorer"]),
+    }
+    if code not in REFUSALS or denied.get(code, False):
+        yield f"human_score_refused: the rest denies {code!r:.60}, or there is no such code"
+
+
+def is_barred(evidence: Evidence, step: Document, name: str) -> bool:
+    """Tell whether a name is that of an author, and the step takes no score of one."""
     (activated,) = evidence.details("activated")
     authors = [(evidence.template.get("metadata") or {}).get("author")]
     authors += (activated.get("authors") or {}).values()
-    barred = {identity(name) for name in authors if isinstance(name, str)}
-    scale, seen = entry["scoring_scale"], set()
-    for line in lines:
-        who = identity(line["scorer"])
-        if not who or (opened["scorer_must_not_be_author"] and who in barred):
-            yield f"{entry['step_id']}: a score of {line['scorer']!r:.60}, who may not score"
-        if (who, line["episode_id"]) in seen or line["episode_id"] not in opened["items"]:
-            yield f"{entry['step_id']}: a second score, or one for no item"
-        seen.add((who, line["episode_id"]))
-        score = line["score"]
-        if isinstance(score, bool) or not scale["min"] <= score <= scale["max"]:
-            yield f"{entry['step_id']}: a score that is not on the scale"
+    barred = {identity(author) for author in authors if isinstance(author, str)}
+    separate = (step.get("identity_separation") or {}).get("scorer_must_not_be_author", True)
+    return separate and identity(name) in barred
+
+
+def is_on_scale(step: Document, score: float) -> bool:
+    """Tell whether a number lies between the ends of the committed scale."""
+    low, high = (exact(step["scoring_scale"][end]) for end in ("min", "max"))
+    return low <= exact(score) <= high
 
 
 def check_aggregate(evidence: Evidence) -> Problems:
@@ -493,7 +576,7 @@ def check_aggregate(evidence: Evidence) -> Problems:
     for name, interval in expected["score_intervals"].items():
         other = stated["score_intervals"][name]
         close = all(
-            isinstance(other[end], int | float)
+            type(other[end]) in {int, float}
             and interval[end] is not None
             and abs(interval[end] - other[end]) <= TOLERANCE
             for end in ("low", "high")
@@ -528,21 +611,14 @@ def check_resolution(evidence: Evidence) -> Problems:
         ],
     }
     yield from differs("resolution.json", frame, resolution)
-    told = [e["detail"] for e in evidence.trail if e["event_type"].startswith("step_")]
-    later = [done for done in steps if done["type"] != "construct_invocation"]
-    yield from differs("audit_trail.jsonl, steps", later, told)
-    events = [f"step_{done['status']}" for done in later]
-    yield from differs(
-        "audit_trail.jsonl, events of steps",
-        events,
-        [e["event_type"] for e in evidence.trail if e["event_type"].startswith("step_")],
-    )
-    escalated = [
-        {"step_id": done["step_id"], "to": done["result"]["escalated_to"]}
-        for done in later
-        if done["status"] == "failed"
+    expected = [told for done in steps for told in told_of(done)]
+    told = [
+        [entry["event_type"], entry["detail"]]
+        for entry in evidence.trail
+        if entry["event_type"] in STEP and not entry["event_type"].startswith("human_")
     ]
-    yield from differs("escalated", escalated, evidence.details("escalated"))
+    told = [[event, d["step_id"] if event == "hitl_opened" else d] for event, d in told]
+    yield from differs("audit_trail.jsonl, steps", expected, told)
     skipped_to: str | None = None
     for step, done in zip(programme, steps, strict=True):
         if step["type"] != "construct_invocation":
@@ -553,8 +629,8 @@ def check_resolution(evidence: Evidence) -> Problems:
             if done["status"] not in {"completed", "failed", "skipped"}:
                 yield f"{step['step_id']}: expected a status, got {done['status']!r:.40}"
             if done["status"] == "failed":
-                skipped_to = done["result"]["escalated_to"]
-                yield from differs(step["step_id"], step.get("escalation_path"), skipped_to)
+                skipped_to = step.get("escalation_path")
+                yield from problems_of_failure(evidence, step, done["result"])
         elif done["status"] != "completed":
             yield f"{step['step_id']}: expected completed, got {done['status']!r:.40}"
         yield from problems_of_step(evidence, step, done)
@@ -562,10 +638,55 @@ def check_resolution(evidence: Evidence) -> Problems:
         yield "resolution.json: an escalation that leads nowhere"
 
 
+def told_of(done: Document) -> list[list[Any]]:
+    """Return what the trail has to tell of a step, but for people's scores."""
+    if done["type"] == "construct_invocation":
+        return []
+    told: list[list[Any]] = [[f"step_{done['status']}", done]]
+    if done["type"] == "hitl_rubric" and done["status"] != "skipped":
+        told.insert(0, ["hitl_opened", done["step_id"]])
+    if done["status"] == "failed":
+        escalated = {"step_id": done["step_id"], "to": done["result"]["escalated_to"]}
+        told.append(["escalated", escalated])
+    return told
+
+
+def problems_of_failure(evidence: Evidence, step: Document, result: Document) -> Problems:
+    """Yield where a step cannot have failed, or not as it says; no computation is run here."""
+    name, path = step["step_id"], step.get("escalation_path")
+    if path in {None, "FAIL"}:
+        yield f"{name}: failed, and no step was committed to go on with"
+    expected = {"reason": result["reason"], "error_detail": result["error_detail"]}
+    if step["type"] == "hitl_rubric":
+        entry = next(e for e in evidence.template["hitl_steps"] if e["step_id"] == name)
+        minimum = (entry.get("identity_separation") or {}).get("minimum_scorers", 1)
+        items = evidence.drawn_items(entry)
+        lines = [line for _, line in evidence.lines(f"hitl/{name}.jsonl")]
+        counting, limit = rated(entry, items, lines).scorers, step.get("timeout_seconds")
+        if counting >= minimum or limit is None:
+            yield f"{name}: failed, and enough people had scored, or no time was set"
+        detail = (
+            f"expected {minimum} people with a score for each of {len(items)} items within "
+            f"{canonical(limit).decode()} s, got {counting}"
+        )
+        expected = {"reason": "hitl-timeout", "error_detail": detail}
+    elif step["type"] != "deterministic_computation":
+        yield f"{name}: a step of this type cannot fail"
+    elif (
+        result["reason"] not in FAILED_COMPUTATIONS
+        or not isinstance(result["error_detail"], str)
+        or (result["reason"] == MISFIT and not step.get("output_spec"))
+    ):
+        yield f"{name}: expected a reason for which it can fail, got {result['reason']!r:.60}"
+    yield from differs(name, expected | {"escalated_to": path}, result)
+
+
 def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Problems:
     """Yield where what a step came to does not follow from the rest of the bundle."""
     name, result = step["step_id"], done["result"]
-    if done["status"] == "completed" and step["type"] == "construct_invocation":
+    if done["status"] == "skipped":
+        yield from differs(name, {}, result)
+    elif done["status"] == "completed" and step["type"] == "construct_invocation":
         counted = len(evidence.recorded)
         recorded: Document = {
             "episodes_recorded": counted,
@@ -651,6 +772,8 @@ def problems_of_baseline(where: str, one: Document, baseline: str, drawn: int) -
 
 INTERVAL: Final = ["high", "level", "low", "method"]
 METHODS: Final = {"undefined", "bca", "cluster_bca", "cluster_clt"}
+FAILED_COMPUTATIONS: Final = {"computation-raised", "output-not-json", MISFIT}
+"""Why a computation can fail its step."""
 HISTORY: Final[dict[str, dict[str, type]]] = {
     "runs": dict.fromkeys(
         ("theatre_id", "construct_id", "construct_version", "tier", "resolved_at", "results_hash"),
@@ -735,11 +858,12 @@ def check_tier(evidence: Evidence) -> Problems:
         "criterion_distinct_inputs": {
             name: one["distinct_inputs"] for name, one in audit["criteria"].items()
         },
+        "unqualified_measures": tally.plan.unqualified_measures(evidence.receipt["scorer_kinds"]),
         "missing_pins": [name for name, pin in named.items() if not pin],
         "version_mismatches": sum(asked.mismatches for asked in evidence.recorded),
         "determinism_differences": sum(asked.differs for asked in evidence.recorded),
         "scorers_committed": bool((template.get("scoring") or {}).get("criteria_scorers")),
-        "bundle_complete": set(REQUIRED) <= set(evidence.paths),
+        "bundle_complete": evidence.required <= set(evidence.paths),
         "commitment_verifiable": evidence.receipt["commitment_hash"] == evidence.commitment_hash,
         "extra_caps": extra_caps(evidence, adapter),
     }
@@ -754,6 +878,7 @@ def extra_caps(evidence: Evidence, adapter: str) -> list[str]:
         "episodes-not-run": evidence.results[0].outcomes["not_run"] > 0,
         "gold-unpinned": evidence.gold_is_unpinned(),
         "version-unreported": adapter.startswith("plain_"),
+        "reproduction": evidence.reproduction is not None,
     }
     people = {
         f"human-part-missing:{one['criterion_id']}"
@@ -785,7 +910,8 @@ def findings(evidence: Evidence) -> list[str]:
     (activated,) = evidence.details("activated")
     source = evidence.version_source
     found = [] if source == "computed" else [f"version-{source}"]
-    if canonical(activated["environment"]) != canonical(evidence.receipt["environment"]):
+    began, before = activated["environment"], activated["previous_environment"]
+    if began != evidence.receipt["environment"] or before not in (None, began):
         found.append("environment-changed")
     found += [
         f"step-failed:{name}"
@@ -800,6 +926,9 @@ def findings(evidence: Evidence) -> list[str]:
 
 def check_certificate_fields(evidence: Evidence) -> Problems:
     """Hold that every field of the certificate follows from the evidence, and there is no other."""
+    if evidence.reproduction is not None:
+        yield from problems_of_reproduction(evidence, evidence.reproduction)
+        return
     template, aggregate, receipt = evidence.template, evidence.aggregate, evidence.receipt
     pins, sealed = template["version_pins"], evidence.details("sealed")[0]
     hashes = template["dataset_hashes"]
@@ -836,6 +965,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "ece": (calibration.get("ece") or {}).get("value"),
         "replay_count": aggregate["episode_counts"]["scored"],
         "commitment_hash": evidence.commitment_hash,
+        "coin_sha256": sha256(evidence.coin),
         "evidence_bundle_hash": sha256(evidence.raw("SHA256SUMS")),
         "audit_head": evidence.trail[-1]["entry_hash"],
         "dataset_hash": hashes.get(evidence.config["replay_dataset_id"]),
@@ -862,6 +992,18 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
     yield from differs("certificate.json", expected, evidence.certificate)
 
 
+def problems_of_reproduction(evidence: Evidence, stated: Document) -> Problems:
+    """Yield where a reproduction says more than whose run it is, and what that came to."""
+    environment = evidence.receipt["environment"] or {}
+    expected = {
+        "reproduces": evidence.receipt["reproduces"],
+        "coin_sha256": sha256(evidence.coin),
+        "results_hash": evidence.aggregate["results_hash"],
+        "environment_hash": environment.get("environment_hash"),
+    }
+    yield from differs("reproduction.json", expected, stated)
+
+
 CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
     "inventory": check_inventory,
     "sums": check_sums,
@@ -871,6 +1013,7 @@ CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
     "certificate-copy": check_certificate_copy,
     "template": check_template,
     "commitment": check_commitment,
+    "coin": check_coin,
     "datasets": check_datasets,
     "audit-chain": check_audit_chain,
     "audit-episodes": check_audit_episodes,
@@ -964,7 +1107,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document")
     options = parser.parse_args(arguments)
-    if not (options.bundle / "certificate.json").is_file():
+    concluded = ("certificate.json", "reproduction.json")
+    if not any((options.bundle / name).is_file() for name in concluded):
         sys.stderr.write("expected the folder of an evidence bundle, with a certificate.json\n")
         return 5
     kept = None

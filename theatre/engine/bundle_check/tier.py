@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from theatre.engine.bundle_check.arithmetic import parsed_time, tier
+from theatre.engine.bundle_check.arithmetic import Plan, parsed_time, tier
 from theatre.engine.bundle_check.folder import CERTIFICATE, TIER, Documents
 from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, shown
 from theatre.engine.bundle_check.plan import CommittedPlan
@@ -77,8 +77,10 @@ class TierEvidence:
     audit: JsonObject
     bundle_complete: bool
     commitment_verifiable: bool
+    is_reproduction: bool
     resolved_at: JsonValue | Nothing
     step_caps: Sequence[str]
+    scorer_kinds: Mapping[str, str]
 
 
 def check_tier(
@@ -101,7 +103,7 @@ def check_tier(
         return
     recomputed: JsonObject = {"facts": facts, "history": known, "assessment": assessment}
     ledger.compare(CheckId.TIER, TIER, recomputed, documents.at(TIER))
-    for name, member in ON_CERTIFICATE.items():
+    for name, member in () if documents.is_reproduction else ON_CERTIFICATE.items():
         seen = documents.at(CERTIFICATE, name)
         ledger.compare(CheckId.TIER, f"{name} of the certificate", assessment[member], seen)
     ledger.completed(CheckId.TIER, f"{assessment['tier']}")
@@ -179,6 +181,9 @@ def _facts(evidence: TierEvidence) -> JsonObject:
             name: _number(evidence.audit, "criteria", name, "distinct_inputs")
             for name in plan.scorers
         },
+        "unqualified_measures": dict(
+            Plan(plan.document).unqualified_measures(evidence.scorer_kinds)
+        ),
         "missing_pins": [name for name, pin in pins.items() if not pin],
         "version_mismatches": calls.version_mismatches,
         "determinism_differences": calls.determinism_differences,
@@ -191,6 +196,7 @@ def _facts(evidence: TierEvidence) -> JsonObject:
             *plan.caps,
             # Whoever is asked in a plain form reports no version (docs/evidence.md).
             *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
+            *(["reproduction"] if evidence.is_reproduction else []),
             *_missing_human_parts(evidence.aggregate),
             *sorted(evidence.step_caps),
         ],

@@ -9,7 +9,6 @@ from theatre.engine.models.episode_runners import (
     EpisodePlay,
     EpisodeRunner,
     Turn,
-    play_seed,
     turn_of,
 )
 from theatre.engine.models.episodes import (
@@ -66,6 +65,7 @@ from theatre.engine.models.results import (
 from theatre.engine.models.scorers import (
     Computation,
     Scorer,
+    ScorerKind,
     ScoringCase,
 )
 
@@ -104,6 +104,7 @@ __all__ = [
     "RetryPolicy",
     "Scored",
     "Scorer",
+    "ScorerKind",
     "ScoringCase",
     "TheatreCriteria",
     "Turn",
@@ -113,7 +114,6 @@ __all__ = [
     "freeze_object",
     "judged_again",
     "members_of",
-    "play_seed",
     "read_episodes",
     "read_gold_labels",
     "sequence_ranges",

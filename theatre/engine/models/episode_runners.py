@@ -52,8 +52,3 @@ class EpisodeRunner:
 def turn_of(asked: JsonObject | Turn) -> Turn:
     """Return the call that a play asks for."""
     return asked if isinstance(asked, Turn) else Turn(0, asked)
-
-
-def play_seed(commitment_hash: str, episode_id: str) -> str:
-    """Return the seed of an episode: it is fixed at commit, and no request holds it."""
-    return f"{commitment_hash}:play:{episode_id}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models.judging import Judgement
@@ -27,6 +28,17 @@ class ScoringCase:
     exchanges: Sequence[JsonObject] = ()
 
 
+class ScorerKind(StrEnum):
+    """What a score rests on (docs/scorers.md, "Kinds"); it belongs to the name, not the version."""
+
+    EXACT = "exact"
+    """Values held against committed values, or against a rule that needs no reading."""
+    TEXTUAL = "textual"
+    """Words of a text, which anybody can write without what they say being so."""
+    JUDGED = "judged"
+    """The recorded answer of a model that was asked."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scorer:
     """A pure, versioned scoring function of the entry-point group `echelon.scorers`.
@@ -36,15 +48,22 @@ class Scorer:
     `params_schema` is a JSON Schema for the criterion's `params`. `needs_expectation` says
     whether the criterion applies only where the dataset holds an expectation. `judgement`, where
     a judge is needed, says what it is asked, and never raises. Then `score` is a function of
-    the recorded exchanges, too.
+    the recorded exchanges, too, and `kind` is `judged`; of no other scorer it is. There is no
+    default for `kind`: a scorer that does not say what it rests on cannot be registered.
     """
 
     name: str
     version: str
+    kind: ScorerKind
     params_schema: JsonObject
     score: Callable[[ScoringCase], float | None]
     needs_expectation: bool = True
     judgement: Callable[[ScoringCase], Judgement] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for a kind that is none, or that says of a judge what is not so."""
+        if (ScorerKind(self.kind) is ScorerKind.JUDGED) is not (self.judgement is not None):
+            raise ValueError(f"expected kind judged exactly with a judgement, got {self.kind}")
 
     @property
     def pin(self) -> str:
@@ -58,10 +77,12 @@ class Computation:
 
     `compute` is given the lines that its step computes over, and `params`, valid by
     `params_schema`; its result goes into the evidence. It never raises on what the lines hold.
+    `kind` says what the result rests on, as a scorer's does; no tier follows from a computation.
     """
 
     name: str
     version: str
+    kind: ScorerKind
     params_schema: JsonObject
     compute: Callable[[Iterable[bytes], JsonObject], JsonObject]
 

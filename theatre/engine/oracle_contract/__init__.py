@@ -13,7 +13,6 @@ from theatre.engine.models import (
 )
 from theatre.engine.oracle_contract.adapters import Invoker, OracleAdapter, RehearsalAdapter
 from theatre.engine.oracle_contract.answers import failed_attempt, read_answer
-from theatre.engine.oracle_contract.invocation_ids import invocation_id
 from theatre.engine.oracle_contract.program_version import program_version, served_argv
 from theatre.engine.oracle_contract.sanitising import InputSanitiser, SanitisedInput
 from theatre.engine.oracle_contract.text import (
@@ -41,7 +40,6 @@ __all__ = [
     "clean_detail",
     "cut_raw",
     "failed_attempt",
-    "invocation_id",
     "program_version",
     "read_answer",
     "served_argv",

@@ -17,6 +17,7 @@ from theatre.engine.replay.journal import (
 from theatre.engine.replay.progress import Progress
 from theatre.engine.replay.rating_desk import RatingDesk, RatingItem, rating_items
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
+from theatre.engine.replay.tier_evidence import unqualified_measures
 
 __all__ = [
     "DatasetReader",
@@ -34,5 +35,6 @@ __all__ = [
     "Surroundings",
     "rating_items",
     "reasons_with_examples",
+    "unqualified_measures",
     "with_reasons",
 ]

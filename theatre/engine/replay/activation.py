@@ -32,6 +32,7 @@ def activation_detail(
         },
         "sanitiser": None if sanitiser is None else sanitiser.version,
         "environment": around.environment,
+        "previous_environment": around.previous_environment,
     }
     if provider.ratings:
         names = (hop.construct_id for hop in template.hops)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import SteadyClock
+from theatre.engine.coin import Draws
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import RunStoppedError
 from theatre.engine.models import Judge, read_episodes
 from theatre.engine.replay.batching import BatchWriter
 from theatre.engine.replay.calls import CalledEpisode, EpisodeCaller
-from theatre.engine.replay.determinism import deterministic_sample
 from theatre.engine.replay.dispatch import Dispatcher
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.judging import JudgedCaller
@@ -55,6 +55,7 @@ class CallingPass:
     async def run(
         self,
         datasets: OpenDatasets,
+        draws: Draws,
         span: range | None = None,
         *,
         is_needed: Callable[[int], bool] = lambda _: True,
@@ -66,7 +67,7 @@ class CallingPass:
         """
         config = self._template.product_theatre_config
         gold = datasets.gold_labels(config.gold_label_dataset_id)
-        caller = self._caller(datasets, gold)
+        caller = self._caller(datasets, draws, gold)
         writer = self._writer(gold)
         progress = await self._progress(datasets)
         async with writer:
@@ -107,7 +108,7 @@ class CallingPass:
         )
 
     def _caller(
-        self, datasets: OpenDatasets, gold: Mapping[str, JsonObject]
+        self, datasets: OpenDatasets, draws: Draws, gold: Mapping[str, JsonObject]
     ) -> EpisodeCaller | JudgedCaller:
         caller = EpisodeCaller(
             theatre_id=self._receipt.theatre_id,
@@ -118,17 +119,17 @@ class CallingPass:
             invoke=self._around.invoke,
             clock=self._clock,
             sanitiser=self._around.sanitiser_for(self._template),
-            repeated=self._repeated(datasets),
+            draws=draws,
+            repeated=self._repeated(datasets, draws),
             runner=self._around.runners.get(self._template.product_theatre_config.episode_runner),
-            commitment_hash=self._receipt.commitment_hash,
         )
         if self._judge is None:
             return caller
         return JudgedCaller(caller, provider=self._provider, judge=self._judge, gold=gold)
 
-    def _repeated(self, datasets: OpenDatasets) -> frozenset[str]:
+    def _repeated(self, datasets: OpenDatasets, draws: Draws) -> frozenset[str]:
         size = self._template.execution_policy.deterministic_sample
         if not size:
             return frozenset()
         ids = (episode.episode_id for episode in read_episodes(datasets.replay.lines()))
-        return deterministic_sample(self._receipt.commitment_hash, ids, size)
+        return draws.repeated(ids, size)

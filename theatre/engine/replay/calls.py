@@ -8,6 +8,7 @@ from itertools import count
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import SteadyClock, format_rfc3339
+from theatre.engine.coin import Draws
 from theatre.engine.models import (
     FIRST,
     SECOND,
@@ -18,7 +19,6 @@ from theatre.engine.models import (
     PlayedRecord,
     RecordedCall,
     Turn,
-    play_seed,
     turn_of,
 )
 from theatre.engine.oracle_contract import (
@@ -30,7 +30,6 @@ from theatre.engine.oracle_contract import (
     OracleInvocationRequest,
     SanitisedInput,
     failed_attempt,
-    invocation_id,
 )
 from theatre.engine.scoring import EpisodeAnswer
 from theatre.engine.templates import Hop, ProductTheatreTemplate
@@ -71,7 +70,8 @@ class CalledEpisode:
 class EpisodeCaller:
     """Calls the committed constructs for one episode after another, or for several at a time.
 
-    `repeated` are the ids of the episodes that are called twice. `sanitiser` is None where the
+    `draws` gives every call its id, and every episode the alias under which it is asked; `repeated`
+    are the ids of the episodes that are called twice. `sanitiser` is None where the
     template commits that inputs are sent as they are.
     """
 
@@ -84,9 +84,9 @@ class EpisodeCaller:
         invoke: Invoker,
         clock: SteadyClock,
         sanitiser: InputSanitiser | None,
+        draws: Draws,
         repeated: frozenset[str],
         runner: EpisodeRunner | None = None,
-        commitment_hash: str = "",
     ) -> None:
         self._theatre_id = theatre_id
         self._hops = template.hops
@@ -96,9 +96,9 @@ class EpisodeCaller:
         self._invoke = invoke
         self._clock = clock
         self._sanitiser = sanitiser
+        self._draws = draws
         self._repeated = repeated
         self._runner = runner
-        self._commitment_hash = commitment_hash
 
     async def call(self, episode: GroundTruthEpisode) -> CalledEpisode:
         """Return what came of calling for `episode`, whatever the constructs did."""
@@ -125,7 +125,7 @@ class EpisodeCaller:
     async def _played(self, episode: GroundTruthEpisode, runner: EpisodeRunner) -> CalledEpisode:
         """Call turn after turn, as the runner asks; one that does not succeed is the last."""
         made, result = _Round(FIRST), None
-        play = runner.play(episode.input_data, self._play_seed(episode))
+        play = runner.play(episode.input_data, self._draws.play_seed(episode.episode_id))
         try:
             turn = turn_of(next(play))
             for number in count():
@@ -158,9 +158,6 @@ class EpisodeCaller:
         made.status = response.status
         succeeded = response.status is InvocationStatus.SUCCESS
         return (response.output_data or {}) if succeeded else None
-
-    def _play_seed(self, episode: GroundTruthEpisode) -> str:
-        return play_seed(self._commitment_hash, episode.episode_id)
 
     def _sanitised(self, value: JsonObject) -> SanitisedInput | None:
         if self._sanitiser is None:
@@ -226,11 +223,11 @@ class EpisodeCaller:
         turn: int = 0,
     ) -> OracleInvocationRequest:
         return OracleInvocationRequest(
-            invocation_id=invocation_id(
+            invocation_id=self._draws.invocation_id(
                 self._theatre_id, seq=episode.seq, hop=hop.number, repeat=repeat, turn=turn
             ),
             theatre_id=self._theatre_id,
-            episode_id=episode.episode_id,
+            episode_id=self._draws.alias(episode.episode_id),
             construct_id=hop.construct_id,
             construct_version=hop.construct_version,
             input_data=value,

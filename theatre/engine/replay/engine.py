@@ -14,8 +14,10 @@ from typing import cast
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import SteadyClock, format_rfc3339
+from theatre.engine.coin import Draws
 from theatre.engine.errors import (
     AlreadySealedError,
+    CoinError,
     DatasetMismatchError,
     InvalidTransitionError,
     JournalChangedError,
@@ -105,10 +107,10 @@ class ReplayEngine:
         A bundle that an earlier process sealed is taken as it is, whatever became of the data, once
         it has passed the independent check again. A dataset that is missing or changed before the
         first call raises DatasetError and leaves the state COMMITTED. The theatre is resolved as
-        failed where a dataset changed in the middle, where what is recorded is not what the audit
-        trail names, and where the check refuses the bundle. RunStoppedError where the surroundings
-        said that the run is to stop before it was settled; what was called is recorded.
-        InvalidTransitionError for a theatre that is overdue.
+        failed where its coin is lost, where a dataset changed in the middle, where what is recorded
+        is not what the audit trail names, and where the check refuses the bundle. RunStoppedError
+        where the surroundings said that the run is to stop before it was settled; what was called
+        is recorded. InvalidTransitionError for a theatre that is overdue.
         """
         try:
             settled = await self._earlier() or await self._settled()
@@ -118,6 +120,8 @@ class ReplayEngine:
                 await self._end(settled.outcome())
             elif settled.status is ProgrammeStatus.FAILED:
                 await self._end_without_certificate(settled.failure_outcome())
+        except CoinError as error:
+            await self._fail(error)
         except (DatasetMismatchError, JournalChangedError) as error:
             if self._theatre.state is TheatreState.COMMITTED:
                 raise
@@ -127,9 +131,15 @@ class ReplayEngine:
     async def activate(self) -> Theatre:
         """Make a COMMITTED theatre ACTIVE and return it, before anybody is called.
 
-        For a run whose parts are called one by one (`call`). Errors as `run`.
+        For a run whose parts are called one by one (`call`). Errors as `run`; one whose coin is
+        lost is returned RESOLVED.
         """
         await self._read_trail()
+        try:
+            self._committed_draws()
+        except CoinError as error:
+            await self._fail(error)
+            return self._theatre
         with self._open_datasets() as datasets:
             await self._activate(datasets)
         return self._theatre
@@ -139,8 +149,8 @@ class ReplayEngine:
 
         Several parts may be called at a time, each through a journal of its own; `run` settles
         once all of them were. No episode is called from the first on of which `is_needed` says
-        that it cannot count any more. DatasetError where a dataset is missing or changed, and
-        RunStoppedError as `run`.
+        that it cannot count any more. DatasetError where a dataset is missing or changed, CoinError
+        where the coin is lost, and RunStoppedError as `run`.
         """
         if self._theatre.state is not TheatreState.ACTIVE:
             raise InvalidTransitionError(
@@ -148,7 +158,7 @@ class ReplayEngine:
             )
         await self._read_trail()
         with self._open_datasets() as datasets:
-            await self._calls.run(datasets, span, is_needed=is_needed)
+            await self._calls.run(datasets, self._committed_draws(), span, is_needed=is_needed)
 
     async def _read_trail(self) -> RefusedDraft | None:
         """Go on behind the last stamp; return the refusal that an earlier process has noted."""
@@ -169,14 +179,26 @@ class ReplayEngine:
         return await self._sealed()
 
     async def _settled(self) -> SealedRun | ProgrammeEnding | RefusedDraft:
-        """Do what is left to do of the run, up to its bundle."""
+        """Do what is left to do of the run, up to its bundle; CoinError where its coin is lost."""
+        draws = self._committed_draws()
         with self._open_datasets() as datasets:
             if self._theatre.state is TheatreState.COMMITTED:
                 await self._activate(datasets)
             if self._theatre.state is TheatreState.ACTIVE:
-                await self._invoke_all(datasets)
+                await self._invoke_all(datasets, draws)
                 await self._move(self._theatre.settle(at=self._clock(), detail={}))
-            return await self._seal(datasets)
+            return await self._seal(datasets, draws)
+
+    def _committed_draws(self) -> Draws:
+        """Return the draws of the committed coin; CoinError where it is lost: none replaces it."""
+        coin = self._around.coin
+        if coin is None or coin.sha256 != self._receipt.coin_sha256:
+            seen = "none" if coin is None else "another one"
+            raise CoinError(
+                f"expected the coin that the commitment names, got {seen}: what it draws is lost, "
+                "and no other coin may stand in for it; commit the template again and run that"
+            )
+        return Draws(coin, self._receipt.commitment_hash)
 
     @contextlib.contextmanager
     def _open_datasets(self) -> Iterator[OpenDatasets]:
@@ -201,18 +223,21 @@ class ReplayEngine:
         detail["episodes"] = datasets.replay.lines_total
         await self._move(self._theatre.activate(at=self._clock(), detail=detail))
 
-    async def _invoke_all(self, datasets: OpenDatasets) -> None:
+    async def _invoke_all(self, datasets: OpenDatasets, draws: Draws) -> None:
         """Call the constructs for every episode that is not recorded, in dataset order."""
         at = format_rfc3339(self._clock())
         events = await events_kept_back(self._journal, self._receipt.theatre_id, at=at)
         if events:
             await self._journal.append([], events)
-        await self._calls.run(datasets)
+        await self._calls.run(datasets, draws)
 
-    async def _seal(self, datasets: OpenDatasets) -> SealedRun | ProgrammeEnding | RefusedDraft:
+    async def _seal(
+        self, datasets: OpenDatasets, draws: Draws
+    ) -> SealedRun | ProgrammeEnding | RefusedDraft:
         settlement = Settlement(
             template=self._template,
             receipt=self._receipt,
+            draws=draws,
             provider=self._provider,
             computations=self._computations,
             around=self._around,
@@ -257,10 +282,8 @@ class ReplayEngine:
     async def _end_without_certificate(self, outcome: JsonObject, *, unscored: int = 0) -> None:
         await self._end(await with_reasons(self._journal, outcome, unscored=unscored))
 
-    async def _fail(self, error: DatasetMismatchError | JournalChangedError) -> None:
+    async def _fail(self, error: CoinError | DatasetMismatchError | JournalChangedError) -> None:
         await beside_the_loop(self._set_aside)
-        if self._theatre.state is TheatreState.ACTIVE:
-            await self._move(self._theatre.settle(at=self._clock(), detail={"reason": error.code}))
         outcome: JsonObject = {
             "outcome": "failed",
             "outcome_reason": error.code,
@@ -269,7 +292,10 @@ class ReplayEngine:
         if not isinstance(error, JournalChangedError):
             # Else what its trail says of failures is not to be relied on.
             outcome = await with_reasons(self._journal, outcome)
-        await self._end(outcome)
+        theatre, events = self._theatre.end(at=self._clock(), outcome=outcome)
+        for event in events:
+            await self._journal.note(event)
+        self._theatre = theatre
 
     def _set_aside(self) -> None:
         set_aside(self._theatre.theatre_id, self._settings.output_dir, self._settings.drafts_dir)

@@ -12,10 +12,11 @@ from typing import cast
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import JournalChangedError
+from theatre.engine.evidence_bundle import CERTIFICATE
 from theatre.engine.models import InvocationStatus
 from theatre.engine.replay.events import trouble_events
 from theatre.engine.replay.journal import RunJournal
-from theatre.engine.replay.sealed_run import SealedRun
+from theatre.engine.replay.sealed_run import REPRODUCED, SealedRun
 from theatre.engine.replay.trail_batches import TrailBatches
 
 
@@ -33,9 +34,12 @@ async def sealed_run(bundle: Path, journal: RunJournal) -> SealedRun:
             f"expected the sealed bundle {bundle.name} to continue the theatre's audit chain, "
             "got another chain: one of the two was changed by hand"
         )
+    is_certified = (bundle / CERTIFICATE).exists()
+    certificate = parse_object((bundle / CERTIFICATE).read_bytes()) if is_certified else None
     return SealedRun(
         aggregate=parse_object((bundle / "scores" / "aggregate.json").read_bytes()),
-        certificate=parse_object((bundle / "certificate.json").read_bytes()),
+        certificate=certificate,
+        reason=None if is_certified else REPRODUCED,
         sealed_event=_event(sealed),
         bundle_path=bundle,
         already_noted=already_noted,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
+from theatre.engine.coin import Draws
 from theatre.engine.errors import JournalError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.models import (
@@ -46,12 +47,12 @@ class ScoringPass:
         self,
         template: ProductTheatreTemplate,
         provider: TheatreScoringProvider,
-        commitment_hash: str,
+        draws: Draws,
         listeners: Sequence[EpisodeListener] = (),
     ) -> None:
         self._template = template
         self._provider = provider
-        self._commitment_hash = commitment_hash
+        self._draws = draws
         self._listeners = listeners
         self._not_run = dict.fromkeys(provider.criterion_ids, Verdict.NOT_RUN)
 
@@ -64,7 +65,7 @@ class ScoringPass:
         where what is recorded is not what the audit trail names.
         """
         batches = await TrailBatches.read(journal, builder.theatre_id)
-        aggregator = Aggregator(self._provider, self._commitment_hash)
+        aggregator = Aggregator(self._provider, self._draws)
         facts = CallFacts(self._template.product_theatre_config.construct_under_test)
         total = dataset.lines_total
         with contextlib.ExitStack() as stack:

@@ -8,10 +8,15 @@ from pathlib import Path
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 
+REPRODUCED = "reproduction"
+"""The reason of a run that may have no certificate: its coin was public before its first call."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedRun:
     """What settling brought: a certificate in its bundle, or the reason why there is none.
+
+    A reproduction has a bundle, too.
 
     `already_noted` is true where the store's chain holds the sealing entry from before a crash.
     """

@@ -17,12 +17,21 @@ from theatre.engine.certificate import (
     CertifiedEvidence,
     certificate_id,
     issue_certificate,
+    reproduction_document,
     validate_certificate,
 )
 from theatre.engine.clock import format_rfc3339
+from theatre.engine.coin import Draws
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import BundleError, CertificateError
-from theatre.engine.evidence_bundle import EvidenceBundleBuilder, ManifestFacts, file_stamps
+from theatre.engine.evidence_bundle import (
+    CERTIFICATE,
+    COIN,
+    REPRODUCTION,
+    EvidenceBundleBuilder,
+    ManifestFacts,
+    file_stamps,
+)
 from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.computations import (
     EPISODES,
@@ -39,7 +48,7 @@ from theatre.engine.replay.programme import (
 )
 from theatre.engine.replay.programme_trail import ProgrammeTrail
 from theatre.engine.replay.scoring_pass import ScoringPass
-from theatre.engine.replay.sealed_run import SealedRun
+from theatre.engine.replay.sealed_run import REPRODUCED, SealedRun
 from theatre.engine.replay.self_check import RefusedDraft, refusal_of, refuse
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
@@ -65,6 +74,7 @@ class Settlement:
         *,
         template: ProductTheatreTemplate,
         receipt: CommitmentReceipt,
+        draws: Draws,
         provider: TheatreScoringProvider,
         computations: Sequence[PlannedComputation],
         around: Surroundings,
@@ -72,6 +82,7 @@ class Settlement:
     ) -> None:
         self._template = template
         self._receipt = receipt
+        self._draws = draws
         self._provider = provider
         self._programme = CommittedProgramme(
             template=template,
@@ -93,7 +104,8 @@ class Settlement:
     ) -> SealedRun | ProgrammeEnding | RefusedDraft:
         """Write the bundle of a theatre whose calls are done and return what it proves.
 
-        A rehearsal, and a run in which nothing was scored, leave no bundle; so does a programme
+        A reproduction leaves a bundle and no certificate. A rehearsal, and a run in which nothing
+        was scored, leave no bundle; so does a programme
         that fails, or waits for people: then its ending is returned. A bundle that the independent
         check refuses is set aside: then its refusal is returned. Raises BundleError
         where the disk fails (nothing half-written stays visible), AlreadySealedError where another
@@ -116,7 +128,7 @@ class Settlement:
             scoring = ScoringPass(
                 self._template,
                 self._provider,
-                self._receipt.commitment_hash,
+                self._draws,
                 [evidence.add, *([episodes.add] if self._reads_episodes else [])],
             )
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
@@ -146,11 +158,16 @@ class Settlement:
         audit: JsonObject,
         baselines: JsonObject,
     ) -> tuple[str, ...]:
-        """Return what a reader has to know and no tier rule looks at."""
-        is_as_committed = activated.get("environment") == self._receipt.environment
+        """Return what a reader has to know and no tier rule looks at.
+
+        The environment at the start is held against the commitment's, and that of the certificate
+        before, where one is known.
+        """
+        began, before = activated.get("environment"), activated.get("previous_environment")
+        is_as_before = began == self._receipt.environment and before in (None, began)
         asked_once = self._template.execution_policy.deterministic_sample == 0
         return (
-            *(() if is_as_committed else (ENVIRONMENT_CHANGED,)),
+            *(() if is_as_before else (ENVIRONMENT_CHANGED,)),
             *((WITHIN_ITEM_UNKNOWN,) if asked_once else ()),
             *ending.machine.findings,
             *data_findings(audit),
@@ -160,6 +177,7 @@ class Settlement:
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
         builder.write_document("template.json", self._receipt.template_snapshot)
         builder.write_document("commitment_receipt.json", self._receipt.as_document())
+        builder.write_lines(COIN, [self._draws.coin.line])
         gold_name = self._template.product_theatre_config.gold_label_dataset_id
         for path, reader in datasets.by_file_name(gold_name).items():
             builder.write_lines(path, reader.chunks())
@@ -179,17 +197,20 @@ class Settlement:
         )
         event = self._sealed_event(resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
-        certificate = await beside_the_loop(
-            self._certified,
-            builder,
-            ending,
-            facts,
-            documents,
-            assessment,
-            event,
-            audit_head,
-            findings,
-        )
+        if self._receipt.reproduces is None:
+            certificate = await beside_the_loop(
+                self._certified,
+                builder,
+                ending,
+                facts,
+                documents,
+                assessment,
+                event,
+                audit_head,
+                findings,
+            )
+        else:
+            certificate = await beside_the_loop(self._reproduced, builder, ending, event)
         as_checked = await beside_the_loop(file_stamps, builder.draft)
         refused = await refusal_of(builder.draft, self._around)
         if refused is not None:
@@ -198,6 +219,7 @@ class Settlement:
         return SealedRun(
             aggregate=ending.aggregate,
             certificate=certificate,
+            reason=None if certificate is not None else REPRODUCED,
             sealed_event=event,
             bundle_path=await beside_the_loop(builder.seal, as_checked),
         )
@@ -212,11 +234,8 @@ class Settlement:
         event: AuditEvent,
         audit_head: str,
         findings: tuple[str, ...],
-    ) -> JsonObject:
-        missing = builder.validate_minimum_files()
-        if missing:
-            raise BundleError(f"expected a complete bundle, got one without {', '.join(missing)}")
-        bundle_hash, expiry = builder.write_sums(), assessment.expires_at
+    ) -> JsonObject | None:
+        bundle_hash, expiry = _complete_sums(builder), assessment.expires_at
         audit, baselines = documents
         certificate = issue_certificate(
             self._template,
@@ -237,9 +256,18 @@ class Settlement:
             ),
         )
         validate_certificate(certificate, self._around.registry)
-        builder.write_document("certificate.json", certificate)
+        builder.write_document(CERTIFICATE, certificate)
         builder.write_manifest(self._manifest_facts(bundle_hash, event.at))
         return certificate
+
+    def _reproduced(
+        self, builder: EvidenceBundleBuilder, ending: ProgrammeEnding, event: AuditEvent
+    ) -> None:
+        """Conclude a bundle whose coin was public before its run: no certificate is for that."""
+        bundle_hash = _complete_sums(builder)
+        document = reproduction_document(self._receipt, ending.aggregate)
+        builder.write_document(REPRODUCTION, document)
+        builder.write_manifest(self._manifest_facts(bundle_hash, event.at))
 
     def _write_tier(
         self,
@@ -270,7 +298,9 @@ class Settlement:
             event_type=SEALED,
             at=moment,
             detail={
-                "certificate_id": certificate_id(receipt.theatre_id, receipt.commitment_hash),
+                "certificate_id": None
+                if receipt.reproduces is not None
+                else certificate_id(receipt.theatre_id, receipt.commitment_hash),
                 "issuer": self._settings.issuer,
                 "issued_at": moment,
                 "theatre_resolved_at": moment,
@@ -303,6 +333,14 @@ class Settlement:
             scorer_version=pins.scorer_version,
             methodology_version=pins.methodology_version,
         )
+
+
+def _complete_sums(builder: EvidenceBundleBuilder) -> str:
+    """Write the sums of a bundle and return its hash; BundleError for one that lacks a file."""
+    missing = builder.validate_minimum_files()
+    if missing:
+        raise BundleError(f"expected a complete bundle, got one without {', '.join(missing)}")
+    return builder.write_sums()
 
 
 def _no_certificate_reason(aggregator: Aggregator, *, certificate_run: bool) -> str | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, Sleep
+from theatre.engine.coin import Coin
 from theatre.engine.models import Computation, EpisodeRunner, Judge, Scorer
 from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
 from theatre.engine.replay.journal import DatasetSource
@@ -44,18 +45,22 @@ class RunSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a run reaches through its caller: constructs, data, scorers, time.
+    """What a run reaches through its caller: constructs, data, scorers, time, and its coin.
 
+    `coin` is the one that the commitment names; None where it is lost, which ends the run.
     `adapters` holds one for every construct of an episode, by id, and `authors` who wrote it, where
-    that is known; `environment` is what they can import here, as in a receipt; `judge` is for
-    templates with judged criteria, and `sanitiser` may be None for those that commit
-    `sanitise_input` as false.
+    that is known; `environment` is what they can import here, as in a receipt, and
+    `previous_environment` that of the newest certificate of the same construct and version, if one
+    is known; `judge` is for templates with judged criteria, and `sanitiser` may be None for those
+    that commit `sanitise_input` as false.
     Once `is_stopping` returns true, no further episode is called.
     """
 
+    coin: Coin | None
     adapters: Mapping[str, OracleAdapter]
     authors: Mapping[str, str | None] = field(default_factory=dict)
     environment: JsonObject | None = None
+    previous_environment: JsonObject | None = None
     invoke: Invoker
     datasets: DatasetSource
     scorers: Mapping[str, Scorer]

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
-from theatre.engine.scoring import exact
-from theatre.engine.templates import gold_is_unpinned, product_template
+from theatre.engine.models import ScorerKind
+from theatre.engine.scoring import committed_ratings, exact
+from theatre.engine.scoring.criteria_scorers import criteria_scorers
+from theatre.engine.templates import ProductTheatreTemplate, gold_is_unpinned, product_template
 from theatre.engine.tier_assigner import (
     CriterionCounts,
     TierAssessment,
@@ -29,8 +31,12 @@ HUMAN_PART_CAP = "human-part-missing"
 GOLD_UNPINNED_CAP = "gold-unpinned"
 """A 2.0.1 template names gold labels without their hash: they were not used."""
 
+_CARRYING = frozenset({ScorerKind.EXACT, ScorerKind.JUDGED})
+"""Kinds of scorers that carry a tier without a qualification."""
+
 PLAIN_FORM = "plain_"
 UNREPORTED_CAP = "version-unreported"
+REPRODUCTION_CAP = "reproduction"
 """The construct was asked in a form in which it reports no version: any could have answered."""
 
 
@@ -106,6 +112,9 @@ def tier_facts_of(
             criterion: cast("int", one["distinct_inputs"])
             for criterion, one in cast("dict[str, JsonObject]", audit["criteria"]).items()
         },
+        unqualified_measures=unqualified_measures(
+            receipt.template_snapshot, template, receipt.scorer_kinds
+        ),
         missing_pins=tuple(name for name, pin in pins.items() if not pin),
         version_mismatches=calls.version_mismatches,
         determinism_differences=calls.determinism_differences,
@@ -113,18 +122,40 @@ def tier_facts_of(
         bundle_complete=bundle_complete,
         commitment_verifiable=_recomputes(receipt),
         extra_caps=(
-            *_extra_caps(receipt.template_snapshot, aggregate, calls.adapter_pin),
+            *_extra_caps(receipt, aggregate, calls.adapter_pin),
             *sorted(step_caps),
         ),
     )
 
 
-def _extra_caps(template: JsonObject, aggregate: JsonObject, adapter_pin: str) -> tuple[str, ...]:
+def unqualified_measures(
+    document: JsonObject, template: ProductTheatreTemplate, kinds: Mapping[str, JsonValue]
+) -> dict[str, str]:
+    """Return criterion → scorer where words alone decide something that has a weight.
+
+    A human share below the whole leaves the words their part, and people can be given too small
+    a share to matter. A scorer that `kinds` does not name counts as textual.
+    """
+    weights = template.criteria.weights
+    by_people = {one.criterion_id for one in committed_ratings(document) if one.share == 1}
+    return {
+        criterion: cast("str", choice["scorer"])
+        for criterion, choice in criteria_scorers(document).items()
+        if kinds.get(cast("str", choice["scorer"])) not in _CARRYING
+        and (weights.get(criterion, 0) > 0 or not weights)
+        and criterion not in by_people
+    }
+
+
+def _extra_caps(
+    receipt: CommitmentReceipt, aggregate: JsonObject, adapter_pin: str
+) -> tuple[str, ...]:
     not_run = cast("dict[str, int]", aggregate["episode_counts"])["not_run"]
     found = {
         NOT_RUN_CAP: not_run > 0,
-        GOLD_UNPINNED_CAP: gold_is_unpinned(template),
+        GOLD_UNPINNED_CAP: gold_is_unpinned(receipt.template_snapshot),
         UNREPORTED_CAP: adapter_pin.startswith(PLAIN_FORM),
+        REPRODUCTION_CAP: receipt.reproduces is not None,
     }
     caps = [cap for cap, applies in found.items() if applies]
     human = cast("dict[str, JsonObject]", aggregate["human_scores"] or {})

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
+from theatre.engine.coin import Draws
 from theatre.engine.models import (
     CriterionResult,
     EpisodeOutcome,
@@ -52,10 +53,14 @@ class ScoredEpisode:
 
 
 class Aggregator:
-    """Takes every episode of the dataset once, in order; gives the lines and the aggregate."""
+    """Takes every episode of the dataset once, in order; gives the lines and the aggregate.
 
-    def __init__(self, provider: TheatreScoringProvider, commitment_hash: str) -> None:
-        self._commitment_hash = commitment_hash
+    Holdout and intervals follow from the commitment hash: no construct is asked by them. Whom
+    people are asked about is drawn by the coin.
+    """
+
+    def __init__(self, provider: TheatreScoringProvider, draws: Draws) -> None:
+        self._commitment_hash = draws.commitment_hash
         self._criteria = provider.criteria
         self._holdout_share = provider.holdout_split
         # Weights as whole numbers in the same proportion: a line for every episode has to be quick.
@@ -71,7 +76,7 @@ class Aggregator:
         self._units = ResampledUnits(provider.criteria)
         self._ratings = provider.ratings
         drawn = max((rating.items for rating in provider.ratings), default=0)
-        self._draw = ItemDraw(commitment_hash, drawn)
+        self._draw = ItemDraw(draws.item_rank, drawn)
         self._human = NO_HUMAN_PARTS
         self._hasher = hashlib.sha256()
 

@@ -1,19 +1,16 @@
-"""Which episodes people are asked to rate: drawn by the commitment hash, among the scored ones."""
+"""Which episodes people are asked to rate: drawn by the coin, among the scored ones."""
 
 from __future__ import annotations
 
-import hashlib
 import heapq
+from collections.abc import Callable
 
 
 class ItemDraw:
-    """Keeps the episodes with the smallest SHA-256(commitment_hash + ":hitl:" + episode_id).
+    """Keeps the `size` episodes of the smallest ranks. Memory grows with `size` only."""
 
-    Everybody can recompute the draw, and nobody chose it. Memory grows with `size` only.
-    """
-
-    def __init__(self, commitment_hash: str, size: int) -> None:
-        self._prefix = f"{commitment_hash}:hitl:"
+    def __init__(self, rank: Callable[[str], bytes], size: int) -> None:
+        self._rank = rank
         self._size = size
         # A heap of the smallest ranks, negated: the largest one stands first.
         self._kept: list[tuple[int, str, int]] = []
@@ -22,14 +19,13 @@ class ItemDraw:
         """Take a scored episode and the row of its unit."""
         if not self._size:
             return
-        digest = hashlib.sha256(f"{self._prefix}{episode_id}".encode()).digest()
-        entry = (-int.from_bytes(digest, "big"), episode_id, row)
+        entry = (-int.from_bytes(self._rank(episode_id), "big"), episode_id, row)
         if len(self._kept) < self._size:
             heapq.heappush(self._kept, entry)
         else:
             heapq.heappushpop(self._kept, entry)
 
     def drawn(self, count: int) -> dict[str, int]:
-        """Return the first `count` episodes → their rows, in ascending order of their hashes."""
+        """Return the first `count` episodes → their rows, in ascending order of their ranks."""
         ranked = sorted(self._kept, reverse=True)
         return {episode_id: row for _, episode_id, row in ranked[:count]}

@@ -91,6 +91,11 @@ class TheatreScoringProvider:
         return {plan.scorer.name: plan.scorer.version for plan in self.criteria}
 
     @property
+    def scorer_kinds(self) -> dict[str, str]:
+        """Return scorer → what its scores rest on, for every scorer the plan uses."""
+        return {plan.scorer.name: plan.scorer.kind.value for plan in self.criteria}
+
+    @property
     def needs_judge(self) -> bool:
         """Tell whether a judge has to be asked about answers."""
         return any(plan.scorer.judgement is not None for plan in self.criteria)

@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Scorer
+from theatre.engine.models import Scorer, ScorerKind
 from theatre.engine.schema_registry import Seen, json_pointer, worded
-from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_object, as_text
+from theatre.engine.template_validator.subject import (
+    Finding,
+    Rule,
+    Subject,
+    as_number,
+    as_object,
+    as_text,
+    numbered_objects,
+)
 from theatre.engine.templates import CURRENT, EXISTING, NEWEST
 
 _SCORERS = ("scoring", "criteria_scorers")
@@ -102,6 +110,24 @@ def _scorers_not_committed(subject: Subject) -> Iterator[Finding]:
         )
 
 
+def _measure_unqualified(subject: Subject) -> Iterator[Finding]:
+    weights = subject.object_at("criteria", "weights")
+    steps = [step for _, step in numbered_objects(subject.at("hitl_steps"))]
+    by_people = {as_text(step.get("criterion_id")) for step in steps if step.get("share") == 1}
+    for criterion, _, scorer in _installed(subject):
+        if scorer.kind is ScorerKind.TEXTUAL and criterion not in by_people:
+            if weights and as_number(weights.get(criterion)) == 0:
+                continue
+            yield (
+                json_pointer(*_SCORERS, criterion, "scorer"),
+                worded(
+                    "expected a scorer that is exact or judged, or a weight of 0; got ",
+                    Seen(scorer.name),
+                    ", which is textual, so the tier is capped at UNVERIFIED",
+                ),
+            )
+
+
 def _scorer_pins_missing(subject: Subject) -> Iterator[Finding]:
     if subject.replays and "scorer_pins" not in subject.document:
         yield "", "expected scorer_pins, got none: the versions in use at commit are recorded"
@@ -150,5 +176,6 @@ RULES = (
     Rule("judge-local", _judge_local),
     Rule("qualification-known", _qualification_known, since=NEWEST),
     Rule("scorers-not-committed", _scorers_not_committed, severity="warning"),
+    Rule("measure-unqualified", _measure_unqualified, severity="warning"),
     Rule("scorer-pins-missing", _scorer_pins_missing, severity="warning", since=CURRENT),
 )

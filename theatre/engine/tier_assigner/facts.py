@@ -85,6 +85,21 @@ DistinctByCriterion = Annotated[
 ]
 
 
+def _frozen_names(names: Mapping[str, str]) -> Mapping[str, str]:
+    return MappingProxyType(dict(sorted(names.items())))
+
+
+def _plain_names(names: Mapping[str, str]) -> dict[str, str]:
+    return dict(names)
+
+
+ScorersByCriterion = Annotated[
+    Mapping[Name, Name],
+    AfterValidator(_frozen_names),
+    PlainSerializer(_plain_names, return_type=dict[str, str]),
+]
+
+
 class TierFacts(Record):
     """Everything about a run that its tier depends on; `tier.json` holds all of it.
 
@@ -96,6 +111,8 @@ class TierFacts(Record):
     - `criterion_counts`: one entry for every committed criterion, by id.
     - `distinct_inputs`: different inputs among the scored episodes; `criterion_distinct_inputs`:
       among those that count in each criterion's mean, by id.
+    - `unqualified_measures`: criterion → scorer, of each criterion with a weight that words alone
+      decide.
     - `missing_pins`: names of absent pins (construct_version, dataset_hash, scorer_version).
     - `version_mismatches`: answers that reported another version than the pin.
     - `determinism_differences`: repeated episodes that were answered differently.
@@ -118,6 +135,7 @@ class TierFacts(Record):
     criterion_counts: CountsByCriterion
     distinct_inputs: Count
     criterion_distinct_inputs: DistinctByCriterion
+    unqualified_measures: ScorersByCriterion
     missing_pins: tuple[Name, ...]
     version_mismatches: Count
     determinism_differences: Count

@@ -14,7 +14,7 @@ from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ParseError
-from theatre.engine.models import Computation
+from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.scoring.paths import ABSENT, at_path
 from theatre.scorers.computations.carried_items import ClaimRule, Items, items_of, without
 
@@ -215,6 +215,7 @@ _EFFECTS: JsonObject = {
 COMPUTATION = Computation(
     name="chain_propagation",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema={
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Computation
+from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.scoring.arithmetic import ratio
 from theatre.scorers.computations.paired_intervals import Tally, mean_difference, share_of_pairs
 from theatre.scorers.computations.twin_pairs import (
@@ -141,6 +141,7 @@ _PATHS: JsonObject = {"type": "object", "minProperties": 1, "additionalPropertie
 COMPUTATION = Computation(
     name="paired_answers",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema={
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
-from theatre.engine.models import Computation
+from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.scoring.case_values import answered_at
 from theatre.engine.scoring.paths import Absent
 from theatre.scorers.computations.paired_intervals import Tally, mean_difference, share_of_pairs
@@ -95,6 +95,7 @@ _PATH: JsonObject = {"type": "string", "minLength": 1}
 COMPUTATION = Computation(
     name="paired_separation",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema={
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

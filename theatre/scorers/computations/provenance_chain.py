@@ -17,7 +17,7 @@ from typing import cast
 from theatre.engine.audit_chain import GENESIS
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ParseError
-from theatre.engine.models import MAX_EPISODE_BYTES, Computation
+from theatre.engine.models import MAX_EPISODE_BYTES, Computation, ScorerKind
 from theatre.engine.scoring.paths import at_path
 from theatre.scorers.agreement import moment
 from theatre.scorers.hash_chain import record_hash
@@ -110,6 +110,7 @@ class _Log:
 COMPUTATION = Computation(
     name="provenance_chain",
     version="1",
+    kind=ScorerKind.EXACT,
     params_schema={
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

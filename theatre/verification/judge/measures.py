@@ -44,7 +44,7 @@ def claim_verdicts(case: ScoringCase) -> Generator[JsonObject, JsonObject, list[
     """Return a verdict on each claim that counts; none where the answer is no array.
 
     Of several claims with the same words, but for case and white space, the last one is judged.
-    Supported is what some part of the diff bears out and none contradicts. A claim beyond
+    Supported is what some part of the diff supports and none contradicts. A claim beyond
     MAX_CLAIMS, and one that is no text, is not supported.
     """
     change = _change(case)

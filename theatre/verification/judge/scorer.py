@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Judgement, Scorer, ScoringCase, judged_again
+from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, judged_again
 from theatre.verification.judge.asking import request
 from theatre.verification.judge.chunks import MAX_CHARACTERS, MAX_PARTS
 from theatre.verification.judge.measures import MEASURES, NotMeasurableError
@@ -121,6 +121,7 @@ _JUDGE_SCHEMA: JsonObject = {
 SCORER = Scorer(
     name="llm_judge",
     version=VERSION,
+    kind=ScorerKind.JUDGED,
     params_schema={
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

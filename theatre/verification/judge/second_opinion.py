@@ -17,6 +17,7 @@ from theatre.engine.models import (
     GroundTruthEpisode,
     InvocationStatus,
     Scored,
+    ScorerKind,
     ScoringCase,
 )
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
@@ -142,6 +143,7 @@ _TEXT: JsonObject = {"type": "string", "minLength": 1}
 COMPUTATION = Computation(
     name="second_opinion",
     version="1",
+    kind=ScorerKind.TEXTUAL,
     params_schema={
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",

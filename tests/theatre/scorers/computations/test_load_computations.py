@@ -80,7 +80,7 @@ def test_the_documentation_names_each_computation_with_its_parameters() -> None:
     }
     for name, params in named.items():
         (row,) = [line for line in text.splitlines() if line.startswith(f"| `{name}@1` |")]
-        assert row.split("|")[2].strip() == params
+        assert [cell.strip() for cell in row.split("|")[2:4]] == [SHIPPED[name].kind, params]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,118 @@
+"""A run and its reproduction, side by side: the results hash, else score and interval."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from theatre.cli.output import echo
+from theatre.cli.tables import interval_text, number_text, print_table
+from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.evidence_bundle import REPRODUCTION
+from theatre.engine.scoring import COMPOSITE
+
+EQUAL: Final = "equal"
+WITHIN: Final = "within intervals"
+DIFFERENT: Final = "different"
+
+_Document: TypeAlias = dict[str, Any]
+
+
+def compared(original: Path, again: Path) -> JsonObject:
+    """Return what a bundle and its reproduction have in common, and the verdict.
+
+    `equal` where the results hash is the same. A construct that was shown to answer the same input
+    in the same way can be nothing less; any other is `within intervals` where each score lies in
+    the other's interval. Else `different`.
+    """
+    one, other = (_document(bundle, "scores/aggregate.json") for bundle in (original, again))
+    scores = {
+        name: _pair(one, other, name)
+        for name in (*_document(original, "template.json")["criteria"]["criteria_ids"], COMPOSITE)
+    }
+    is_equal = one["results_hash"] == other["results_hash"]
+    is_within = all(pair["within"] for pair in scores.values())
+    if is_equal:
+        verdict = EQUAL
+    else:
+        verdict = WITHIN if is_within and not _is_deterministic(original) else DIFFERENT
+    receipts = [_document(bundle, "commitment_receipt.json") for bundle in (original, again)]
+    return {
+        "verdict": verdict,
+        "theatre_id": receipts[1]["theatre_id"],
+        "bundle_path": str(again.resolve()),
+        "reproduction": _document(again, REPRODUCTION),
+        "results_hash": [one["results_hash"], other["results_hash"]],
+        "environment_hash": [
+            (receipt["environment"] or {}).get("environment_hash") for receipt in receipts
+        ],
+        "episodes": one["episode_counts"]["total"],
+        "episodes_that_differ": _episodes_that_differ(original, again),
+        "scores": scores,
+    }
+
+
+def print_reproduction(comparison: _Document) -> None:
+    """Print a comparison for a person."""
+    rows = [
+        (
+            name,
+            number_text(pair["scores"][0]),
+            interval_text(pair["intervals"][0]),
+            number_text(pair["scores"][1]),
+            interval_text(pair["intervals"][1]),
+            "yes" if pair["within"] else "no",
+        )
+        for name, pair in comparison["scores"].items()
+    ]
+    header = ("criterion", "run", "95 % interval", "reproduced", "95 % interval", "within")
+    print_table(header, rows)
+    echo("")
+    for name, label in (("results_hash", "results"), ("environment_hash", "environment")):
+        one, other = comparison[name]
+        echo(f"{label:11}  {one}")
+        echo(f"{'again':11}  {'the same' if one == other else other}")
+    differ, total = comparison["episodes_that_differ"], comparison["episodes"]
+    echo(f"episodes     {differ} of {total} with another line")
+    echo(f"bundle       {comparison['bundle_path']}")
+    echo(f"{comparison['verdict']}: a reproduction certifies nothing, its coin was public")
+
+
+def _pair(one: _Document, other: _Document, name: str) -> JsonObject:
+    scores = [
+        aggregate["composite_score"] if name == COMPOSITE else aggregate["scores"][name]
+        for aggregate in (one, other)
+    ]
+    intervals = [aggregate["score_intervals"][name] for aggregate in (one, other)]
+    within = all(
+        _lies_in(score, interval, theirs)
+        for score, interval, theirs in zip(scores, intervals[::-1], scores[::-1], strict=True)
+    )
+    return {"scores": [*scores], "intervals": [*intervals], "within": within}
+
+
+def _lies_in(score: float | None, interval: _Document, middle: float | None) -> bool:
+    """Tell whether a score lies in an interval; round a score without bounds lies only itself."""
+    if score is None or interval["low"] is None:
+        return score == middle
+    return bool(interval["low"] <= score <= interval["high"])
+
+
+def _is_deterministic(bundle: Path) -> bool:
+    """Tell whether a run repeated episodes, and was answered in the same way each time."""
+    policy = _document(bundle, "template.json").get("execution_policy", {})
+    differences = _document(bundle, "tier.json")["facts"]["determinism_differences"]
+    return bool(policy.get("deterministic_sample", 0) > 0 and differences == 0)
+
+
+def _episodes_that_differ(original: Path, again: Path) -> int:
+    lines = [
+        (bundle / "scores" / "per_episode.jsonl").read_bytes().splitlines()
+        for bundle in (original, again)
+    ]
+    return sum(one != other for one, other in zip_longest(*lines))
+
+
+def _document(bundle: Path, path: str) -> _Document:
+    return parse_object((bundle / path).read_bytes())

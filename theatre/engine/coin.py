@@ -1,0 +1,132 @@
+"""The coin: 32 random bytes of a theatre, hidden until its bundle is sealed, and what they draw.
+
+Whatever a construct could use, if it knew it before it is asked, is drawn here: not from the
+commitment alone, which is public before the first call (docs/evidence.md, "The coin").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import hmac
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from typing import Final
+from uuid import UUID
+
+from theatre.engine.canonical_json import JsonValue, canonical_bytes
+from theatre.engine.errors import CoinError
+
+COIN_BYTES: Final = 32
+RUN_NONCE: Final = b""
+"""Goes into every draw; empty as long as no log of commitments gives one."""
+
+_ALIAS_DIGITS = 32
+_LINE = re.compile(rb"[0-9a-f]{64}\n")
+
+
+class Purpose(StrEnum):
+    """What is drawn; the values are part of the evidence's format."""
+
+    ALIAS = "alias"
+    """The id under which a construct is sent an episode."""
+    INVOCATION = "invocation"
+    """The id of a call."""
+    ITEM = "item"
+    """The rank of an episode among those that people are asked to rate."""
+    PLAY = "play"
+    """The seed of an episode's runner, from which its secrets, probes, offers and faults follow."""
+    REPEAT = "repeat"
+    """The rank of an episode among those that are called a second time."""
+
+
+@dataclass(frozen=True)
+class Coin:
+    """The 32 bytes; CoinError for any other number of them. Its repr does not show them."""
+
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Refuse what is no coin."""
+        if len(self.secret) != COIN_BYTES:
+            raise CoinError(f"expected a coin of {COIN_BYTES} bytes, got {len(self.secret)}")
+
+    @classmethod
+    def from_line(cls, line: bytes) -> Coin:
+        """Read `coin.txt`; CoinError unless it is 64 lower-case hex digits and a line feed."""
+        if not _LINE.fullmatch(line):
+            raise CoinError("expected a coin of 64 hex digits and a line feed, got something else")
+        return cls(bytes.fromhex(line.decode("ascii")))
+
+    @property
+    def line(self) -> bytes:
+        """Return the bytes of `coin.txt`."""
+        return f"{self.secret.hex()}\n".encode("ascii")
+
+    @property
+    def sha256(self) -> str:
+        """Return the SHA-256 of the raw bytes, which receipt and certificate name."""
+        return hashlib.sha256(self.secret).hexdigest()
+
+    @cached_property
+    def _key(self) -> bytes:
+        return hmac.digest(self.secret, RUN_NONCE, hashlib.sha256)
+
+    def draw(self, purpose: Purpose, commitment_hash: str, *parts: JsonValue) -> bytes:
+        """Return 32 bytes: the HMAC-SHA-256 of purpose, commitment and `parts` as canonical JSON.
+
+        Its key is the HMAC-SHA-256 of the run's nonce under the coin.
+        """
+        message = canonical_bytes([purpose.value, commitment_hash, *parts])
+        return hmac.digest(self._key, message, hashlib.sha256)
+
+
+@dataclass(frozen=True, slots=True)
+class Draws:
+    """The draws of one theatre, by what they are used for."""
+
+    coin: Coin
+    commitment_hash: str
+
+    def alias(self, episode_id: str) -> str:
+        """Return the id under which a construct is sent the episode `episode_id` of the dataset."""
+        drawn = self.coin.draw(Purpose.ALIAS, self.commitment_hash, episode_id)
+        return f"ep_{drawn.hex()[:_ALIAS_DIGITS]}"
+
+    def invocation_id(
+        self, theatre_id: str, *, seq: int, hop: int = 0, repeat: int = 0, turn: int = 0
+    ) -> str:
+        """Return the id of a call, a UUID of version 8: the same for every attempt of it."""
+        place: tuple[JsonValue, ...] = (theatre_id, seq, hop, repeat, turn)
+        drawn = self.coin.draw(Purpose.INVOCATION, self.commitment_hash, *place)
+        return str(_uuid8(drawn[:16]))
+
+    def play_seed(self, episode_id: str) -> str:
+        """Return the seed of an interactive episode; no request holds it."""
+        return self.coin.draw(Purpose.PLAY, self.commitment_hash, episode_id).hex()
+
+    def item_rank(self, episode_id: str) -> bytes:
+        """Return where an episode stands among those that people may be asked to rate."""
+        return self.coin.draw(Purpose.ITEM, self.commitment_hash, episode_id)
+
+    def repeated(self, episode_ids: Iterable[str], size: int) -> frozenset[str]:
+        """Return the `size` ids with the smallest draws: they are called a second time.
+
+        Memory grows with `size` only.
+        """
+
+        def rank(episode_id: str) -> bytes:
+            return self.coin.draw(Purpose.REPEAT, self.commitment_hash, episode_id)
+
+        return frozenset(heapq.nsmallest(size, episode_ids, key=rank)) if size else frozenset()
+
+
+def _uuid8(drawn: bytes) -> UUID:
+    """Return 16 bytes as a UUID of RFC 9562, 5.8: six bits of them say version and variant."""
+    value = int.from_bytes(drawn, "big")
+    value = value & ~(0xF << 76) | (8 << 76)
+    value = value & ~(0x3 << 62) | (0x2 << 62)
+    return UUID(int=value)
