@@ -173,6 +173,31 @@ def test_baselines_that_were_not_scored_are_refused(
 
 
 @pytest.mark.parametrize(
+    ("method", "low", "high", "said"),
+    [
+        ("bca", 0.9, 0.1, "copied: expected bounds 0 ≤ low ≤ high ≤ 1"),
+        ("bca", False, True, "copied: expected bounds 0 ≤ low ≤ high ≤ 1"),
+        ("undefined", 0.1, 0.9, "copied/interval: expected b'[null,null]', got b'[0.1,0.9]'"),
+    ],
+)
+def test_an_interval_that_no_method_gives_is_refused_without_a_scorer(
+    copies: Finished, tmp_path: Path, method: str, low: JsonValue, high: JsonValue, said: str
+) -> None:
+    files = load(copies.bundle)
+    baselines: Any = document(files, "scores/baselines.json")
+    interval = {"method": method, "level": 0.95, "low": low, "high": high}
+    baselines["criteria"]["colour"]["copied"]["interval"] = interval
+    certificate = document(files, "certificate.json") | {"baselines": baselines}
+    forged = with_document(files, "scores/baselines.json", baselines)
+    forged = with_document(forged, "certificate.json", certificate)
+    folder = store(resealed(forged, Effort.CERTIFIED_HASH), tmp_path / "forged")
+    failed = verify(folder, now=LATE).problems
+    assert {name: found for name, found in failed.items() if found} == {
+        "baselines": [f"baselines.json/criteria/colour/{said}"]
+    }
+
+
+@pytest.mark.parametrize(
     "code", ["one-expectation:colour", "baseline-meets-interval:recall", "near-duplicates"]
 )
 def test_a_finding_more_or_less_is_refused(copies: Finished, tmp_path: Path, code: str) -> None:

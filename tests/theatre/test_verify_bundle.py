@@ -59,6 +59,7 @@ RESAMPLES = "it does not resample"
 TOLD = "audit_trail.jsonl/step_completed/detail/result/output"
 OUTPUT = "resolution.json/steps/*/result/output"
 ANSWER = "invocations/*/calls/*/attempts/*/response/output_data/*"
+BASELINE = "scores/baselines.json/criteria/*/*"
 INTERVAL = "scores/aggregate.json/score_intervals/composite_score"
 ONE_MORE, OTHER_TEXT = frozenset({"a member more"}), frozenset({"another text"})
 OTHER_NUMBER = frozenset({"another number"})
@@ -86,6 +87,8 @@ ONLY_THE_CHECK_SEES = [
         kinds=OTHER_TEXT | {"an item more"},
         why=CLEANS,
     ),
+    Difference(place=BASELINE, kinds=frozenset({"null for a container"}), why=SCORES),
+    Difference(place=f"{BASELINE}/interval/method", kinds=frozenset({"another word"}), why=SCORES),
     Difference(place=f"{INTERVAL}/low", kinds=OTHER_NUMBER, why=RESAMPLES),
     Difference(place=f"{INTERVAL}/high", kinds=OTHER_NUMBER, why=RESAMPLES),
 ]

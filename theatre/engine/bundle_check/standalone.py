@@ -759,15 +759,20 @@ def problems_of_baseline(where: str, one: Document, baseline: str, drawn: int) -
     yield from differs(where, ["interval", "n", "score"], sorted(scored))
     number, score, interval = scored["n"], scored["score"], scored["interval"]
     yield from differs(f"{where}/interval", INTERVAL, sorted(interval))
+    ends = [interval["low"], interval["high"]]
     if type(number) is not int or not 0 < number <= drawn or not 0 <= score <= 1:
         yield f"{where}: no mean of up to {drawn} episodes"
     elif interval["method"] == "wilson":
         right = round(score * number)
-        ends = dict(zip(("low", "high"), wilson(right, number), strict=True))
-        expected = {"method": "wilson", "level": 0.95} | ends
+        low, high = wilson(right, number)
+        expected = {"method": "wilson", "level": 0.95, "low": low, "high": high}
         yield from differs(where, [published(Fraction(right, number)), expected], [score, interval])
     elif interval["method"] not in METHODS or interval["level"] != 0.95:  # noqa: PLR2004 - docs/statistics.md
         yield f"{where}: another method than there are"
+    elif interval["method"] == "undefined":
+        yield from differs(f"{where}/interval", [None, None], ends)
+    elif bool in {type(end) for end in ends} or not 0 <= ends[0] <= ends[1] <= 1:
+        yield f"{where}: expected bounds 0 ≤ low ≤ high ≤ 1"
 
 
 INTERVAL: Final = ["high", "level", "low", "method"]
