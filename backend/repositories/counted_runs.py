@@ -1,4 +1,4 @@
-"""What a run counts for: who ran it, and what speaks against its tier (docs/adr/0177).
+"""What a run counts for: who ran it, and what speaks against its tier (docs/adr/0175).
 
 `OBJECTIONS` is the one rule: every list, view and filter of certificates and every routing answer
 asks the database for it, with the content hashes that the operator accepts as `accepted`. Only a

@@ -1,4 +1,4 @@
-"""Construct ids that users claim, and what the operator decides about the claims (docs/adr/0177).
+"""Construct ids that users claim, and what the operator decides about the claims (docs/adr/0175).
 
 Whose an id is follows from the decisions alone, which only the operator's commands can write. A
 claim that nothing was decided about lapses: it is there, but for anybody else to take.

@@ -1,4 +1,4 @@
-"""Who owns a construct id, as only the operator's own login can write it (docs/adr/0177)."""
+"""Who owns a construct id, as only the operator's own login can write it (docs/adr/0175)."""
 
 from __future__ import annotations
 

@@ -133,6 +133,7 @@ def test_each_call_is_an_envelope_of_its_own(tmp_path: Path) -> None:
         "computations": {},
         "sanitiser": None,
         "environment": None,
+        "previous_environment": None,
     }
 
 

@@ -2,7 +2,7 @@
 
 An offer can only tempt who sees that it gains. What must not be seen is where the kernel looks:
 so every step has offers, every step is watched, and what is worth taking is drawn apart from what
-is challenged (docs/adr/0178).
+is challenged (docs/adr/0173).
 """
 
 from __future__ import annotations

@@ -238,9 +238,9 @@ def check_datasets(evidence: Evidence) -> Problems:
     for name, dataset in files.items():
         actual = sha256(evidence.raw(f"ground_truth/{name}"))
         yield from differs(f"ground_truth/{name}", hashes.get(dataset), actual)
-    known = {episode["episode_id"] for episode in evidence.dataset}
-    if not known or not evidence.gold.keys() <= known:
-        yield "ground_truth: no episodes, or labels of others than the dataset's"
+    if not evidence.dataset:
+        yield "ground_truth: no episodes"
+    evidence.gold  # noqa: B018 - raises where the labels cannot be read
 
 
 STATES: Final = {
