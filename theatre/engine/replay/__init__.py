@@ -15,6 +15,7 @@ from theatre.engine.replay.journal import (
 )
 from theatre.engine.replay.progress import Progress
 from theatre.engine.replay.rating_desk import RatingDesk, RatingItem, rating_items
+from theatre.engine.replay.sealed_run import Rehearsal
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "RatingDesk",
     "RatingItem",
     "RecordedSequences",
+    "Rehearsal",
     "ReplayEngine",
     "RunJournal",
     "RunSettings",
