@@ -43,11 +43,23 @@ class Adversary(BaseModel):
     mode: str | None = None
 
 
+class Paid(BaseModel):
+    """Criteria of a shipped template on which some adversaries reach the construct, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    template: str
+    criteria: tuple[str, ...]
+    to: tuple[str, ...]
+    why: str
+
+
 class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     pending: tuple[str, ...]
     adversary: Annotated[list[Adversary], Field(min_length=1)]
+    paid: tuple[Paid, ...] = ()
 
 
 def programs() -> Path:
@@ -57,10 +69,19 @@ def programs() -> Path:
 
 def adversaries(*, pending: bool = False) -> tuple[Adversary, ...]:
     """Return the rows in order: those whose guard is in place, or those that still wait for it."""
-    table = _Table.model_validate(tomllib.loads((programs() / TABLE).read_text(encoding="utf-8")))
+    table = _table()
     return tuple(row for row in table.adversary if (row.name in table.pending) == pending)
+
+
+def paid() -> tuple[Paid, ...]:
+    """Return what the shipped templates pay to adversaries all the same."""
+    return _table().paid
 
 
 def generic() -> tuple[Adversary, ...]:
     """Return those that can take any construct's place."""
     return tuple(one for one in adversaries() if one.kind is Kind.ANSWERS)
+
+
+def _table() -> _Table:
+    return _Table.model_validate(tomllib.loads((programs() / TABLE).read_text(encoding="utf-8")))
