@@ -188,7 +188,7 @@ def invented(folder: Path) -> str:
 
 def duplicates(folder: Path) -> str:
     """Certify on one question, asked sixty times."""
-    same = [{**one, "input_data": {"seq": 1}} for one in episodes(60)]
+    same: list[JsonObject] = [{**one, "input_data": {"seq": 1}} for one in episodes(60)]
     finished = pilot_stage(folder, same).run(ScriptedAdapter())
     certificate = finished.document("certificate.json")
     assert certificate["verification_tier"] == "UNVERIFIED"

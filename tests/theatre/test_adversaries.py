@@ -101,8 +101,10 @@ def test_an_attack_ends_as_its_row_says(tmp_path: Path, name: str) -> None:
 
 def test_every_row_is_carried_out_by_a_program_or_by_an_attack() -> None:
     for name, row in ROWS.items():
-        assert (row.kind is Kind.ANSWERS) == (row.ends == "below") == (name not in ATTACKS)
-        assert row.program is None or (programs() / row.program).is_file()
+        ways = [row.kind is Kind.ANSWERS, name in ATTACKS, row.tested is not None]
+        assert ways.count(True) == 1, name
+        assert row.tested is None or (FIXTURES.parent / row.tested).is_file(), name
+        assert row.program is None or (programs() / row.program).is_file(), name
     waiting = {one.name for one in adversaries(pending=True)}
     assert ATTACKS.keys() <= ROWS.keys() | waiting
     assert not waiting & ROWS.keys()

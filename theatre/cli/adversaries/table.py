@@ -28,7 +28,10 @@ class Kind(StrEnum):
 
 
 class Adversary(BaseModel):
-    """One row. `program` is a file beside the table, `mode` its argument."""
+    """One row. `program` is a file beside the table, `mode` its argument.
+
+    `tested` names the tests that carry it out, where the table's own do not.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -41,6 +44,7 @@ class Adversary(BaseModel):
     families: tuple[str, ...] = ()
     program: str | None = None
     mode: str | None = None
+    tested: str | None = None
 
 
 class Paid(BaseModel):
