@@ -27,7 +27,6 @@ from tests.theatre.forged_bundle import (
     with_records,
 )
 from tests.theatre.forked_echelon import forked
-from tests.theatre.journal_edits import EDITS
 from tests.theatre.runs import (
     ERROR,
     EXPECTED,
@@ -38,7 +37,6 @@ from tests.theatre.runs import (
     answer_as_asked,
     episodes,
     pilot_stage,
-    right,
 )
 from tests.theatre.test_bundle_check_runs import backtested
 from tests.theatre.test_bundle_check_verdicts import invented_history
@@ -85,18 +83,23 @@ def run_cartograph(folder: Path, entry: str) -> str:
     return f"refused: {answer.document['error']['code']}"
 
 
-def edited_while_running(edit: str) -> Callable[[Path], str]:
-    """Return the attack that changes a line of the journal before the run is settled."""
+def edited_while_running(before: bytes, after: bytes) -> Callable[[Path], str]:
+    """Return the attack that changes the journal's second line before the run is settled.
+
+    Lines stay where they are: that one was moved would be seen without any digest.
+    """
+    assert len(before) == len(after)
 
     def attack(folder: Path) -> str:
-        stage = pilot_stage(folder, episodes(6))
+        stage = pilot_stage(folder, episodes(6, {2: WRONG}))
 
         def change(request: OracleInvocationRequest) -> JsonObject:
             if request.input_data == {"seq": 6}:
                 journal = stage.folder / JOURNAL
-                recorded = journal.read_bytes().splitlines(keepends=True)
-                journal.write_bytes(b"".join(EDITS[edit](recorded, 1)))
-            return right(request)
+                first, second, *others = journal.read_bytes().splitlines(keepends=True)
+                assert before in second
+                journal.write_bytes(b"".join([first, second.replace(before, after), *others]))
+            return answer_as_asked(request)
 
         resolution = stage.run(ScriptedAdapter(change), batch_size=2).resolution
         assert not list(folder.rglob("certificate.json"))
@@ -200,8 +203,8 @@ def duplicates(folder: Path) -> str:
 ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "unlisted-program": unlisted_program,
     "changed-program": changed_program,
-    "edited-journal": edited_while_running("edited record"),
-    "edited-cache": edited_while_running("edited cached score"),
+    "edited-journal": edited_while_running(b'"colour":"blue"', b'"colour":"teal"'),
+    "edited-cache": edited_while_running(b'"colour":0', b'"colour":9'),
     "better-answers": of_bundle(better_answers),
     "better-scores": of_bundle(better_scores),
     "rechained-trail": of_bundle(without_a_failure),

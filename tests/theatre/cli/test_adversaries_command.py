@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.theatre.conftest import CONSTRUCT, TEMPLATE
-from tests.theatre.echelon_process import Answer
+from tests.theatre.echelon_process import Answer, ended, started, until
 from tests.theatre.forked_echelon import forked
 from tests.theatre.runs import with_changes
 from theatre.cli.adversaries.table import generic
@@ -122,3 +122,22 @@ def test_what_cannot_be_committed_is_not_tried(tmp_path: Path, edit: str, code: 
     template.write_text(json.dumps(document), encoding="utf-8")
     answer = tried(tmp_path, template, "--json", "--quiet")
     assert (answer.code, answer.document["error"]["code"]) == (5, code)
+
+
+def test_without_the_construct_there_is_nothing_to_compare_with(tmp_path: Path) -> None:
+    template = own_theatre(tmp_path, lambda seq: [seq, seq])
+    (tmp_path / "mine" / "constructs.toml").unlink()
+    answer = tried(tmp_path, template, "--json", "--quiet")
+    assert (answer.code, answer.document["error"]["code"]) == (3, "construct-unknown")
+
+
+def test_a_command_that_is_killed_leaves_no_certificate(tmp_path: Path) -> None:
+    template = own_theatre(tmp_path, lambda seq: [seq, seq])
+    command = ("adversaries", template, "--data", tmp_path / "data", "--quiet")
+    with started(*command, home=tmp_path / "home") as process:
+        temporary = tmp_path / "temporary files"
+        until(lambda: list(temporary.glob("*/echo/constructs.toml")), "the seventh program")
+        process.kill()
+        ended(process)
+    assert list(temporary.glob("*/theatres/*/journal.jsonl"))
+    assert not list(tmp_path.rglob("certificate.json"))
