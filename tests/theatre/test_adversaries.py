@@ -7,22 +7,31 @@ all of them on all templates that are shipped.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from tests.theatre.adversary_attacks import ATTACKS
+from tests.theatre.adversary_attacks import ATTACKS, judged
+from tests.theatre.runs import Stage, ticking_clock
 from tests.theatre.thinned import FIXTURES, thinned
 from theatre.cli.adversaries.command import Trial
 from theatre.cli.adversaries.leak import Leak, leak_of
-from theatre.cli.adversaries.rehearsing import Rehearsals, Rehearsed
+from theatre.cli.adversaries.rehearsing import (
+    COMPOSITE,
+    Rehearsals,
+    Rehearsed,
+    with_programs,
+    write_adversary,
+)
 from theatre.cli.adversaries.table import Kind, adversaries, generic, paid, programs
 from theatre.cli.template_files import read_template
 from theatre.cli.workspace import Workspace
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.tier_assigner import VerificationTier
+from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 
 pytestmark = pytest.mark.untraced
 
@@ -92,6 +101,28 @@ def test_who_knows_nothing_stays_below_the_construct(
     paid_to = [one.criteria for one in paid() if one.template == name and who in one.to]
     assert set(trial.met(found)) <= {criterion for criteria in paid_to for criterion in criteria}
     assert not list(rehearsals.workspace.home.rglob("certificate.json"))
+
+
+@pytest.mark.parametrize("who", FIRST_FIVE)
+def test_what_is_foretold_is_what_a_certificate_would_say(
+    prepare: Callable[[str], Prepared], tmp_path: Path, who: str
+) -> None:
+    """Each is really certified, and the bundle checked: tier, caps and scores are as rehearsed."""
+    rehearsals, _, _, leak = prepare("product_cartograph_v1")
+    foretold = rehearsals.of_adversary(ROWS[who], leak, lambda _: None)
+    write_adversary(tmp_path / who, ROWS[who], ["cartograph"], leak)
+    program = ConstructRegistry.load(tmp_path / who / "constructs.toml").find("cartograph")
+    template = with_programs(rehearsals.template, tmp_path / who)
+    stage = Stage(tmp_path, template, data=rehearsals.folder)
+    adapter = local_adapter_for(program, clock=ticking_clock(), monotonic=time.monotonic)
+    finished = stage.run(adapter)
+    certificate: Any = finished.document("certificate.json")
+    assert judged(finished.bundle).startswith("consistent")
+    assessment: Any = finished.document("tier.json")["assessment"]
+    assert (assessment["tier"], tuple(assessment["caps"])) == (foretold.tier, foretold.caps)
+    scores = {**certificate["scores"], COMPOSITE: certificate[COMPOSITE]}
+    if who != "garbage":  # Its answers are those of its invocations.
+        assert {name: one.value for name, one in foretold.scores.items()} == scores
 
 
 @pytest.mark.parametrize("name", [name for name in ROWS if name in ATTACKS])

@@ -14,7 +14,7 @@ from tests.theatre.echelon_process import Answer, ended, started, until
 from tests.theatre.forked_echelon import forked
 from tests.theatre.runs import with_changes
 from theatre.cli.adversaries.table import generic
-from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, sha256_hex
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
 REGISTRY = """
@@ -30,7 +30,7 @@ ADDITION: JsonObject = {
 FIRST = ("empty", "garbage", "constant", "copied", "memorised")
 
 
-def own_theatre(folder: Path, numbers: Callable[[int], list[int]]) -> Path:
+def own_theatre(folder: Path, numbers: Callable[[int], list[int]], **asked: JsonValue) -> Path:
     """Write template, construct and registry, and 60 sums into a folder beside them."""
     (folder / "mine" / "sums").mkdir(parents=True)
     (folder / "mine" / "sums.py").write_text(CONSTRUCT, encoding="utf-8")
@@ -40,7 +40,7 @@ def own_theatre(folder: Path, numbers: Callable[[int], list[int]]) -> Path:
         canonical_line(
             {
                 "episode_id": f"sum-{seq}",
-                "input_data": {"numbers": [*numbers(seq)]},
+                "input_data": {"numbers": [*numbers(seq)], **asked},
                 "expected_output": {"sum": sum(numbers(seq))},
             }
         )
@@ -110,6 +110,16 @@ def test_a_measurement_with_one_answer_to_everything_pays_who_knows_it(tmp_path:
         (answer.stdout.splitlines()[-1])
         == "like the construct: constant, memorised, usual, drawn, salad"
     )
+
+
+def test_what_leaks_is_right_even_where_the_construct_is_not(tmp_path: Path) -> None:
+    template = own_theatre(tmp_path, lambda seq: [seq, seq * seq], do="wrong")
+    answer = tried(tmp_path, template, "--json", "--quiet")
+    rows = {one["name"]: one for one in answer.document["adversaries"]}
+    assert answer.document["construct"]["scores"]["addition"]["value"] == 0
+    assert rows["memorised"]["scores"]["addition"]["value"] == 0.1
+    assert rows["memorised"]["meets"] == ["addition"]
+    assert (answer.code, "memorised" in answer.document["get_through"]) == (10, True)
 
 
 @pytest.mark.parametrize(
