@@ -15,6 +15,7 @@ from theatre.cli.adversaries.rehearsing import COMPOSITE, Rehearsals, Rehearsed
 from theatre.cli.adversaries.table import Adversary, generic
 from theatre.cli.committing import require_runnable
 from theatre.cli.exits import CommandEndedError, ExitCode
+from theatre.cli.header_option import header_option
 from theatre.cli.output import json_option, print_document
 from theatre.cli.progress import ProgressLine
 from theatre.cli.tables import number_text, print_table
@@ -77,9 +78,17 @@ class Trial:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="A folder with the ground truth, looked into first.",
 )
+@header_option
 @click.option("--quiet", is_flag=True, help="No progress on stderr.")
 @json_option
-def adversaries(template: Path, *, data: Path | None, quiet: bool, as_json: bool) -> None:
+def adversaries(
+    template: Path,
+    *,
+    data: Path | None,
+    headers_env: dict[str, str],
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Say what programs that know nothing would get from the measurement of TEMPLATE.
 
     Each is rehearsed in the construct's place, through the real engine: empty answers, nonsense,
@@ -91,7 +100,7 @@ def adversaries(template: Path, *, data: Path | None, quiet: bool, as_json: bool
     document = read_template(template)
     require_runnable(document)
     with _rehearsals(template, document, data) as rehearsals:
-        trial = _trial(rehearsals, quiet=quiet)
+        trial = _trial(replace(rehearsals, headers_env=headers_env), quiet=quiet)
     if as_json:
         print_document(trial.as_document())
     else:

@@ -20,6 +20,7 @@ from theatre.cli.committing import commit_template
 from theatre.cli.running import RunOptions, run_theatre
 from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
+from theatre.engine.errors import TheatreError
 from theatre.engine.models import EpisodeResult
 from theatre.engine.replay import Progress, Rehearsal
 from theatre.engine.tier_assigner import VerificationTier
@@ -35,6 +36,12 @@ folder = "."
 files = ["{program}", "sample.json"]
 """
 OnProgress = Callable[[Progress], None]
+
+
+class RehearsalFailedError(TheatreError):
+    """Data or records changed while a template was rehearsed."""
+
+    code = "rehearsal-failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,31 +77,43 @@ class Rehearsed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsals:
-    """A template, its folder and the store to rehearse it in."""
+    """A template, its folder and the store to rehearse it in.
+
+    `headers_env` are request headers for the construct, as `echelon theatre run` has them.
+    """
 
     template: JsonObject
     folder: Path
     workspace: Workspace
+    headers_env: Mapping[str, str] = field(default_factory=dict)
 
     def of_construct(self, on_progress: OnProgress) -> Rehearsed:
         """Rehearse with the template's own constructs; errors as `commit_template` and a run."""
-        return self._rehearsed(self.template, self.folder, on_progress)
+        return self._rehearsed(self.template, self.folder, on_progress, self.headers_env)
 
     def of_adversary(self, adversary: Adversary, leak: Leak, on_progress: OnProgress) -> Rehearsed:
         """Rehearse with one program in the place of every construct."""
         folder = self.workspace.home / adversary.name
         construct_ids = cast("JsonObject", self._pins["constructs"])
         write_adversary(folder, adversary, construct_ids, leak)
-        return self._rehearsed(with_programs(self.template, folder), folder, on_progress)
+        return self._rehearsed(with_programs(self.template, folder), folder, on_progress, {})
 
     @property
     def _pins(self) -> JsonObject:
         return cast("JsonObject", self.template["version_pins"])
 
-    def _rehearsed(self, template: JsonObject, folder: Path, on_progress: OnProgress) -> Rehearsed:
+    def _rehearsed(
+        self,
+        template: JsonObject,
+        folder: Path,
+        on_progress: OnProgress,
+        headers_env: Mapping[str, str],
+    ) -> Rehearsed:
         recorded: list[EpisodeResult] = []
         ends: list[Rehearsal] = []
-        options = RunOptions(on_recorded=recorded.extend, on_rehearsed=ends.append)
+        options = RunOptions(
+            headers_env=headers_env, on_recorded=recorded.extend, on_rehearsed=ends.append
+        )
         roots = (self.folder, *self.workspace.dataset_roots)
         workspace = replace(self.workspace, dataset_roots=roots)
 
@@ -109,6 +128,8 @@ class Rehearsals:
             )
 
         asyncio.run(run())
+        if not ends:
+            raise RehearsalFailedError("expected a rehearsal to its end, got none: run it again")
         return _outcome(ends[0], recorded)
 
 
