@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -108,7 +109,9 @@ def test_what_is_foretold_is_what_a_certificate_would_say(
     prepare: Callable[[str], Prepared], tmp_path: Path, who: str
 ) -> None:
     """Each is really certified, and the bundle checked: tier, caps and scores are as rehearsed."""
-    rehearsals, _, _, leak = prepare("product_cartograph_v1")
+    shared, _, _, leak = prepare("product_cartograph_v1")
+    (home := tmp_path / "rehearsals").mkdir()
+    rehearsals = replace(shared, workspace=replace(shared.workspace, home=home))
     foretold = rehearsals.of_adversary(ROWS[who], leak, lambda _: None)
     write_adversary(tmp_path / who, ROWS[who], ["cartograph"], leak)
     program = ConstructRegistry.load(tmp_path / who / "constructs.toml").find("cartograph")
