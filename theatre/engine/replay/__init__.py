@@ -16,6 +16,7 @@ from theatre.engine.replay.journal import (
 )
 from theatre.engine.replay.progress import Progress
 from theatre.engine.replay.rating_desk import RatingDesk, RatingItem, rating_items
+from theatre.engine.replay.sealed_run import Rehearsal
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
 from theatre.engine.replay.tier_evidence import unqualified_measures
 
@@ -28,6 +29,7 @@ __all__ = [
     "RatingDesk",
     "RatingItem",
     "RecordedSequences",
+    "Rehearsal",
     "ReplayEngine",
     "RunJournal",
     "RunSettings",

@@ -104,9 +104,14 @@ class DistinctEvidence:
         )
         self._drawn.add(episode, sent)
 
+    @property
+    def audit(self) -> JsonObject:
+        """Return `scores/data_audit.json`."""
+        return self._audit.as_document()
+
     def documents(self) -> tuple[JsonObject, JsonObject]:
         """Return `scores/data_audit.json` and `scores/baselines.json`."""
-        return self._audit.as_document(), self._baselines.as_document(self._drawn, self._gold)
+        return self.audit, self._baselines.as_document(self._drawn, self._gold)
 
     def write(self, builder: EvidenceBundleBuilder) -> tuple[JsonObject, JsonObject]:
         """Write both documents and return them."""

@@ -48,7 +48,7 @@ from theatre.engine.replay.programme import (
 )
 from theatre.engine.replay.programme_trail import ProgrammeTrail
 from theatre.engine.replay.scoring_pass import ScoringPass
-from theatre.engine.replay.sealed_run import REPRODUCED, SealedRun
+from theatre.engine.replay.sealed_run import REPRODUCED, Rehearsal, SealedRun
 from theatre.engine.replay.self_check import RefusedDraft, refusal_of, refuse
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
@@ -63,6 +63,7 @@ from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierAssigner
 
 SEALED = "sealed"
+REHEARSAL = "rehearsal"
 WRITTEN_AFTER_TIER = frozenset({"tier.json", "audit_trail.jsonl"})
 
 
@@ -134,7 +135,11 @@ class Settlement:
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
             reason = _no_certificate_reason(aggregator, certificate_run=certificate_run)
             if reason is not None:
-                return SealedRun(aggregate=await beside_the_loop(aggregator.finish), reason=reason)
+                aggregate = await beside_the_loop(aggregator.finish)
+                if reason == REHEARSAL:
+                    rehearsal = self._rehearsal(aggregate, facts, evidence.audit, resolved_at)
+                    self._around.on_rehearsed(rehearsal)
+                return SealedRun(aggregate=aggregate, reason=reason)
             if facts.rehearsed:
                 raise CertificateError("expected answers of a real construct, got a mock's")
             sources = StepSources(
@@ -150,6 +155,14 @@ class Settlement:
             return await self._finish(
                 builder, journal, ending, facts, documents, resolved_at, findings
             )
+
+    def _rehearsal(
+        self, aggregate: JsonObject, facts: CallFacts, audit: JsonObject, resolved_at: datetime
+    ) -> Rehearsal:
+        tier_facts = tier_facts_of(self._receipt, aggregate, facts, audit, bundle_complete=True)
+        history = self._around.history.beside(self._receipt.theatre_id).as_of(resolved_at)
+        assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
+        return Rehearsal(aggregate=aggregate, assessment=assessment)
 
     def _findings(
         self,
@@ -345,5 +358,5 @@ def _complete_sums(builder: EvidenceBundleBuilder) -> str:
 
 def _no_certificate_reason(aggregator: Aggregator, *, certificate_run: bool) -> str | None:
     if not certificate_run:
-        return "rehearsal"
+        return REHEARSAL
     return None if aggregator.scored else "nothing-scored"
