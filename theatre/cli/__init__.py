@@ -13,6 +13,10 @@ from theatre.cli.exits import ExitCode, run_guarded
 from theatre.cli.lazy_group import LazyGroup
 
 COMMANDS = {
+    "adversaries": (
+        "theatre.cli.adversaries.command:adversaries",
+        "Try programs that know nothing on a template.",
+    ),
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
     "compare": ("theatre.cli.compare_command:compare", "Compare oracles on one ground truth."),
     "construct": ("theatre.cli.construct_group:construct", "Serve constructs, print versions."),

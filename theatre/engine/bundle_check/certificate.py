@@ -56,8 +56,6 @@ _RESERVED = (
     "isolation",
     "qualification",
     "corrected_scores",
-    "data_audit",
-    "baselines",
     "repeats",
     "usage",
     "episode_root",
@@ -83,7 +81,9 @@ class CertificateSources:
     calls: CallFacts
     coin_sha256: str | Nothing
     environment: JsonValue
-    findings: Iterable[str]
+    audit: JsonObject | Nothing
+    baselines: JsonObject | Nothing
+    findings: Iterable[str] | Nothing
 
 
 def check_certificate_schema(
@@ -141,6 +141,8 @@ def check_certificate_fields(
         **dict.fromkeys(_RESERVED, None),
         "coin_sha256": sources.coin_sha256,
         "environment": sources.environment,
+        "data_audit": sources.audit,
+        "baselines": sources.baselines,
         "findings": _findings(sources),
         **{
             name: documents.at(TIER, "assessment", member)
@@ -180,7 +182,9 @@ def certificate_id(theatre_id: str | Nothing, commitment_hash: str | Nothing) ->
     return str(uuid5(UUID(theatre_id), f"certificate:{commitment_hash}"))
 
 
-def _findings(sources: CertificateSources) -> list[JsonValue]:
+def _findings(sources: CertificateSources) -> list[JsonValue] | Nothing:
+    if isinstance(sources.findings, Nothing):
+        return NOTHING
     source = sources.calls.version_source
     uncomputed = set() if source == "computed" else {f"version-{source}"}
     return [*sorted(uncomputed.union(sources.findings))]

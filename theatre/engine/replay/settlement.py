@@ -13,6 +13,7 @@ from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_e
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.certificate import (
     ENVIRONMENT_CHANGED,
+    WITHIN_ITEM_UNKNOWN,
     CertifiedEvidence,
     certificate_id,
     issue_certificate,
@@ -37,6 +38,7 @@ from theatre.engine.replay.computations import (
     EpisodeLines,
     PlannedComputation,
 )
+from theatre.engine.replay.distinct_evidence import DistinctEvidence
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.programme import (
     CommittedProgramme,
@@ -46,16 +48,22 @@ from theatre.engine.replay.programme import (
 )
 from theatre.engine.replay.programme_trail import ProgrammeTrail
 from theatre.engine.replay.scoring_pass import ScoringPass
-from theatre.engine.replay.sealed_run import REPRODUCED, SealedRun
+from theatre.engine.replay.sealed_run import REPRODUCED, Rehearsal, SealedRun
 from theatre.engine.replay.self_check import RefusedDraft, refusal_of, refuse
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
 from theatre.engine.resolution import ProgrammeStatus
-from theatre.engine.scoring import Aggregator, TheatreScoringProvider
+from theatre.engine.scoring import (
+    Aggregator,
+    TheatreScoringProvider,
+    baseline_findings,
+    data_findings,
+)
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierAssigner
 
 SEALED = "sealed"
+REHEARSAL = "rehearsal"
 WRITTEN_AFTER_TIER = frozenset({"tier.json", "audit_trail.jsonl"})
 
 
@@ -113,18 +121,25 @@ class Settlement:
                 attempt=self._settings.attempt,
             ) as builder,
             EpisodeLines(gold) as episodes,
+            DistinctEvidence(
+                self._template, self._provider, gold, self._receipt.commitment_hash
+            ) as evidence,
         ):
             await beside_the_loop(self._write_commitment, builder, datasets)
             scoring = ScoringPass(
                 self._template,
                 self._provider,
                 self._draws,
-                [episodes.add] if self._reads_episodes else [],
+                [evidence.add, *([episodes.add] if self._reads_episodes else [])],
             )
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
             reason = _no_certificate_reason(aggregator, certificate_run=certificate_run)
             if reason is not None:
-                return SealedRun(aggregate=await beside_the_loop(aggregator.finish), reason=reason)
+                aggregate = await beside_the_loop(aggregator.finish)
+                if reason == REHEARSAL:
+                    rehearsal = self._rehearsal(aggregate, facts, evidence.audit, resolved_at)
+                    self._around.on_rehearsed(rehearsal)
+                return SealedRun(aggregate=aggregate, reason=reason)
             if facts.rehearsed:
                 raise CertificateError("expected answers of a real construct, got a mock's")
             sources = StepSources(
@@ -135,17 +150,42 @@ class Settlement:
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await beside_the_loop(ending.write, builder)
-            findings = (*self._environment_findings(trail.activated), *ending.machine.findings)
-            return await self._finish(builder, journal, ending, facts, resolved_at, findings)
+            documents = await beside_the_loop(evidence.write, builder)
+            findings = self._findings(trail.activated, ending, *documents)
+            return await self._finish(
+                builder, journal, ending, facts, documents, resolved_at, findings
+            )
 
-    def _environment_findings(self, activated: JsonObject) -> tuple[str, ...]:
-        """Return what there is to say of the environment at the start.
+    def _rehearsal(
+        self, aggregate: JsonObject, facts: CallFacts, audit: JsonObject, resolved_at: datetime
+    ) -> Rehearsal:
+        tier_facts = tier_facts_of(self._receipt, aggregate, facts, audit, bundle_complete=True)
+        history = self._around.history.beside(self._receipt.theatre_id).as_of(resolved_at)
+        assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
+        return Rehearsal(aggregate=aggregate, assessment=assessment)
 
-        It is held against the commitment's, and that of the certificate before, where one is known.
+    def _findings(
+        self,
+        activated: JsonObject,
+        ending: ProgrammeEnding,
+        audit: JsonObject,
+        baselines: JsonObject,
+    ) -> tuple[str, ...]:
+        """Return what a reader has to know and no tier rule looks at.
+
+        The environment at the start is held against the commitment's, and that of the certificate
+        before, where one is known.
         """
         began, before = activated.get("environment"), activated.get("previous_environment")
         is_as_before = began == self._receipt.environment and before in (None, began)
-        return () if is_as_before else (ENVIRONMENT_CHANGED,)
+        asked_once = self._template.execution_policy.deterministic_sample == 0
+        return (
+            *(() if is_as_before else (ENVIRONMENT_CHANGED,)),
+            *((WITHIN_ITEM_UNKNOWN,) if asked_once else ()),
+            *ending.machine.findings,
+            *data_findings(audit),
+            *baseline_findings(baselines, ending.aggregate),
+        )
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
         builder.write_document("template.json", self._receipt.template_snapshot)
@@ -161,16 +201,26 @@ class Settlement:
         journal: RunJournal,
         ending: ProgrammeEnding,
         facts: CallFacts,
+        documents: tuple[JsonObject, JsonObject],
         resolved_at: datetime,
         findings: tuple[str, ...],
     ) -> SealedRun | RefusedDraft:
-        write_tier = self._write_tier
-        assessment = await beside_the_loop(write_tier, builder, ending, facts, resolved_at)
+        assessment = await beside_the_loop(
+            self._write_tier, builder, ending, facts, documents[0], resolved_at
+        )
         event = self._sealed_event(resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
         if self._receipt.reproduces is None:
             certificate = await beside_the_loop(
-                self._certified, builder, ending, facts, assessment, event, audit_head, findings
+                self._certified,
+                builder,
+                ending,
+                facts,
+                documents,
+                assessment,
+                event,
+                audit_head,
+                findings,
             )
         else:
             certificate = await beside_the_loop(self._reproduced, builder, ending, event)
@@ -192,12 +242,14 @@ class Settlement:
         builder: EvidenceBundleBuilder,
         ending: ProgrammeEnding,
         facts: CallFacts,
+        documents: tuple[JsonObject, JsonObject],
         assessment: TierAssessment,
         event: AuditEvent,
         audit_head: str,
         findings: tuple[str, ...],
     ) -> JsonObject | None:
         bundle_hash, expiry = _complete_sums(builder), assessment.expires_at
+        audit, baselines = documents
         certificate = issue_certificate(
             self._template,
             self._receipt,
@@ -209,6 +261,8 @@ class Settlement:
                 bundle_hash=bundle_hash,
                 audit_head=audit_head,
                 version_source=facts.version_source,
+                data_audit=audit,
+                baselines=baselines,
                 findings=findings,
                 issuer=self._settings.issuer,
                 moment=event.at,
@@ -233,6 +287,7 @@ class Settlement:
         builder: EvidenceBundleBuilder,
         ending: ProgrammeEnding,
         facts: CallFacts,
+        audit: JsonObject,
         resolved_at: datetime,
     ) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
@@ -240,6 +295,7 @@ class Settlement:
             self._receipt,
             ending.aggregate,
             facts,
+            audit,
             bundle_complete=not missing,
             step_caps=ending.machine.caps,
         )
@@ -302,5 +358,5 @@ def _complete_sums(builder: EvidenceBundleBuilder) -> str:
 
 def _no_certificate_reason(aggregator: Aggregator, *, certificate_run: bool) -> str | None:
     if not certificate_run:
-        return "rehearsal"
+        return REHEARSAL
     return None if aggregator.scored else "nothing-scored"
