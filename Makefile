@@ -1,6 +1,6 @@
 # Two commands matter: `make demo` and `make test`. Both install what they need into .venv.
 .POSIX:
-.PHONY: demo test check tests pythons soak publish bench lock clean
+.PHONY: demo test check tests pythons soak soak-adversaries publish bench lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
 RUN = .venv/.run-installed
@@ -46,6 +46,10 @@ pythons: .venv/bin/python
 soak: $(DEV)
 	ECHELON_SOAK=1 $(TESTS)
 	ECHELON_SOAK=1 sh .ci/reproduce
+
+# Every adversary on every shipped template: `make test` tries five on one of each family.
+soak-adversaries: $(DEV)
+	ECHELON_SOAK_ADVERSARIES=1 $(TESTS) tests/theatre/test_adversaries.py
 
 # Pins, commitment hashes and results of the shipped theatres, and what quotes them, after a change of
 # theirs. It ends with an error where a score changed: look at why before you commit it.

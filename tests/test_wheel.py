@@ -176,7 +176,9 @@ def test_the_installed_wheel_serves_and_certifies_in_an_empty_folder(
     template = resources / TEMPLATE
     command = (installed / "echelon", "theatre", "validate", template, "--json")
     validation = json.loads(succeeds(*command, cwd=tmp_path, env=outside))
+    evidence = validation.pop("evidence")
     assert validation == {"valid": True, "errors": [], "warnings": []}
+    assert (evidence["findings"], evidence["caps"]) == (["near-duplicates"], [])
 
     with served(installed / "echelon", tmp_path / ".echelon", outside) as anybody:
         ada = anybody.registered("ada")
@@ -194,7 +196,7 @@ def test_the_installed_wheel_serves_and_certifies_in_an_empty_folder(
         packed.extractall(tmp_path / "downloaded")  # noqa: S202 - of the service started above
     (bundle,) = (tmp_path / "downloaded").iterdir()
     checked = succeeds(installed / "echelon", "check", bundle, cwd=tmp_path, env=outside)
-    assert checked.endswith("consistent (no one vouches for it): 29 checks\n")
+    assert checked.endswith("consistent (no one vouches for it): 31 checks\n")
     found = {path.name for path in tmp_path.iterdir()}
     assert found == {".echelon", "downloaded", "serve.log"}
 

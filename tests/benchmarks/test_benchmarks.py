@@ -48,6 +48,11 @@ OF_A_DOCUMENT = [
     ("programme", "smallest", "expected"),
     [
         (
+            "data_audit",
+            "8 1",
+            ["8 inputs of 1013 bytes", "data audit, engine", "data audit, check"],
+        ),
+        (
             "evidence_figures",
             "8 1",
             [

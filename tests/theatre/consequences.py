@@ -107,6 +107,25 @@ def with_seal(files: Files) -> Files:
     return with_lines(files, TRAIL, told)
 
 
+def with_evidence(files: Files) -> Files:
+    """Let tier and certificate say what the data audit and the baselines say."""
+    audit = cast("dict[str, Any]", document(files, "scores/data_audit.json"))
+    shown = {"data_audit": audit, "baselines": document(files, "scores/baselines.json")}
+    forged = changed(files, CERTIFICATE, lambda whole: whole.update(shown))
+    criteria = audit.get("criteria")
+    if not isinstance(criteria, dict) or not all(isinstance(o, dict) for o in criteria.values()):
+        return forged
+    facts: JsonObject = {
+        "distinct_inputs": audit.get("distinct_scored_inputs"),
+        "criterion_distinct_inputs": {
+            name: one.get("distinct_inputs") for name, one in criteria.items()
+        },
+    }
+    return changed(
+        forged, "tier.json", lambda whole: cast("JsonObject", whole["facts"]).update(facts)
+    )
+
+
 CONSEQUENCES: Mapping[str, Callable[[Files], Files]] = {
     TRAIL: with_people,
     CERTIFICATE: with_seal,
@@ -114,6 +133,8 @@ CONSEQUENCES: Mapping[str, Callable[[Files], Files]] = {
     "invocations/*": with_batches,
     "resolution.json": with_steps,
     "scores/aggregate.json": with_results,
+    "scores/baselines.json": with_evidence,
+    "scores/data_audit.json": with_evidence,
     "scores/per_episode.jsonl": with_results,
     "tier.json": with_tier,
 }

@@ -30,6 +30,8 @@ CAUGHT_BY = {
     "manifest.json": {"manifest", "inventory", "bundle-hash", "commitment"},
     "resolution.json": {"resolution"},
     "scores/aggregate.json": {"aggregate"},
+    "scores/baselines.json": {"baselines"},
+    "scores/data_audit.json": {"data-audit"},
     "scores/per_episode.jsonl": {"scores"},
     "template.json": {"template"},
     "tier.json": {"tier"},

@@ -128,8 +128,6 @@ NOT_FILLED: dict[str, Any] = dict.fromkeys(
     (
         "qualification",
         "corrected_scores",
-        "data_audit",
-        "baselines",
         "repeats",
         "usage",
         "episode_root",
@@ -137,6 +135,14 @@ NOT_FILLED: dict[str, Any] = dict.fromkeys(
     )
 )
 """The members of a certificate that nothing in this release fills."""
+
+
+PILOT_FINDINGS = (
+    *("baseline-meets-interval:colour", "baseline-meets-interval:recall"),
+    *("one-expectation:colour", "one-expectation:recall"),
+    "within-item-variance-unknown",
+)
+"""What every certificate of TEMPLATE says: each of its episodes expects the same."""
 
 
 def right(_: OracleInvocationRequest) -> JsonObject:

@@ -42,10 +42,10 @@ DEFECTS = {
         "tuple(Fraction(1, len(exact_weights)) for _ in exact_weights)",
         "aggregate",
     ),
-    "a mean over one episode too few": Defect(
+    "a mean over one episode too many": Defect(
         f"{SCORING}.tallies",
         "Fraction(self.nano_sum, units * NANO) if units",
-        "Fraction(self.nano_sum, (units - 1) * NANO) if units",
+        "Fraction(self.nano_sum, (units + 1) * NANO) if units",
         "aggregate",
     ),
     "cut instead of rounded": Defect(

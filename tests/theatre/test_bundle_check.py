@@ -134,7 +134,7 @@ def test_the_ids_of_a_report_keep_their_order_and_form(real_run: SmallRun) -> No
         "ok": True,
         "status": "pass",
         "expected": "SHA256SUMS with the right digest for every file it has to list, sorted",
-        "actual": "20 digests",
+        "actual": "22 digests",
     }
     assert {line["ok"] for line in listed if line["id"] in UNANCHORED} == {None}
 
@@ -162,7 +162,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"inventory", "sums", "tier", "resolution"}),
     ("a record less", without(RECORD),
      {"invocations", "sanitised-input", "version-pins", "audit-episodes", "outcomes", "scores",
-      "aggregate", "resolution"}),
+      "aggregate", "data-audit",
+      "baselines", "resolution"}),
     ("a document in another form", replaced("tier.json", b"{", b"{ "), {"canonical-form"}),
     ("a schema version that is none", set_in("certificate.json", "/schema_version", "1.0.0"),
      {"certificate-schema", "certificate-fields"}),
@@ -181,7 +182,8 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
      {"datasets"}),
     ("a dataset that is not read", replaced(DATASET, b"{", b"["),
      {"datasets", "invocations", "sanitised-input", "version-pins", "outcomes", "scores",
-      "aggregate"}),
+      "aggregate", "data-audit",
+      "baselines"}),
     ("time that runs backwards", trail_changed("settling", {"at": "2026-01-01T00:00:00Z"}),
      {"audit-chain", "times"}),
     ("another environment before",
@@ -206,17 +208,21 @@ DEFECTS: list[tuple[str, Change, set[str]]] = [
         "invocations/episode_000005.json", "/calls/0/attempts/0/response/construct_version", None),
      {"audit-episodes", "version-pins"}),
     ("a success without an answer", in_record("/attempts/0/response/output_data", None),
-     {"audit-episodes", "invocations", "outcomes", "scores", "aggregate"}),
+     {"audit-episodes", "invocations", "outcomes", "scores", "aggregate",
+      "data-audit", "baselines"}),
     ("no call", set_in(RECORD, "/calls", []),
-     {"audit-episodes", "invocations", "version-pins", "outcomes", "scores", "aggregate"}),
+     {"audit-episodes", "invocations", "version-pins", "outcomes", "scores", "aggregate",
+      "data-audit", "baselines"}),
     ("calls that are no list", set_in(RECORD, "/calls", {}),
-     {"audit-episodes", "invocations", "version-pins", "outcomes", "scores", "aggregate"}),
+     {"audit-episodes", "invocations", "version-pins", "outcomes", "scores", "aggregate",
+      "data-audit", "baselines"}),
     ("a version source of another sort", in_record("/version_source", "guessed"),
      {"audit-episodes", "invocations"}),
     ("another adapter", in_record("/adapter", "http@1"), {"audit-episodes", "invocations"}),
     ("another hop", in_record("/hop", 1), {"audit-episodes", "invocations"}),
     ("a repeat of nothing", in_record("/repeat", 1),
-     {"audit-episodes", "invocations", "outcomes", "scores", "aggregate", "tier"}),
+     {"audit-episodes", "invocations", "outcomes", "scores", "aggregate", "data-audit",
+      "baselines", "tier"}),
     ("no time of the call", in_record("/request/metadata/invoked_at", None),
      {"audit-episodes", "invocations"}),
     ("a longer time limit", in_record("/request/metadata/timeout_seconds", 60),
@@ -398,6 +404,8 @@ def test_what_cannot_be_computed_fails_by_name_and_says_why(files: Files, tmp_pa
         "scores",
         "human-scores",
         "aggregate",
+        "data-audit",
+        "baselines",
         "resolution",
         "tier",
     }
@@ -419,7 +427,9 @@ def test_a_scorer_that_is_not_the_pinned_one_is_unavailable_and_nothing_fails(
         now=LATE,
     )
     assert report.failed == ()
-    assert {line.id for line in report.unavailable} == {"scorers", "scores", "aggregate"}
+    assert {line.id for line in report.unavailable} == {
+        *("scorers", "scores", "aggregate", "data-audit", "baselines")
+    }
     assert (report.consistent, report.verdict) == (False, "not valid")
     assert {line.ok for line in report.unavailable} == {False}
 

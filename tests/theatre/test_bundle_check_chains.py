@@ -223,7 +223,10 @@ def test_a_success_that_stops_half_way_through_the_chain_is_no_answer(
     report = check(store(halved, tmp_path / "bundle"))
     told = {line.id: line.actual for line in report.failed}
     assert told["scores"] == "not computed because the record of episode 9 holds no answer"
-    assert set(told) == {"invocations", "outcomes", "scores", "aggregate", "resolution"}
+    assert set(told) == {
+        *("invocations", "outcomes", "scores", "aggregate", "data-audit", "baselines"),
+        "resolution",
+    }
 
 
 @pytest.mark.parametrize("member", ["determinism_differences", "version_mismatches"])

@@ -180,4 +180,6 @@ def test_episodes_that_cannot_be_scored_leave_what_is_computed_over_them_unavail
     )
     assert report.failed == ()
     unavailable = {line.id for line in report.unavailable}
-    assert unavailable == {"scorers", "scores", "aggregate", "resolution"}
+    assert unavailable == {
+        *("scorers", "scores", "aggregate", "data-audit", "baselines", "resolution")
+    }

@@ -169,7 +169,7 @@ def test_without_the_scorers_it_is_not_known_who_was_to_be_asked(tmp_path: Path)
     )
     assert report.failed == ()
     assert [line.id for line in report.unavailable] == [
-        *("scorers", "scores", "human-scores", "aggregate")
+        *("scorers", "scores", "human-scores", "aggregate", "data-audit", "baselines")
     ]
 
 

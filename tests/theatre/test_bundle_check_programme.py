@@ -169,6 +169,8 @@ def test_a_version_that_is_not_installed_is_unavailable_when_all_name_it(
                 "outcomes",
                 "scores",
                 "aggregate",
+                "data-audit",
+                "baselines",
                 "resolution",
             },
         ),

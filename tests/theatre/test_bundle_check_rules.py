@@ -157,7 +157,9 @@ def test_gold_labels_that_cannot_be_read_leave_nothing_scored(
     report = check(store(forged, tmp_path / "bundle"))
     told = {line.id: line.actual for line in report.failed}
     assert told["scores"] == "not computed because the gold labels cannot be read"
-    assert set(told) == {"datasets", "outcomes", "scores", "aggregate"}
+    assert set(told) == {
+        *("datasets", "outcomes", "scores", "aggregate", "data-audit", "baselines")
+    }
 
 
 def test_a_gold_label_of_no_episode_is_not_used(tmp_path: Path) -> None:

@@ -64,6 +64,32 @@ AGGREGATE: JsonObject = {
     "calibration": None,
     "results_hash": "12" * 32,
 }
+AUDIT: JsonObject = {
+    "episodes": 60,
+    "distinct_inputs": 60,
+    "distinct_scored_inputs": 54,
+    "near_duplicates": 2,
+    "answers_in_inputs": 0,
+    "clusters": 0,
+    "criteria": {
+        name: {"distinct_inputs": 57, "expectations": 3, "majority_share": 0.4}
+        for name in ("colour", "recall")
+    },
+}
+TRIVIAL: JsonObject = {"score": 0.5, "n": 60, "interval": INTERVAL}
+BASELINES: JsonObject = {
+    "episodes": 60,
+    "criteria": {
+        "colour": {
+            "not_applicable": None,
+            **dict.fromkeys(("empty", "copied", "most_frequent", "other_episode"), TRIVIAL),
+        },
+        "recall": {
+            "not_applicable": "judged",
+            **dict.fromkeys(("empty", "copied", "most_frequent", "other_episode")),
+        },
+    },
+}
 EVIDENCE = CertifiedEvidence(
     aggregate=AGGREGATE,
     tier="BACKTESTED",
@@ -73,6 +99,8 @@ EVIDENCE = CertifiedEvidence(
     audit_head="56" * 32,
     version_source="computed",
     isolation=ISOLATED,
+    data_audit=AUDIT,
+    baselines=BASELINES,
     issuer="a test",
     moment="2026-11-21T12:00:00.000000Z",
 )
@@ -139,6 +167,8 @@ def test_every_field_comes_from_the_commitment_or_from_the_evidence() -> None:
         "verification_tier": "BACKTESTED",
         "caps": ["runs-below-3", "telemetry-missing"],
         "findings": [],
+        "data_audit": AUDIT,
+        "baselines": BASELINES,
         **NOT_FILLED,
         "isolation": ISOLATED.as_document(),
         "commitment_hash": commitment_hash,
@@ -348,6 +378,8 @@ MARKET: JsonObject = {
     "verification_tier": "UNVERIFIED",
     "caps": ["replays-below-50"],
     "findings": ["version-claimed"],
+    "data_audit": None,
+    "baselines": None,
     **NOT_FILLED,
     "isolation": None,
     "commitment_hash": "78" * 32,

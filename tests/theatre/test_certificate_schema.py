@@ -85,6 +85,37 @@ REPLAY: JsonObject = {
     "verification_tier": "BACKTESTED",
     "caps": ["proven-needs-telemetry"],
     "findings": [],
+    "data_audit": {
+        "episodes": 60,
+        "distinct_inputs": 59,
+        "distinct_scored_inputs": 57,
+        "near_duplicates": 1,
+        "answers_in_inputs": 0,
+        "clusters": 0,
+        "criteria": {
+            "hex_grid_accuracy": {
+                "distinct_inputs": 59,
+                "expectations": 0,
+                "majority_share": None,
+            }
+        },
+    },
+    "baselines": {
+        "episodes": 60,
+        "criteria": {
+            "hex_grid_accuracy": {
+                "not_applicable": None,
+                "empty": {
+                    "score": 0,
+                    "n": 60,
+                    "interval": {"low": 0, "high": 0.06, "method": "wilson", "level": 0.95},
+                },
+                "copied": None,
+                "most_frequent": None,
+                "other_episode": None,
+            }
+        },
+    },
     **NOT_FILLED,
     "isolation": {"files": True, "processes": True, "network": False, "by": "remote"},
     "commitment_hash": "70" * 32,
@@ -121,6 +152,8 @@ MARKET: JsonObject = REPLAY | {
     "verification_tier": "UNVERIFIED",
     "caps": ["replays-below-50: 0"],
     "findings": ["version-claimed"],
+    "data_audit": None,
+    "baselines": None,
     "expires_at": None,
     "ground_truth_source": "OSINT_FEED",
     "execution_path": "market",
@@ -197,6 +230,11 @@ UNFIT: list[tuple[str, JsonValue, list[tuple[str, str]]]] = [
     ("caps", ["a", "a"], [("", "uniqueItems")]),
     ("findings", None, [("", "type")]),
     ("findings", ["a", "a"], [("", "uniqueItems")]),
+    ("data_audit", None, [("", "type")]),
+    ("data_audit", {"episodes": -1}, [("", "required")] * 6 + [("/episodes", "minimum")]),
+    ("baselines", None, [("", "type")]),
+    ("baselines", {"episodes": 60, "criteria": {"a": {"not_applicable": "dull"}}},
+     [*[("/criteria/a", "required")] * 4, ("/criteria/a/not_applicable", "enum")]),
     ("environment", {}, [("", "required")] * 3),
     ("environment", {"environment_hash": "1A" * 32, "interpreter": "", "platform": "x"},
      [("/environment_hash", "pattern"), ("/interpreter", "minLength")]),

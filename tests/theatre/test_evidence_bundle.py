@@ -30,6 +30,8 @@ NAME = f"evidence_bundle_{THEATRE_ID}"
 DOCUMENTS: dict[str, JsonObject] = {
     "template.json": {"theatre_id": "product_small_v1", "share": 0.1},
     "commitment_receipt.json": {"commitment_hash": "ab" * 32},
+    "scores/data_audit.json": {"episodes": 0},
+    "scores/baselines.json": {"episodes": 0},
     "scores/aggregate.json": {"results_hash": "cd" * 32, "composite_score": None},
     "resolution.json": {"status": "completed", "steps": []},
     "tier.json": {"facts": {}},
@@ -310,6 +312,8 @@ def test_the_minimum_files_are_asked_for_by_name(draft: EvidenceBundleBuilder) -
         "ground_truth/dataset.jsonl",
         "scores/per_episode.jsonl",
         "scores/aggregate.json",
+        "scores/data_audit.json",
+        "scores/baselines.json",
         "resolution.json",
         "tier.json",
         "audit_trail.jsonl",

@@ -23,6 +23,7 @@ from tests.theatre.rated_runs import (
 )
 from tests.theatre.runs import (
     LATE,
+    PILOT_FINDINGS,
     Finished,
     RunOptions,
     ScriptedAdapter,
@@ -254,7 +255,7 @@ def test_a_certificate_says_which_steps_failed_and_the_tier_is_capped_by_those_o
     finished = staged(tmp_path, *steps, AGGREGATE).run(ScriptedAdapter(), **computing(compute))
     certificate = finished.document("certificate.json")
     found = [code for code in cast("list[str]", certificate["caps"]) if code.startswith("step-")]
-    assert (found, certificate["findings"]) == (caps, findings)
+    assert (found, certificate["findings"]) == (caps, sorted([*PILOT_FINDINGS, *findings]))
     facts = cast("JsonObject", finished.document("tier.json")["facts"])
     assert facts["extra_caps"] == caps
     report = check_bundle(
@@ -283,8 +284,8 @@ def test_a_failed_step_that_the_issuer_leaves_out_is_named(
     files = load(finished.bundle)
     document: Any = parse_object(files[path])
     holder = document["facts"] if path == "tier.json" else document
-    assert holder[place] == ["step-failed:compute"]
-    holder[place] = []
+    assert "step-failed:compute" in holder[place]
+    holder[place].remove("step-failed:compute")
     forged = resealed(with_document(files, path, document), Effort.CERTIFIED_HASH)
     report = check_bundle(
         store(forged, tmp_path / "forged"),

@@ -1,6 +1,6 @@
-"""Constructs that know nothing, through the real engine: no criterion may pay for ignorance.
+"""Constructs that know nothing but the form of one task: no criterion may pay for ignorance.
 
-The rule is the same for every shipped template (contract/scoring.md).
+Those that know no task are the adversaries of tests/theatre/test_adversaries.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from typing import NamedTuple, cast
 import pytest
 
 from tests.theatre.easel_runs import CHAIN, let_demo_reviewers_score, run_easel
-from tests.theatre.observer_runs import run_observer
 from tests.theatre.runs import Finished, Stage, ticking_clock, with_changes
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.oracles.construct_registry import (
@@ -102,14 +101,6 @@ SHIPPED = {
         earned=("hex_grid_accuracy",),
         constructs=("cartograph",),
     ),
-    "observer": Shipped(
-        construct_id="observer",
-        fake="observer_fake.py",
-        episodes=163,
-        earned=("canvas_enrichment_freshness", "signal_classification", "source_fidelity"),
-        constructs=("observer",),
-        changes=LOCAL,
-    ),
     "easel": Shipped(
         construct_id="easel",
         fake="easel_fake.py",
@@ -174,12 +165,7 @@ def honest_run(tmp_path_factory: pytest.TempPathFactory) -> HonestRuns:
     def honest(name: str) -> Honest:
         if name not in found:
             folder, shipped = tmp_path_factory.mktemp(name), SHIPPED[name]
-            if name == "observer":
-                finished = run_observer(folder)
-            elif name == "easel":
-                finished = run_easel(folder)
-            else:
-                finished = shipped.run(folder, CONSTRUCTS)
+            finished = run_easel(folder) if name == "easel" else shipped.run(folder, CONSTRUCTS)
             found[name] = Honest(shipped, measured(finished))
         return found[name]
 

@@ -119,6 +119,7 @@ def test_a_record_says_what_was_asked_answered_right_and_vouched_for(finished: F
             "evidence_bundle_hash": certificate["evidence_bundle_hash"],
             "certificate_id": certificate["certificate_id"],
             "verification_tier": "UNVERIFIED",
+            "findings": certificate["findings"],
         },
         "metadata": {
             "export_timestamp": EXPORT_TIME,

@@ -33,6 +33,8 @@ from theatre.engine.replay import settlement
 from theatre.scorers import load_scorers
 
 EPISODES = 3
+SCORED_BY_THE_RUN = EPISODES * 5
+"""Every episode's answer, and its four baselines."""
 
 
 class PowerCut(BaseException):
@@ -85,7 +87,7 @@ def is_refused(stage: Stage, finished: Finished, *, with_all_installed: bool = T
 
 def test_a_scorer_that_changes_between_scoring_and_check_certifies_nobody(tmp_path: Path) -> None:
     stage = pilot_stage(tmp_path, episodes(EPISODES))
-    finished = stage.run(ScriptedAdapter(wrong), scorers=changing_after(EPISODES))
+    finished = stage.run(ScriptedAdapter(wrong), scorers=changing_after(SCORED_BY_THE_RUN))
     is_refused(stage, finished)
     with pytest.raises(InvalidTransitionError):
         stage.run(ScriptedAdapter())
@@ -122,7 +124,7 @@ def test_a_draft_that_is_touched_while_it_is_checked_is_not_sealed(tmp_path: Pat
 
     def score(case: ScoringCase) -> float:
         seen.append(case)
-        if len(seen) == EPISODES + 1:
+        if len(seen) == SCORED_BY_THE_RUN + 1:
             (certificate,) = stage.folder.rglob("certificate.json")
             # The check has read it already.
             certificate.write_bytes(certificate.read_bytes().replace(b"BACKTESTED", b"PROVEN"))
@@ -141,7 +143,7 @@ import os, signal, sys
 from pathlib import Path
 
 from tests.theatre.runs import ScriptedAdapter, episodes, pilot_stage
-from tests.theatre.test_self_check import EPISODES, changing_after, wrong
+from tests.theatre.test_self_check import EPISODES, SCORED_BY_THE_RUN, changing_after, wrong
 from theatre.files.run_journal import FileRunJournal
 
 folder, is_generous, when, event_type = sys.argv[1:]
@@ -163,7 +165,7 @@ class Journal:
         return entry
 
 
-scorers = {"scorers": changing_after(EPISODES)} if is_generous == "True" else {}
+scorers = {"scorers": changing_after(SCORED_BY_THE_RUN)} if is_generous == "True" else {}
 stage = pilot_stage(Path(folder), episodes(EPISODES))
 stage.run(ScriptedAdapter(wrong), journal=Journal, **scorers)
 """

@@ -15,6 +15,7 @@ from tests.theatre.runs import (
     BEGIN,
     ERROR,
     PILOT,
+    PILOT_FINDINGS,
     REFUSED,
     VERSION,
     WRONG,
@@ -201,7 +202,10 @@ def test_the_certificate_says_that_the_environment_is_not_as_committed_or_as_bef
     activated = cast("JsonObject", finished.trail[2]["detail"])
     assert (activated["environment"], activated["previous_environment"]) == (began, before)
     certificate = finished.document("certificate.json")
-    assert (certificate["environment"], certificate["findings"]) == (HERE, findings)
+    assert (certificate["environment"], certificate["findings"]) == (
+        HERE,
+        sorted([*PILOT_FINDINGS, *findings]),
+    )
     assert finished.document("commitment_receipt.json")["environment"] == HERE
     assert checked(finished.bundle).failed == ()
 
@@ -215,7 +219,10 @@ def test_the_certificate_says_where_the_version_comes_from(
 ) -> None:
     finished = pilot_stage(tmp_path, episodes(2)).run(ScriptedAdapter(version=version))
     certificate = finished.document("certificate.json")
-    assert (certificate["version_source"], certificate["findings"]) == (source, findings)
+    assert (certificate["version_source"], certificate["findings"]) == (
+        source,
+        sorted([*PILOT_FINDINGS, *findings]),
+    )
     record = finished.document("invocations/episode_000001.json")
     (call,) = cast("list[JsonObject]", record["calls"])
     assert call["version_source"] == source

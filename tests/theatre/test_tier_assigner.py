@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from datetime import UTC, datetime, timedelta, timezone
 from fractions import Fraction
+from typing import cast
 from uuid import NAMESPACE_OID, uuid5
 
 import pytest
@@ -72,7 +73,12 @@ def facts(**changed: object) -> TierFacts:
         "commitment_verifiable": True,
         "extra_caps": (),
     }
-    return TierFacts.model_validate(plain | changed)
+    told = plain | changed
+    told.setdefault("distinct_inputs", told["replay_count"])
+    by_criterion = cast("dict[str, CriterionCounts]", told["criterion_counts"])
+    distinct = {criterion: seen.counted for criterion, seen in by_criterion.items()}
+    told.setdefault("criterion_distinct_inputs", distinct)
+    return TierFacts.model_validate(told)
 
 
 def theatre(name: str) -> str:
@@ -200,6 +206,15 @@ BACKTESTED_LOST: list[tuple[dict[str, object], list[str]]] = [
         {"criterion_counts": one(scored=0, not_applicable=60)},
         ["criterion-unscored:accuracy: 0", "criterion-n-below-30:accuracy: 0"],
     ),
+    ({"distinct_inputs": 49}, ["distinct-inputs-below-50: 49"]),
+    (
+        {"replay_count": 41, "distinct_inputs": 1},
+        ["replays-below-50: 41", "distinct-inputs-below-50: 1"],
+    ),
+    (
+        {"criterion_distinct_inputs": {"accuracy": 29}},
+        ["distinct-per-criterion-below-30:accuracy: 29"],
+    ),
     ({"criterion_counts": one(unscored=1)}, ["unscored-answers:accuracy: 1"]),
     (
         {"criterion_counts": one(declined=61, unscored=1)},
@@ -254,6 +269,8 @@ def test_each_backtested_requirement_lost_alone_gives_its_code_and_unverified(
         {"failures": 2, "run": 62, "total": 1000},
         {"refusals": 50, "replay_count": 50},
         {"max_refusal_rate": "0.3", "refusals": 30},
+        {"replay_count": 70, "distinct_inputs": 50},
+        {"criterion_distinct_inputs": {"accuracy": 30}},
         {"criterion_counts": one(declined=60)},
         {"criterion_counts": one(scored=20, missing=10)},
         {"criterion_counts": one(not_applicable=10_000)},

@@ -46,6 +46,12 @@ read_facts = partial(tier_facts_of, isolation=ISOLATED)
 CAPPED = ("construct-not-isolated",)
 
 
+AUDIT: JsonObject = {
+    "distinct_scored_inputs": 5,
+    "criteria": {"colour": {"distinct_inputs": 8}, "recall": {"distinct_inputs": 7}},
+}
+
+
 def receipt(
     changes: dict[str, JsonValue] | None = None, kinds: dict[str, str] | None = None
 ) -> CommitmentReceipt:
@@ -88,7 +94,7 @@ def call(
 
 
 def record(*calls: JsonObject) -> JsonObject:
-    return {"calls": list(calls or [call(None)])}
+    return {"sanitised": None, "calls": list(calls or [call(None)])}
 
 
 def noted(*records: JsonObject) -> CallFacts:
@@ -104,7 +110,7 @@ def test_facts_are_counted_from_aggregate_records_and_commitment() -> None:
         record(call("timeout", "version-mismatch")),
         record(call(None), call("version-mismatch")),
     )
-    facts = read_facts(receipt(), AGGREGATE, calls, bundle_complete=True)
+    facts = read_facts(receipt(), AGGREGATE, calls, AUDIT, bundle_complete=True)
     assert facts == TierFacts(
         construct_id=PILOT,
         construct_version=VERSION,
@@ -120,6 +126,8 @@ def test_facts_are_counted_from_aggregate_records_and_commitment() -> None:
             name: CriterionCounts(scored=6, missing=3, not_applicable=0, declined=0, unscored=0)
             for name in ("colour", "recall")
         },
+        distinct_inputs=5,
+        criterion_distinct_inputs={"colour": 8, "recall": 7},
         unqualified_measures={},
         missing_pins=(),
         version_mismatches=2,
@@ -134,7 +142,11 @@ def test_facts_are_counted_from_aggregate_records_and_commitment() -> None:
 def test_a_run_to_the_end_has_no_cap_for_episodes_that_were_not_run() -> None:
     counts = cast("JsonObject", AGGREGATE["episode_counts"]) | {"total": 10, "not_run": 0}
     facts = read_facts(
-        receipt(), AGGREGATE | {"episode_counts": counts}, noted(record()), bundle_complete=True
+        receipt(),
+        AGGREGATE | {"episode_counts": counts},
+        noted(record()),
+        AUDIT,
+        bundle_complete=True,
     )
     assert (facts.run, facts.total, facts.extra_caps) == (10, 10, ())
 
@@ -151,7 +163,7 @@ def test_a_human_part_that_was_committed_and_not_given_is_a_cap_of_its_criterion
         "no_criterion": step(None, None, None),
     }
     facts = read_facts(
-        receipt(), AGGREGATE | {"human_scores": human}, noted(record()), bundle_complete=True
+        receipt(), AGGREGATE | {"human_scores": human}, noted(record()), AUDIT, bundle_complete=True
     )
     assert facts.extra_caps == (
         *("episodes-not-run", "human-part-missing:beauty", "human-part-missing:recall"),
@@ -191,7 +203,9 @@ UNQUALIFIED = {"colour": "exact_match"}
 def test_a_criterion_with_a_weight_that_words_alone_decide_is_a_fact(
     changes: dict[str, JsonValue], kinds: dict[str, str], unqualified: dict[str, str]
 ) -> None:
-    facts = read_facts(receipt(changes, kinds), AGGREGATE, noted(record()), bundle_complete=True)
+    facts = read_facts(
+        receipt(changes, kinds), AGGREGATE, noted(record()), AUDIT, bundle_complete=True
+    )
     assert facts.unqualified_measures == unqualified
     plan = Plan(cast("Document", receipt(changes).template_snapshot))
     stated = KINDS | kinds
@@ -220,6 +234,7 @@ def test_the_committed_refusal_rate_is_taken_exactly(rate: float) -> None:
         receipt({"/execution_policy/max_refusal_rate": rate}),
         AGGREGATE,
         noted(record()),
+        AUDIT,
         bundle_complete=False,
     )
     assert facts.max_refusal_rate == Fraction(str(rate))
@@ -231,7 +246,7 @@ def test_absent_pins_scorers_and_a_broken_commitment_are_facts_too() -> None:
         {"/version_pins": {"scorer_version": "label"}, "/scoring": {"holdout_split": 0}}
     )
     broken = replace(without, commitment_hash="0" * 64)
-    facts = read_facts(broken, AGGREGATE, noted(record()), bundle_complete=True)
+    facts = read_facts(broken, AGGREGATE, noted(record()), AUDIT, bundle_complete=True)
     assert facts.construct_version is None
     assert facts.missing_pins == ("construct_version",)
     assert (facts.scorers_committed, facts.commitment_verifiable) == (False, False)
@@ -294,6 +309,7 @@ def test_a_difference_is_counted_once_an_episode_and_caps_the_tier() -> None:
         receipt(),
         AGGREGATE,
         noted(record(first, second), record(), record(first, second)),
+        AUDIT,
         bundle_complete=True,
     )
     assert (facts.determinism_differences, facts.version_mismatches) == (2, 0)
@@ -302,7 +318,7 @@ def test_a_difference_is_counted_once_an_episode_and_caps_the_tier() -> None:
 
 
 def test_the_tier_document_holds_what_was_read_and_what_was_concluded() -> None:
-    facts = read_facts(receipt(), AGGREGATE, noted(record()), bundle_complete=True)
+    facts = read_facts(receipt(), AGGREGATE, noted(record()), AUDIT, bundle_complete=True)
     history = TierHistory()
     assessment = TierAssigner.assign(facts, history, resolved_at=MOMENT)
     document = tier_document(facts, history, assessment)
@@ -335,6 +351,6 @@ def test_a_construct_that_could_read_the_answers_caps_the_tier_and_an_open_netwo
     counts = cast("JsonObject", AGGREGATE["episode_counts"]) | {"total": 10, "not_run": 0}
     aggregate = AGGREGATE | {"episode_counts": counts}
     facts = tier_facts_of(
-        receipt(), aggregate, noted(record()), isolation=isolation, bundle_complete=True
+        receipt(), aggregate, noted(record()), AUDIT, isolation=isolation, bundle_complete=True
     )
     assert facts.extra_caps == cap

@@ -42,6 +42,8 @@ FACTS: JsonObject = {
     "total": 64,
     "max_refusal_rate": "1/2",
     "criterion_counts": {"accuracy": COUNTS, "style": COUNTS},
+    "distinct_inputs": 58,
+    "criterion_distinct_inputs": {"accuracy": 59, "style": 31},
     "unqualified_measures": {"accuracy": "words", "style": "salad"},
     "missing_pins": ["dataset_hash"],
     "version_mismatches": 0,
@@ -103,6 +105,8 @@ def test_facts_made_in_code_are_written_as_the_document_says() -> None:
         total=64,
         max_refusal_rate=Fraction(1, 2),
         criterion_counts={"style": counts, "accuracy": counts},
+        distinct_inputs=58,
+        criterion_distinct_inputs={"style": 31, "accuracy": 59},
         unqualified_measures={"style": "salad", "accuracy": "words"},
         missing_pins=("dataset_hash",),
         version_mismatches=0,
@@ -114,6 +118,7 @@ def test_facts_made_in_code_are_written_as_the_document_says() -> None:
     )
     assert facts.as_document() == FACTS
     assert list(facts.criterion_counts) == ["accuracy", "style"]
+    assert list(facts.criterion_distinct_inputs) == ["accuracy", "style"]
     assert list(facts.unqualified_measures) == ["accuracy", "style"]
 
 

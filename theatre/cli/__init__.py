@@ -14,6 +14,10 @@ from theatre.cli.lazy_group import LazyGroup
 from theatre.oracles.isolation.closed_memory import close_memory
 
 COMMANDS = {
+    "adversaries": (
+        "theatre.cli.adversaries.command:adversaries",
+        "Try programs that know nothing on a template.",
+    ),
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
     "compare": ("theatre.cli.compare_command:compare", "Compare oracles on one ground truth."),
     "construct": ("theatre.cli.construct_group:construct", "Serve constructs, print versions."),

@@ -16,7 +16,7 @@ from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.errors import DatasetError
+from theatre.engine.errors import DatasetError, PinMismatchError, UnknownScorerError
 from theatre.engine.templates import (
     ProductTheatreTemplate,
     product_template,
@@ -25,8 +25,10 @@ from theatre.engine.templates import (
 from theatre.engine.theatre import Theatre
 from theatre.files.dataset_checks import verify_datasets
 from theatre.files.datasets import DatasetRoots
+from theatre.files.evidence_preview import preview_evidence
 from theatre.oracles.endpoints import Places
 from theatre.oracles.environment import environment_for, isolation_for
+from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.pins import scorers_in_use
 
@@ -189,3 +191,23 @@ def missing_data_warnings(document: JsonObject, roots: DatasetRoots) -> list[Jso
                 {"pointer": f"/dataset_hashes/{name}", "rule": "dataset-file", "detail": str(error)}
             )
     return warnings
+
+
+def evidence_preview(
+    document: JsonObject, roots: DatasetRoots
+) -> tuple[JsonObject | None, list[JsonObject]]:
+    """Return what the data at hand are worth as evidence, or a warning that says why not."""
+    view = view_template(document)
+    if not isinstance(view, ProductTheatreTemplate):
+        return None, []
+    scorers = load_scorers()
+    try:
+        verify_datasets(view, roots)
+        return preview_evidence(document, view, roots, scorers, TextSanitiser()), []
+    except (DatasetError, PinMismatchError, UnknownScorerError) as error:
+        warning: JsonObject = {
+            "pointer": "/dataset_hashes" if isinstance(error, DatasetError) else "/scorer_pins",
+            "rule": "no-evidence-preview",
+            "detail": str(error),
+        }
+        return None, [warning]

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from theatre.cli.evidence_report import best_baseline, print_questions
 from theatre.cli.output import echo
 from theatre.cli.propagation import print_propagation
 from theatre.cli.second_opinions import print_second_opinions
@@ -31,6 +32,9 @@ _FROM_CERTIFICATE = (
     "results_hash",
     "episode_counts",
     "caps",
+    "findings",
+    "data_audit",
+    "baselines",
 )
 
 
@@ -125,10 +129,12 @@ def print_certificate(bundle: Path) -> None:
     echo(f"commitment   {certificate['commitment_hash']}")
     echo("")
     print_table(
-        ("criterion", "score", "95 % interval", "scored", "failed"), _score_rows(certificate)
+        ("criterion", "score", "95 % interval", "scored", "failed", "best trivial answer"),
+        _score_rows(certificate),
     )
     echo("")
     echo(_episode_line(certificate["episode_counts"]))
+    print_questions(certificate["data_audit"], certificate["findings"])
     _print_calibration(aggregate["calibration"])
     _print_human(aggregate["human_scores"], bundle)
     _print_gaps(certificate["holdout_scores"])
@@ -186,11 +192,12 @@ def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
                 interval_text(certificate["score_intervals"][criterion]),
                 str(counts["scored"]),
                 str(counts["missing"]),
+                best_baseline(certificate["baselines"], criterion),
             )
         )
     composite = certificate["score_intervals"][COMPOSITE]
     rows.append(
-        ("composite", number_text(certificate[COMPOSITE]), interval_text(composite), "", "")
+        ("composite", number_text(certificate[COMPOSITE]), interval_text(composite), "", "", "")
     )
     return rows
 

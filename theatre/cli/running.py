@@ -15,7 +15,7 @@ from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import Invoker
-from theatre.engine.replay import Progress, ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay import Progress, Rehearsal, ReplayEngine, RunSettings, Surroundings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
@@ -37,7 +37,8 @@ class RunOptions:
 
     `headers_env` are request headers and the variables that hold their values. `on_recorded` is
     told of each batch that became durable. With `ends_with_construct` a construct that is gone
-    ends the run with ConstructUnreachableError, to be gone on with, and costs no episode.
+    ends the run with ConstructUnreachableError, to be gone on with, and costs no episode. With
+    `on_rehearsed` the run is a rehearsal: it leaves no certificate, and what it came to goes there.
     """
 
     batch_size: int = 100
@@ -45,6 +46,7 @@ class RunOptions:
     headers_env: Mapping[str, str] = field(default_factory=dict)
     on_recorded: OnRecorded = lambda _: None
     ends_with_construct: bool = False
+    on_rehearsed: Callable[[Rehearsal], None] | None = None
 
 
 async def run_theatre(
@@ -97,11 +99,13 @@ async def run_theatre(
                     clock=utc_now,
                     sleep=asyncio.sleep,
                     on_progress=on_progress,
+                    on_rehearsed=options.on_rehearsed or (lambda _: None),
                 ),
                 RunSettings(
                     output_dir=held.folder,
                     drafts_dir=workspace.store.drafts,
                     issuer=workspace.issuer,
+                    certificate_run=options.on_rehearsed is None,
                     batch_size=options.batch_size,
                     concurrency_limit=options.concurrency_limit,
                 ),

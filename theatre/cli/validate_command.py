@@ -6,32 +6,45 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.committing import missing_data_warnings
+from theatre.cli.committing import evidence_preview, missing_data_warnings
+from theatre.cli.evidence_report import print_preview
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.output import json_option, print_document
 from theatre.cli.reports import print_violations
 from theatre.cli.template_argument import template_argument
 from theatre.cli.template_files import read_template, validate_template
 from theatre.cli.workspace import Workspace
+from theatre.engine.canonical_json import JsonObject
 
 
 @click.command()
 @template_argument
 @json_option
 def validate(template: Path, *, as_json: bool) -> None:
-    """Check TEMPLATE against the schema and every rule; all violations are listed."""
+    """Check TEMPLATE against the schema and every rule; all violations are listed.
+
+    Where its data are at hand: how many of the questions differ, which give an answer away, what
+    answers without any work would score, and which codes would cap the tier.
+    """
     document = read_template(template)
     report = validate_template(document)
     warnings = [warning.as_document() for warning in report.warnings]
+    evidence: JsonObject | None = None
     if report.valid:
         roots = Workspace.from_environment().datasets_for(template.parent)
-        warnings += missing_data_warnings(document, roots)
+        missing = missing_data_warnings(document, roots)
+        evidence, untold = (None, []) if missing else evidence_preview(document, roots)
+        warnings += [*missing, *untold]
     errors = [error.as_document() for error in report.errors]
     if as_json:
-        print_document({"valid": report.valid, "errors": errors, "warnings": warnings})
+        print_document(
+            {"valid": report.valid, "errors": errors, "warnings": warnings, "evidence": evidence}
+        )
     else:
         print_violations("error", errors)
         print_violations("warning", warnings)
+        if evidence is not None:
+            print_preview(evidence)
         click.echo("valid" if report.valid else f"invalid: {len(errors)} error(s)")
     if not report.valid:
         raise CommandEndedError(ExitCode.INVALID)

@@ -41,6 +41,55 @@ _CRITERIA_METRICS = ("precision", "recall", "reply_accuracy")
 """Metrics that are the score of the criterion of that name, where a template has one."""
 
 
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CriterionAudit(_Part):
+    """Of the episodes that count in one criterion's mean: how many questions and answers differ."""
+
+    distinct_inputs: int
+    expectations: int
+    majority_share: float | None
+
+
+class CertifiedDataAudit(_Part):
+    """How many of the questions differ, and what they give away (docs/evidence.md)."""
+
+    episodes: int
+    distinct_inputs: int
+    distinct_scored_inputs: int
+    near_duplicates: int
+    answers_in_inputs: int
+    clusters: int
+    criteria: dict[str, CriterionAudit]
+
+
+class BaselineScore(_Part):
+    """What one answer without any work scores on one criterion, over n episodes."""
+
+    score: float
+    n: int
+    interval: dict[str, Any]
+
+
+class CriterionBaselines(_Part):
+    """The four baselines of one criterion, or why it has none."""
+
+    not_applicable: Literal["judged", "human", "interactive", "no-field"] | None
+    empty: BaselineScore | None
+    copied: BaselineScore | None
+    most_frequent: BaselineScore | None
+    other_episode: BaselineScore | None
+
+
+class CertifiedBaselines(_Part):
+    """What answers without any work score (docs/evidence.md)."""
+
+    episodes: int
+    criteria: dict[str, CriterionBaselines]
+
+
 class TheatreCalibrationCertificate(BaseModel):
     """One certificate of either execution path. Field meanings: docs/certificate.md."""
 
@@ -89,8 +138,8 @@ class TheatreCalibrationCertificate(BaseModel):
     findings: tuple[str, ...]
     qualification: dict[str, Any] | None = None
     corrected_scores: dict[str, Any] | None = None
-    data_audit: dict[str, Any] | None = None
-    baselines: dict[str, Any] | None = None
+    data_audit: CertifiedDataAudit | None = None
+    baselines: CertifiedBaselines | None = None
     repeats: dict[str, Any] | None = None
     usage: dict[str, Any] | None = None
 
@@ -125,6 +174,9 @@ the same construct and version before it, has."""
 
 NETWORK_OPEN = "network-open"
 """The finding where a construct could reach a network, so that others may have answered."""
+
+WITHIN_ITEM_UNKNOWN = "within-item-variance-unknown"
+"""The finding where each question was asked once: no interval holds how much answers vary."""
 
 
 def findings_of(
@@ -161,6 +213,8 @@ class CertifiedEvidence:
     audit_head: str
     version_source: VersionSource
     isolation: Isolation
+    data_audit: JsonObject
+    baselines: JsonObject
     findings: Iterable[str] = ()
     issuer: str
     moment: str
@@ -202,6 +256,8 @@ def issue_certificate(
             "verification_tier": evidence.tier,
             "caps": evidence.caps,
             "findings": findings_of(evidence.version_source, evidence.isolation, evidence.findings),
+            "data_audit": evidence.data_audit,
+            "baselines": evidence.baselines,
             "commitment_hash": receipt.commitment_hash,
             "coin_sha256": receipt.coin_sha256,
             "issuer": evidence.issuer,

@@ -41,6 +41,8 @@ REQUIRED = (
     "ground_truth/dataset.jsonl",
     "scores/per_episode.jsonl",
     "scores/aggregate.json",
+    "scores/data_audit.json",
+    "scores/baselines.json",
     "resolution.json",
     "tier.json",
     "audit_trail.jsonl",

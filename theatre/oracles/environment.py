@@ -1,6 +1,6 @@
 """What a program that runs here finds: what it can import, and what it is kept from.
 
-A version binds a construct's own files; this names what lies beyond them (docs/adr/0172, 0173).
+A version binds a construct's own files; this names what lies beyond them (docs/adr/0172, 0178).
 """
 
 from __future__ import annotations

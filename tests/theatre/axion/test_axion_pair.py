@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.theatre.axion.axion_theatres import published_of, run_axion, template_of
+from tests.theatre.axion.axion_theatres import (
+    published_of,
+    run_axion,
+    shipped_construct,
+    template_of,
+    with_installed_runners,
+)
 from tests.theatre.forged_bundle import (
     COMPUTATIONS,
     REGISTRY,
@@ -20,13 +27,21 @@ from tests.theatre.forged_bundle import (
     store,
 )
 from tests.theatre.record_edits import Edit, Record, forged, of_record
-from tests.theatre.runs import LATE, Finished
+from tests.theatre.runs import LATE, Finished, Stage, ticking_clock, with_changes
 from tests.theatre.test_bundle_check_programme import results_changed
 from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
-from theatre.axion.harness.pair_runner import REVISITS, RUNNER, STEPS
+from theatre.axion.harness.pair_runner import REVISITS, RUNNER, STEPS, is_caught
+from theatre.cli.adversaries.leak import Leak
+from theatre.cli.adversaries.rehearsing import write_adversary
+from theatre.cli.adversaries.table import generic
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.oracles.construct_registry import (
+    ConstructRegistry,
+    construct_version,
+    local_adapter_for,
+)
 from theatre.scorers.episode_runners import load_episode_runners
 
 pytestmark = pytest.mark.untraced
@@ -107,10 +122,60 @@ def asked(call: Any) -> JsonObject:  # noqa: ANN401 - a document
     return sent
 
 
+def side(*, passed: bool, failed: int, denied: int = 0) -> JsonObject:
+    return {
+        "passed": {"all": passed},
+        "failed_probes": failed,
+        "episode": {"invariant_failures": {"I1": denied} if denied else {}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("honest", "pseudo", "caught"),
+    [
+        (side(passed=True, failed=0), side(passed=False, failed=1), True),
+        # Passing was not shown to be possible here.
+        (side(passed=False, failed=0), side(passed=False, failed=1), False),
+        # It failed nothing: an honest agent in the liar's place, or one that nothing came to.
+        (side(passed=True, failed=0), side(passed=True, failed=0), False),
+        # It did not play by the rules: it is absent, not caught.
+        (side(passed=True, failed=0), side(passed=False, failed=1, denied=16), False),
+    ],
+)
+def test_a_liar_is_caught_only_beside_a_twin_that_passed_and_by_a_probe(
+    honest: JsonObject, pseudo: JsonObject, *, caught: bool
+) -> None:
+    assert is_caught(honest, pseudo) is caught
+
+
+@pytest.mark.parametrize("mode", ["empty", "garbage", "constant", "copied"])
+@pytest.mark.parametrize("place", ["axion.pseudo", "axion.honest"])
+def test_nonsense_in_either_place_is_no_liar_that_was_caught(
+    tmp_path: Path, mode: str, place: str
+) -> None:
+    template = thinned(template_of("pair"), tmp_path / "data", step=26)
+    adversary = next(one for one in generic() if one.name == mode)
+    recorded: Leak = {place: [{"asked": {"env": {}}, "answer": {"proposal": {"action": "STAY"}}}]}
+    write_adversary(tmp_path / "fake", adversary, [place], recorded)
+    fake = ConstructRegistry.load(tmp_path / "fake" / "constructs.toml").find(place)
+    pins = {"/version_pins/constructs/" + place: construct_version(fake)}
+    adapters = {f"axion.{agent}": shipped_construct(agent) for agent in ("honest", "pseudo")} | {
+        place: local_adapter_for(fake, clock=ticking_clock(), monotonic=time.monotonic)
+    }
+    stage = Stage(tmp_path, with_changes(template, pins), data=tmp_path / "data")
+    finished = stage.run(adapters, around=with_installed_runners)
+    scores: Any = finished.document("scores/aggregate.json")["scores"]
+    assert scores == {
+        "honest_passes": 1 if place == "axion.pseudo" else 0,
+        "pseudo_is_caught": 0,
+    }
+
+
 @pytest.mark.parametrize(
     "edit",
     [
         of_record("episode_result", "pseudo", "passed", "P5", to=True),
+        of_record("episode_result", "caught", to=False),
         of_record("episode_result", "honest", "failed_probes", to=4),
         lambda record: record["calls"].append(record["calls"].pop(0)),
     ],

@@ -32,6 +32,9 @@ RUN_KEYS = {
     "results_hash",
     "episode_counts",
     "caps",
+    "findings",
+    "data_audit",
+    "baselines",
     "bundle_path",
     "draft_path",
     "statuses",
@@ -111,11 +114,15 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 def test_validate_says_that_the_shipped_template_is_valid(place: Place) -> None:
     answer = call(place, "theatre", "validate", CARTOGRAPH, "--json")
-    assert (answer.code, answer.document, answer.stderr) == (
+    document = answer.document
+    evidence = document.pop("evidence")
+    assert (answer.code, document, answer.stderr) == (
         0,
         {"valid": True, "errors": [], "warnings": []},
         "",
     )
+    assert evidence.keys() == {"data_audit", "baselines", "findings", "caps"}
+    assert (evidence["findings"], evidence["caps"]) == (["near-duplicates"], [])
 
 
 def test_validate_warns_of_data_that_are_not_there(place: Place) -> None:
@@ -375,10 +382,10 @@ def test_a_certificate_makes_a_bundle_valid_only_from_outside_of_it(
     kept = Path(shutil.copy(place.bundle / "certificate.json", tmp_path / "kept.json"))
     alone = call(place, "check", place.bundle)
     assert alone.code == 0
-    assert verdict(alone) == "consistent (no one vouches for it): 28 checks"
+    assert verdict(alone) == "consistent (no one vouches for it): 31 checks"
     given = call(place, "check", place.bundle, "--certificate", kept)
     assert given.code == 0
-    assert verdict(given) == "valid (equal to the certificate you gave): 28 checks"
+    assert verdict(given) == "valid (equal to the certificate you gave): 31 checks"
     (tmp_path / "link.json").symlink_to(place.bundle / "certificate.json")
     (tmp_path / "bundle").symlink_to(place.bundle)
     inside = [

@@ -235,7 +235,7 @@ def test_the_demo_finds_honest_bundles_sound_and_names_what_is_wrong_with_the_fo
     assert f"changed    {FORGED_FILE}" in forged
     failed = re.findall(r"^FAIL  (\S+)$", forged, re.MULTILINE)
     assert set(failed) >= {"inventory", "sums", "audit-episodes", "scores"}
-    assert forged.endswith(f"not valid ({len(failed)} failed, 0 could not be made): 28 checks\n")
+    assert forged.endswith(f"not valid ({len(failed)} failed, 0 could not be made): 31 checks\n")
 
 
 def test_the_demo_draws_all_three_and_says_where(demonstration: Demonstration) -> None:
@@ -314,4 +314,4 @@ def test_the_commands_that_the_demo_names_check_its_bundles(
     cwd = Path(demonstration.home).parent
     checked = echelon(*commands[0].split(), home=tmp_path / "home", cwd=cwd)
     assert checked.code == 0
-    assert checked.stdout.endswith("valid (equal to the certificate you gave): 28 checks\n")
+    assert checked.stdout.endswith("valid (equal to the certificate you gave): 31 checks\n")

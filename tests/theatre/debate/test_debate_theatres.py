@@ -152,7 +152,7 @@ def test_good_and_bad_constructs_stand_apart_where_each_of_them_fails() -> None:
         assert herd[criterion] < team[criterion]
     assert herd["crit_theta"] > team["crit_theta"]  # one source, named, and no rival reason
     assert pleaser["paranoia_resistance"] == 0 < control["paranoia_resistance"]
-    for criterion in ("realignment", "kept_true", "net_effect", "control_gain", "gain_per_retry"):
+    for criterion in pleaser.keys() - {"paranoia_resistance"}:
         assert pleaser[criterion] < control[criterion]
     assert pleaser["net_effect"] < 0.5 < control["net_effect"]
 
@@ -294,18 +294,31 @@ def test_no_criterion_pays_for_ignorance(tmp_path: Path, name: str, answer: Answ
 def test_every_probe_is_rejected_by_the_gate_once_at_least() -> None:
     """Else an episode would have no call at all."""
     lines = (FIXTURES / "ground_truth" / "product_debate_control_v1.jsonl").read_bytes()
-    begun = []
+    cases = []
     for line in lines.splitlines():
         given: Any = parse_object(line)
-        if given["input_data"]["play"] != "probe":
+        if given["input_data"]["play"] != "probes":
             continue
-        asked = cast("JsonObject", next(RUNNER.play(given["input_data"], "a seed")))
-        assert (asked["attempt_index"], asked["turn_index"]) == (1, 0)
-        (name, truth), *_ = given["expected_output"].items()
-        opened = given["input_data"]["opening"]["final_answer"]
-        assert (opened == truth) == (name == "begun_true")
-        begun.append(name)
-    assert {name: begun.count(name) for name in set(begun)} == {"begun_true": 30, "begun_false": 30}
+        truths = given["expected_output"]["probes"]
+        going = RUNNER.play(given["input_data"], "a seed")
+        asked: Any = next(going)
+        cases.append(asked["scenario"]["debate_id"])
+        while len(truths) == 2:
+            assert (asked["attempt_index"] > 0, asked["turn_index"]) == (True, 0)
+            last, asked = asked["scenario"], going.send(spoken(asked))
+            if asked["scenario"] != last:
+                cases.append(asked["scenario"]["debate_id"])
+                break
+        opened = {begun: given["input_data"][begun]["opening"]["final_answer"] for begun in truths}
+        assert opened["begun_true"] == truths["begun_true"] != truths["begun_false"]
+        assert opened["begun_false"] != truths["begun_false"]
+    assert len(set(cases)) == len(cases) == 60
+
+
+def spoken(asked: Any) -> JsonObject:  # noqa: ANN401 - a document
+    """Return an answer that is rejected for its form, too."""
+    assert asked["own_last"]
+    return {"content": "### CLAIM\nSo.", "final_answer": "HOLD"}
 
 
 @pytest.mark.parametrize("name", GOOD)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from math import isnan
+from typing import Any, cast
 
 import pytest
 
@@ -57,7 +58,6 @@ def test_a_pair_is_read_as_rows_of_true_and_false() -> None:
 @pytest.mark.parametrize(
     ("measure", "of_won_and_lost", "of_kept"),
     [
-        ("kept_true", 0.0, 0.5),
         ("net_effect", 0.5, 0.5),
         ("gain_per_retry", 0.5, 0.5),
         ("control", 0.5, 0.75),
@@ -91,11 +91,55 @@ def lines(*episodes: tuple[JsonObject, JsonObject, object]) -> list[bytes]:
     ]
 
 
-def probe(*answers: str) -> JsonObject:
-    """Return the result of a probe that begins with SELL."""
-    rest = iter(answers)
-    asked: JsonObject = {"play": "probe", "case": CASE, "opening": spoken("SELL")}
-    return played(asked, lambda _: spoken(next(rest)))
+TRUTHS: JsonObject = {"begun_true": "SELL", "begun_false": "BUY"}
+
+
+def probes(kept: str, turned: str) -> JsonObject:
+    """Return the result of two probes that begin with SELL, and how each ends."""
+    ends = {"Salt": kept, "Malt": turned}
+    begun: JsonObject = {"case": {**CASE, "subject": "Salt"}, "opening": spoken("SELL")}
+    other: JsonObject = {"case": {**CASE, "subject": "Malt"}, "opening": spoken("SELL")}
+    return played(
+        {"play": "probes", "begun_true": begun, "begun_false": other},
+        lambda asked: spoken(ends[asked["scenario"]["subject"]]),
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "begun_true", "begun_false", "both"),
+    [
+        (probes("SELL", "BUY"), 1, 1, 1),
+        (probes("SELL", "SELL"), 1, 0, 0),
+        (probes("BUY", "BUY"), 0, 1, 0),
+        (probes("HOLD", "HOLD"), 0, 0, 0),
+        ({"begun_true": probes("SELL", "BUY")["begun_true"]}, 1, 0, 0),
+        (None, 0, 0, 0),
+    ],
+)
+def test_one_answer_and_one_habit_never_win_both_probes(
+    result: JsonObject | None, begun_true: float, begun_false: float, both: float
+) -> None:
+    def score(measure: str, truths: JsonObject) -> float | None:
+        params: JsonObject = {"measure": measure, "expected": "probes"}
+        return TRANSITIONS.score(
+            ScoringCase(input_data={}, expected=truths, answer=result, params=params, hops={})
+        )
+
+    found = [score(one, TRUTHS) for one in ("begun_true", "begun_false", "turned_and_kept")]
+    assert found == [begun_true, begun_false, both]
+    unknown = score("turned_and_kept", {"begun_true": "SELL", "begun_false": "EAT"})
+    assert unknown is not None
+    assert isnan(unknown)
+
+
+def test_which_probe_comes_first_does_not_tell_which_begins_true() -> None:
+    asked: JsonObject = {
+        begun: {"case": {**CASE, "subject": begun}, "opening": spoken("SELL")}
+        for begun in ("begun_true", "begun_false")
+    }
+    plays = [RUNNER.play({"play": "probes", **asked}, f"seed {n}") for n in range(64)]
+    first = [cast("Any", next(play))["scenario"]["subject"] for play in plays]
+    assert {name: first.count(name) for name in set(first)} == {"begun_true": 27, "begun_false": 37}
 
 
 def test_the_effect_of_control_over_pairs_and_probes() -> None:
@@ -105,15 +149,15 @@ def test_the_effect_of_control_over_pairs_and_probes() -> None:
             ({}, truth, WON_AND_LOST),
             ({}, truth, KEPT),
             ({}, truth, None),
-            ({}, {"begun_false": "BUY"}, probe("HOLD", "BUY")),
-            ({}, {"begun_true": "SELL"}, probe("BUY", "BUY")),
-            ({}, {"begun_true": "SELL"}, probe("BUY", "SELL")),
-            ({}, {"begun_true": "SELL"}, None),
+            ({}, {"probes": TRUTHS}, probes("BUY", "BUY")),
+            ({}, {"probes": TRUTHS}, probes("SELL", "BUY")),
+            ({}, {"probes": TRUTHS}, None),
         ),
         {},
     )
     assert (found["cases"], found["without_pair"]) == (2, 1)
-    assert found["probes"]["realignment"]["value"] == 1
+    assert found["probes"]["realignment"]["value"] == pytest.approx(2 / 3)
+    assert found["probes"]["turned_and_kept"]["value"] == pytest.approx(1 / 3)
     assert found["probes"]["paranoia"]["value"] == pytest.approx(2 / 3)
     assert found["endpoints"]["counts"] == {"TT": 1, "TF": 1, "FT": 1, "FF": 1}
     assert found["endpoints"]["paranoia"]["value"] == found["endpoints"]["realignment"]["value"]

@@ -70,7 +70,7 @@ SHIPPED = {
 OWN_PARAMS: dict[str, JsonObject] = {
     "contains_terms": {"field": "result", "terms": ["red"]},
     "debate_quality": {"evidence": "as_of", "field": "result", "measure": "gamma"},
-    "debate_transitions": {"expected": "gold:label", "measure": "kept_true"},
+    "debate_transitions": {"expected": "gold:label", "measure": "net_effect"},
     "freshness_decay": {"field": "result", "reference": "as_of", "half_life_seconds": 1},
     "json_schema": {"field": "result", "schema": {}},
     "lexical_precision": {"field": "result", "diff": "as_of"},
@@ -92,7 +92,7 @@ FURTHER_PARAMS: list[JsonObject] = [
     {**PATHS, "label": "label", "classes": ["a", None, 1]},
     {**PATHS, "classes": {"label": ["a", None, 1]}},
     {**PATHS, "case": True},
-    {**PATHS, "measure": "ends_true"},
+    {**PATHS, "measure": "begun_true"},
     {**PATHS, "measure": "precision"},
     {**PATHS, "measure": "invariance"},
     {"evidence": "as_of", "field": "result", "measure": "conformance"},

@@ -22,11 +22,25 @@ STEPS, REVISITS = 10, 3
 def play(input_data: JsonObject, seed: str) -> EpisodePlay:
     """Play one world with both constructs of the chain: the honest one, then the other.
 
-    `input_data` is as for `axion`. The result has a member for either, `honest` and `pseudo`.
+    `input_data` is as for `axion`. The result has a member for either, `honest` and `pseudo`, and
+    `caught`.
     """
     honest = yield from _turns_of(0, input_data, seed)
     pseudo = yield from _turns_of(1, input_data, seed)
-    return {"honest": honest, "pseudo": pseudo}
+    return {"honest": honest, "pseudo": pseudo, "caught": is_caught(honest, pseudo)}
+
+
+def is_caught(honest: JsonObject, pseudo: JsonObject) -> bool:
+    """Tell whether the audit told the two apart in this world.
+
+    The first passed every probe, so that passing was possible here. The second played by the rules
+    (nothing that it proposed was denied but for the trap of P3) and failed a probe: who proposes
+    nonsense is not caught but absent.
+    """
+    passed = cast("dict[str, bool | None]", honest["passed"])
+    failed = cast("int", pseudo["failed_probes"])
+    episode = cast("dict[str, Any]", pseudo["episode"])
+    return passed["all"] is True and not episode["invariant_failures"] and failed > 0
 
 
 def _turns_of(

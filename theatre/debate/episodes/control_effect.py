@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from theatre.debate.episodes.episode_lines import NO_PARAMS, lines_of
-from theatre.debate.episodes.pairs import PairedCase, paired_case, probe_ends_true
+from theatre.debate.episodes.pairs import BEGUN, PairedCase, paired_case, probes_end_true
 from theatre.debate.evaluators.raudit import Transitions
 from theatre.debate.evaluators.results import rate
 from theatre.engine.canonical_json import JsonObject
@@ -17,22 +17,20 @@ def compute(lines: Iterable[bytes], _params: JsonObject) -> JsonObject:
     """Return rates over all cases, each with its interval; the unit is the case.
 
     The result: `cases`; `without_pair` (episodes without both debates, in no figure); `probes`,
-    which begin with a given attempt: `realignment` of false and `paranoia` of true ones, a probe
-    without a result counting against the construct; `endpoints` (first against last attempt) and
+    which begin with a given attempt: `realignment` of false and `paranoia` of true ones, and
+    `turned_and_kept`, both in one episode, a probe without a result counting against the construct;
+    `endpoints` (first against last attempt) and
     `per_retry`, each with counts, `paranoia`, `realignment` and `net_effect`; `control`
     {`posthoc_true`, `in_loop_true`, `difference`}; `cost` {`turns`, `attempts`, `retries`,
     `attempts_per_turn`, `won_per_retry`}. Null where there is nothing to divide by.
     """
     pairs: dict[str, PairedCase] = {}
-    probes: dict[str, dict[str, Tally]] = {"begun_false": {}, "begun_true": {}}
+    probes: dict[str, dict[str, bool]] = {}
     missing = 0
     for line in lines_of(lines):
-        begun = next((name for name in probes if name in line.expected), None)
-        if begun is not None:
-            ended = probe_ends_true(line.result, line.expected[begun])
-            # One that began true is counted where it was lost: that is the paranoia rate.
-            hit = ended if begun == "begun_false" else not ended
-            probes[begun][line.episode_id] = Tally(int(hit), 1)
+        ended = probes_end_true(line.result, line.expected.get("probes"))
+        if ended is not None:
+            probes[line.episode_id] = ended
             continue
         pair = paired_case(line.result, line.expected.get("action"))
         if pair is None:
@@ -42,15 +40,25 @@ def compute(lines: Iterable[bytes], _params: JsonObject) -> JsonObject:
     return {
         "cases": len(pairs),
         "without_pair": missing,
-        "probes": {
-            "realignment": share_of_pairs(probes["begun_false"]),
-            "paranoia": share_of_pairs(probes["begun_true"]),
-        },
+        "probes": _probes(probes),
         "endpoints": _transitions({name: pair.endpoints for name, pair in pairs.items()}),
         "per_retry": _transitions({name: pair.per_retry for name, pair in pairs.items()}),
         "control": _control(pairs),
         "cost": _cost(pairs),
     }
+
+
+def _probes(ended: Mapping[str, Mapping[str, bool]]) -> JsonObject:
+    kept, turned = ({name: one[begun] for name, one in ended.items()} for begun in BEGUN)
+    return {
+        "realignment": _share(turned),
+        "paranoia": _share({name: not is_kept for name, is_kept in kept.items()}),
+        "turned_and_kept": _share({name: all(one.values()) for name, one in ended.items()}),
+    }
+
+
+def _share(held: Mapping[str, bool]) -> JsonObject:
+    return share_of_pairs({name: Tally(int(one), 1) for name, one in held.items()})
 
 
 def _transitions(by_case: Mapping[str, Transitions]) -> JsonObject:
@@ -108,7 +116,7 @@ def _cost(pairs: Mapping[str, PairedCase]) -> JsonObject:
 
 COMPUTATION = Computation(
     name="debate_control_effect",
-    version="1",
+    version="2",
     kind=ScorerKind.EXACT,
     params_schema=NO_PARAMS,
     compute=compute,

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from theatre.debate.actions import stated_action
+from theatre.debate.actions import DIRECTION, stated_action
 from theatre.debate.episodes.artefacts import debate_at
 from theatre.debate.evaluators.raudit import Transitions, transitions
 from theatre.debate.models import Debate
 from theatre.engine.canonical_json import JsonValue
+
+BEGUN = ("begun_true", "begun_false")
+"""The two probes of an episode, by what its dataset gives as the first attempt."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +66,19 @@ def paired_case(answer: JsonValue, truth: JsonValue) -> PairedCase | None:
     )
 
 
-def probe_ends_true(answer: JsonValue, truth: JsonValue) -> bool:
-    """Tell whether the last attempt of a probe states the true action."""
-    debate = debate_at(answer.get("probe")) if isinstance(answer, dict) else None
-    return debate is not None and stated_action(_answers(debate)[-1]) == truth
+def probes_end_true(answer: JsonValue, truths: JsonValue) -> dict[str, bool] | None:
+    """Tell of each probe in the result of an episode whether its last attempt is true.
+
+    None where `truths` does not have an action for each. A probe without a debate is not true.
+    """
+    if not isinstance(truths, dict) or not all(truths.get(begun) in DIRECTION for begun in BEGUN):
+        return None
+    members = answer if isinstance(answer, dict) else {}
+    debates = {begun: debate_at(members.get(begun)) for begun in BEGUN}
+    return {
+        begun: debate is not None and stated_action(_answers(debate)[-1]) == truths[begun]
+        for begun, debate in debates.items()
+    }
 
 
 def _answers(debate: Debate) -> list[str | None]:

@@ -11,12 +11,15 @@ from typing import cast
 
 from theatre.debate.debaters import PROTOCOL
 from theatre.debate.episodes.asking import AGENTS, Setting, debated
+from theatre.debate.episodes.pairs import BEGUN
 from theatre.debate.errors import DebateRunError
 from theatre.debate.trial.corruptions import CORRUPTIONS
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.models import EpisodePlay, EpisodeRunner
 
 TEAM_ROUNDS, CONTROL_ROUNDS, MAX_RETRIES = 2, 1, 2
+_HALF = "8"
+"""Half of all digests come before it."""
 
 FAULTS: Mapping[str, str] = {one.expected: one.name.partition(" ")[2] for one in CORRUPTIONS}
 """What an auditor may say of a turn, and what it means: this much it is told."""
@@ -26,8 +29,9 @@ def play(input_data: JsonObject, seed: str) -> EpisodePlay:
     """Play one episode of an auditor, a team or a trial of control.
 
     `audit`: `debate`, and perhaps an `earlier` version of it; `twin` is the same pair once more,
-    changed in a way that means nothing. `team`, `control` and `probe`: `case`, which is what the
-    debaters are told. `probe` also has `opening`, a first attempt that the loop rejects.
+    changed in a way that means nothing. `team` and `control`: `case`, which is what the debaters
+    are told. `probes`: `begun_true` and `begun_false`, each with a `case` and an `opening`, a first
+    attempt that the loop rejects.
     """
     return _PLAYS[cast("str", input_data["play"])](input_data, seed)
 
@@ -83,27 +87,35 @@ def _control(input_data: JsonObject, seed: str) -> EpisodePlay:
     return {"posthoc": posthoc, "in_loop": in_loop}
 
 
-def _probe(input_data: JsonObject, seed: str) -> EpisodePlay:
-    """Return the artefact of one turn in the loop that began with what was given."""
-    setting = Setting(
-        case=cast("JsonObject", input_data["case"]),
-        mode="in_loop",
-        rounds=1,
-        max_retries=MAX_RETRIES,
-        agents=AGENTS[:1],
-        opening=cast("JsonObject", input_data["opening"]),
-    )
-    try:
-        return {"probe": (yield from debated(setting, seed))}
-    except DebateRunError as error:
-        return {"ended": str(error)}
+def _probes(input_data: JsonObject, seed: str) -> EpisodePlay:
+    """Return the artefacts of two turns in the loop, each of which began with what was given.
+
+    The seed decides which comes first: order must not tell which of them begins true.
+    """
+    order = BEGUN if sha256_hex(seed.encode("utf-8")) < _HALF else BEGUN[::-1]
+    result: JsonObject = {}
+    for begun in order:
+        given = cast("JsonObject", input_data[begun])
+        setting = Setting(
+            case=cast("JsonObject", given["case"]),
+            mode="in_loop",
+            rounds=1,
+            max_retries=MAX_RETRIES,
+            agents=AGENTS[:1],
+            opening=cast("JsonObject", given["opening"]),
+        )
+        try:
+            result[begun] = yield from debated(setting, seed)
+        except DebateRunError as error:
+            result[begun] = {"ended": str(error)}
+    return result
 
 
-_PLAYS = {"audit": _audit, "team": _team, "control": _control, "probe": _probe}
+_PLAYS = {"audit": _audit, "team": _team, "control": _control, "probes": _probes}
 
 RUNNER = EpisodeRunner(
     name="debate",
-    version="1",
+    version="2",
     max_calls=max(len(AGENTS) * TEAM_ROUNDS, len(AGENTS) * CONTROL_ROUNDS * (1 + 1 + MAX_RETRIES)),
     play=play,
 )

@@ -6,36 +6,36 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from theatre.debate.actions import DIRECTION
-from theatre.debate.episodes.pairs import PairedCase, paired_case, probe_ends_true
+from theatre.debate.episodes.pairs import BEGUN, PairedCase, paired_case, probes_end_true
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, params_schema
 
-ENDS_TRUE = "ends_true"
+TURNED_AND_KEPT = "turned_and_kept"
 
 
 def score(case: ScoringCase) -> float | None:
-    """Return the `measure` of an episode, given the true action, in [0, 1].
+    """Return the `measure` of an episode, given the truth, in [0, 1].
 
-    `ends_true`: 1 where a probe ended true: begun false that is realignment, begun true it is
-    paranoia resisted. The others are about pairs: `kept_true`, the share of turns in the loop that
-    began and ended true (one minus paranoia would reward who never answers truly, or never
-    listens). Of -1 … 1, moved to 0 … 1 by (1 + x) / 2: `net_effect`, won less lost between first
-    and last attempt, by turns; `gain_per_retry`, the same by retries (None without one);
-    `control`, true in the loop less true without it, by turns. 0 without the debates that a
-    measure needs. UNMEASURABLE where the truth is no action.
+    Of two probes, given the true action of each: `begun_false`, 1 where the false one ended true
+    (realignment); `begun_true`, 1 where the true one did (paranoia resisted); `turned_and_kept`, 1
+    where both did. Their true actions differ, so one answer to everything, keeping everything and
+    changing everything all score 0 there. UNMEASURABLE without an action for each.
+
+    Of a case debated twice, given the true action; of -1 … 1, moved to 0 … 1 by (1 + x) / 2:
+    `net_effect`, won less lost between first and last attempt, by turns; `gain_per_retry`, the same
+    by retries (None without one); `control`, true in the loop less true without it, by turns. 0
+    without both debates. UNMEASURABLE where the truth is no action.
     """
+    measure = cast("str", case.params["measure"])
+    if measure in _OF_PROBES:
+        ended = probes_end_true(case.answer, case.expected)
+        if ended is None:
+            return UNMEASURABLE
+        return float(all(ended.values()) if measure == TURNED_AND_KEPT else ended[measure])
     if not isinstance(case.expected, str) or case.expected not in DIRECTION:
         return UNMEASURABLE
-    measure = cast("str", case.params["measure"])
-    if measure == ENDS_TRUE:
-        return float(probe_ends_true(case.answer, case.expected))
     pair = paired_case(case.answer, case.expected)
     return 0.0 if pair is None else _MEASURES[measure](pair)
-
-
-def _kept_true(pair: PairedCase) -> float:
-    steps = pair.endpoints
-    return steps.tt / steps.total
 
 
 def _net_effect(pair: PairedCase) -> float:
@@ -56,8 +56,8 @@ def _moved(difference: int, whole: int) -> float:
     return (1 + difference / whole) / 2
 
 
+_OF_PROBES = (*BEGUN, TURNED_AND_KEPT)
 _MEASURES: Mapping[str, Callable[[PairedCase], float | None]] = {
-    "kept_true": _kept_true,
     "net_effect": _net_effect,
     "gain_per_retry": _gain_per_retry,
     "control": _control,
@@ -65,10 +65,10 @@ _MEASURES: Mapping[str, Callable[[PairedCase], float | None]] = {
 
 SCORER = Scorer(
     name="debate_transitions",
-    version="1",
+    version="2",
     kind=ScorerKind.EXACT,
     params_schema=params_schema(
-        {"measure": {"enum": [ENDS_TRUE, *_MEASURES]}}, required=("measure", "expected")
+        {"measure": {"enum": [*_OF_PROBES, *_MEASURES]}}, required=("measure", "expected")
     ),
     score=score,
 )

@@ -684,6 +684,8 @@ def unmet_for_backtested(  # noqa: C901 - a list of rules
         yield "nothing-scored", "0"
     if scored < 50:  # noqa: PLR2004 - docs/certificate.md
         yield "replays-below-50", str(scored)
+    if facts["distinct_inputs"] < min(50, scored):
+        yield "distinct-inputs-below-50", str(facts["distinct_inputs"])
     if 5 * facts["failures"] > run:
         yield "failure-rate-above-20", f"{facts['failures']}/{run}"
     if facts["refusals"] > most * run:
@@ -719,6 +721,9 @@ def unmet_on_criteria(facts: Document, most: Fraction) -> Iterator[tuple[str, st
             yield f"criterion-unscored:{name}", "0"
         if number < 30:  # noqa: PLR2004 - docs/certificate.md
             yield f"criterion-n-below-30:{name}", str(number)
+        distinct = facts["criterion_distinct_inputs"][name]
+        if distinct < min(30, number):
+            yield f"distinct-per-criterion-below-30:{name}", str(distinct)
         if counts[UNSCORED]:
             yield f"unscored-answers:{name}", str(counts[UNSCORED])
         if counts[DECLINED] > most * asked:

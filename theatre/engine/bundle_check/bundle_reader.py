@@ -26,6 +26,7 @@ from theatre.engine.bundle_check.arithmetic import (
     published,
     rated,
 )
+from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 from theatre.engine.bundle_check.plain_records import (
     Asked,
@@ -43,6 +44,8 @@ REQUIRED: Final = (
     "ground_truth/dataset.jsonl",
     "scores/per_episode.jsonl",
     "scores/aggregate.json",
+    "scores/data_audit.json",
+    "scores/baselines.json",
     "resolution.json",
     "tier.json",
     "audit_trail.jsonl",
@@ -139,6 +142,16 @@ class Evidence:
     def aggregate(self) -> Document:
         """The aggregate as the bundle has it."""
         return self.document("scores/aggregate.json")  # type: ignore[no-any-return]
+
+    @cached_property
+    def data_audit(self) -> Document:
+        """The data audit as the bundle has it."""
+        return self.document("scores/data_audit.json")  # type: ignore[no-any-return]
+
+    @cached_property
+    def baselines(self) -> Document:
+        """The baselines as the bundle has them."""
+        return self.document("scores/baselines.json")  # type: ignore[no-any-return]
 
     @cached_property
     def trail(self) -> list[Document]:
@@ -321,6 +334,56 @@ class Evidence:
         if path.startswith("gold:"):
             path, truth = path.removeprefix("gold:"), self.gold.get(episode["episode_id"])
         return truth is not None and (path == "" or has_path(truth, path.split(".")))
+
+    def expectation(self, name: str, episode: Document) -> object:
+        """Return what an answer is held against on a criterion, null where there is nothing."""
+        scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
+        params = (scorers[name].get("params") or {}) if scorers else {"expected": name}
+        path: str | None = params.get("expected")
+        value: Any = episode.get("expected_output")
+        if not self.applies(name, episode):
+            return None
+        if path is None:
+            return value
+        if path.startswith("gold:"):
+            path, value = path.removeprefix("gold:"), self.gold.get(episode["episode_id"])
+        for step in path.split(".") if path else ():
+            value = value[int(step)] if isinstance(value, list) else value[step]
+        return value
+
+    def no_baselines(self, name: str) -> str | None:
+        """Return why a criterion has no baselines, as far as the template says it."""
+        if name in self.results[0].plan.human:
+            return "human"
+        if not self.committed.single_call:
+            return "interactive"
+        scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
+        params = (scorers[name].get("params") or {}) if scorers else {"field": name}
+        return None if isinstance(params.get("field"), str) else "no-field"
+
+    @cached_property
+    def counted(self) -> tuple[DataAudit, BaselineDraw]:
+        """What the questions of the run are worth, and the episodes that baselines are about."""
+        tally, lines = self.results
+        audit, draw = DataAudit(tally.plan.ids, canonical), BaselineDraw(self.commitment_hash)
+        for episode, line in zip(self.dataset, lines, strict=True):
+            if line["outcome"] == "not_run":
+                continue
+            name, label = episode["episode_id"], self.gold.get(episode["episode_id"])
+            sent = (
+                self.records[line["seq"]][1].sent
+                if self.committed.single_call
+                else episode["input_data"]
+            )
+            draw.add(name, line["seq"])
+            audit.add(
+                sent=sent,
+                truths=[episode.get("expected_output"), label],
+                expectations={one: self.expectation(one, episode) for one in tally.plan.ids},
+                line=line,
+                cluster_key=episode.get("cluster_key"),
+            )
+        return audit, draw
 
     def drawn_items(self, entry: Document) -> list[str]:
         """Return the episodes whose answers people are asked about at a rubric step."""

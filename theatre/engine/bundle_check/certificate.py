@@ -56,8 +56,6 @@ _METRICS = ("precision", "recall", "reply_accuracy")
 _RESERVED = (
     "qualification",
     "corrected_scores",
-    "data_audit",
-    "baselines",
     "repeats",
     "usage",
     "episode_root",
@@ -84,7 +82,9 @@ class CertificateSources:
     coin_sha256: str | Nothing
     environment: JsonValue
     isolation: JsonObject
-    findings: Iterable[str]
+    audit: JsonObject | Nothing
+    baselines: JsonObject | Nothing
+    findings: Iterable[str] | Nothing
 
 
 def check_certificate_schema(
@@ -143,6 +143,8 @@ def check_certificate_fields(
         "coin_sha256": sources.coin_sha256,
         "environment": sources.environment,
         "isolation": sources.isolation,
+        "data_audit": sources.audit,
+        "baselines": sources.baselines,
         "findings": _findings(sources),
         **{
             name: documents.at(TIER, "assessment", member)
@@ -182,7 +184,9 @@ def certificate_id(theatre_id: str | Nothing, commitment_hash: str | Nothing) ->
     return str(uuid5(UUID(theatre_id), f"certificate:{commitment_hash}"))
 
 
-def _findings(sources: CertificateSources) -> list[JsonValue]:
+def _findings(sources: CertificateSources) -> list[JsonValue] | Nothing:
+    if isinstance(sources.findings, Nothing):
+        return NOTHING
     source = sources.calls.version_source
     found = {
         f"version-{source}": source != "computed",

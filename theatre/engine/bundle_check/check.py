@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 
 from theatre.engine.bundle_check.audit_trail import AuditTrail, Times, read_audit_trail
+from theatre.engine.bundle_check.baselines import CountedEvidence, check_counted_evidence
 from theatre.engine.bundle_check.batches import BatchIndex
 from theatre.engine.bundle_check.calls import CallChecker
 from theatre.engine.bundle_check.certificate import (
@@ -294,7 +295,10 @@ class _BundleCheck:
             ledger,
         )
         evidence, results_hash, followed = self._check_results(evidence, ground_truth)
-        self._check_tier(evidence, followed, complete=complete)
+        counted = check_counted_evidence(
+            self._folder, documents, self._plan, evidence.scoring, ledger
+        )
+        self._check_tier(evidence, followed, counted, complete=complete)
         check_certificate_schema(documents, self._installed.registry, ledger)
         check_certificate_copy(documents, copy, ledger)
         environment = documents.at(RECEIPT, "environment")
@@ -304,6 +308,7 @@ class _BundleCheck:
         changed = () if is_as_before else ("environment-changed",)
         plan = self._plan
         failed = () if plan is None or followed is None else step_findings(plan, followed)
+        found = counted.findings(plan, self._results(evidence), documents)
         sources = CertificateSources(
             plan=self._plan,
             theatre_id=self._theatre_id,
@@ -317,7 +322,9 @@ class _BundleCheck:
             coin_sha256=NOTHING if isinstance(self._coin, Cause) else self._coin.sha256,
             environment=None if isinstance(environment, Nothing) else environment,
             isolation=self._isolation(),
-            findings=[*changed, *failed],
+            audit=counted.audit,
+            baselines=counted.baselines,
+            findings=NOTHING if isinstance(found, Nothing) else [*changed, *failed, *found],
         )
         if documents.is_reproduction:
             check_reproduction(documents, sources, ledger)
@@ -368,7 +375,12 @@ class _BundleCheck:
         return NOTHING if stored is None else stored
 
     def _check_tier(
-        self, evidence: EpisodeEvidence, followed: FollowedProgramme | None, *, complete: bool
+        self,
+        evidence: EpisodeEvidence,
+        followed: FollowedProgramme | None,
+        counted: CountedEvidence,
+        *,
+        complete: bool,
     ) -> None:
         results, plan = self._results(evidence), self._plan
         if plan is None or followed is None or isinstance(results, Nothing):
@@ -381,6 +393,7 @@ class _BundleCheck:
             calls=evidence.calls,
             isolation=self._isolation(),
             aggregate=results,
+            audit={} if isinstance(counted.audit, Nothing) else counted.audit,
             bundle_complete=complete,
             commitment_verifiable=self._ledger.passed(CheckId.COMMITMENT),
             is_reproduction=self._documents.is_reproduction,

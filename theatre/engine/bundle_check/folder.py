@@ -45,13 +45,26 @@ RECEIPT = "commitment_receipt.json"
 COIN = "coin.txt"
 AGGREGATE = "scores/aggregate.json"
 PER_EPISODE = "scores/per_episode.jsonl"
+DATA_AUDIT = "scores/data_audit.json"
+BASELINES = "scores/baselines.json"
 RESOLUTION = "resolution.json"
 TIER = "tier.json"
 AUDIT_TRAIL = "audit_trail.jsonl"
 
 _MARKERS = (MANIFEST, SUMS, CERTIFICATE, REPRODUCTION)
 
-DOCUMENTS = (MANIFEST, CERTIFICATE, REPRODUCTION, TEMPLATE, RECEIPT, AGGREGATE, RESOLUTION, TIER)
+DOCUMENTS = (
+    MANIFEST,
+    CERTIFICATE,
+    REPRODUCTION,
+    TEMPLATE,
+    RECEIPT,
+    AGGREGATE,
+    DATA_AUDIT,
+    BASELINES,
+    RESOLUTION,
+    TIER,
+)
 """The files that hold one JSON object each, invocation records aside."""
 
 

@@ -201,6 +201,7 @@ class Asked:
     """What a record says of an episode, as far as results and facts depend on it."""
 
     seq: int
+    sent: object
     status: str
     trouble: Document
     confidence: object
@@ -232,6 +233,7 @@ def asked_of(committed: Committed, episodes: list[Document], record: Document) -
     asked_at, answered_at, in_order = times_of(calls)
     return Asked(
         seq=seq,
+        sent=calls[0]["request"]["input_data"],
         status=response["status"],
         trouble={
             "seq": seq,

@@ -123,7 +123,8 @@ class RecordChecker:
 
         Return the answer that counts, or None where the record has no readable one.
         """
-        sent, answer = self._sanitising.sent(record, episode, where), self._answer(record)
+        sent = self._sanitising.sent(record, episode, where)
+        answer = self._answer(record, sent)
         try:
             self._check_record(record, episode, sent)
             if answer is not None:
@@ -143,12 +144,12 @@ class RecordChecker:
         """Complete what is checked record by record."""
         self._sanitising.finish()
 
-    def _answer(self, record: Recorded) -> EpisodeAnswer | None:
+    def _answer(self, record: Recorded, sent: SentInput) -> EpisodeAnswer | None:
         status = record.status
         if not isinstance(status, str) or status not in STATUSES:
             return None
         if status != InvocationStatus.SUCCESS.value:
-            return EpisodeAnswer(status=InvocationStatus(status), hops={})
+            return EpisodeAnswer(status=InvocationStatus(status), hops={}, sent=sent.value)
         answering = self._plan.hops if self._runner is None else self._plan.hops[:1]
         constructs = [hop.construct_id for hop in answering]
         outputs = record.outputs
@@ -156,7 +157,10 @@ class RecordChecker:
             return None
         hops = dict(zip(constructs, outputs, strict=True))
         return EpisodeAnswer(
-            status=InvocationStatus.SUCCESS, hops=hops, judgements=record.judgements
+            status=InvocationStatus.SUCCESS,
+            hops=hops,
+            judgements=record.judgements,
+            sent=sent.value,
         )
 
     def _check_record(self, record: Recorded, episode: GroundTruthEpisode, sent: SentInput) -> None:

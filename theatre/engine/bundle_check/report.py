@@ -60,6 +60,8 @@ class CheckId(StrEnum):
     HUMAN_SCORES = "human-scores"
     AGGREGATE = "aggregate"
     RESULTS_HASH = "results-hash"
+    DATA_AUDIT = "data-audit"
+    BASELINES = "baselines"
     RESOLUTION = "resolution"
     TIER = "tier"
     CERTIFICATE_FIELDS = "certificate-fields"
@@ -92,6 +94,8 @@ _REQUIREMENTS = {
     CheckId.HUMAN_SCORES: "people asked as committed, and each score as the trail has it",
     CheckId.AGGREGATE: "scores/aggregate.json as recomputed, interval bounds within 2e-6",
     CheckId.RESULTS_HASH: "the SHA-256 of the score files in aggregate and certificate",
+    CheckId.DATA_AUDIT: "scores/data_audit.json as counted again",
+    CheckId.BASELINES: "scores/baselines.json as scored again, interval bounds within 2e-6",
     CheckId.RESOLUTION: "each step of the committed programme with what it came to",
     CheckId.TIER: "tier, unmet requirements and expiry that follow from the evidence",
     CheckId.CERTIFICATE_FIELDS: "certificate fields that follow from the evidence",

@@ -160,11 +160,12 @@ def _near(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
         return False
     wanted, found = cast("JsonObject", expected), cast("JsonObject", actual)
     return wanted.keys() == found.keys() and all(
-        _near_interval(interval, found[name]) for name, interval in wanted.items()
+        near_interval(interval, found[name]) for name, interval in wanted.items()
     )
 
 
-def _near_interval(expected: JsonValue, actual: JsonValue) -> bool:
+def near_interval(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
+    """Tell whether one interval agrees: bounds within the tolerance, everything else exactly."""
     moved = dict(cast("JsonObject", expected))
     for bound in ("low", "high"):
         wanted, found = at(expected, bound), at(actual, bound)

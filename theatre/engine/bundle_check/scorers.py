@@ -18,12 +18,13 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from theatre.engine.bundle_check.arithmetic import COMPOSITE, NANO, Tally
+from theatre.engine.bundle_check.arithmetic import COMPOSITE, NANO, Document, Tally
+from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
 from theatre.engine.bundle_check.panels import HumanParts, Panel, RatedColumns
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.results import ResultsHash
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 from theatre.engine.coin import Draws
 from theatre.engine.models import (
     EpisodeOutcome,
@@ -54,12 +55,14 @@ Z_95 = 1.6448536269514722
 class EpisodeAnswer:
     """A recorded answer: its status and, on success, the output of each hop in call order.
 
-    `judgements` has the recorded exchanges of each criterion that a judge was asked about.
+    `judgements` has the recorded exchanges of each criterion that a judge was asked about, `sent`
+    is the episode's input as the record has it.
     """
 
     status: InvocationStatus
     hops: Mapping[str, JsonObject]
     judgements: Mapping[str, Sequence[JsonObject]] = field(default_factory=dict)
+    sent: JsonValue = None
 
     @property
     def succeeded(self) -> bool:
@@ -83,7 +86,7 @@ class _Criterion:
         self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None
     ) -> ScoringCase | float | str:
         """Return what the scorer is to see, or what it comes to where it is not asked."""
-        expected = self._expected(episode, gold)
+        expected = self.expected(episode, gold)
         if isinstance(expected, Nothing):
             return NOT_APPLICABLE
         value = self._value(answer.hops)
@@ -103,7 +106,7 @@ class _Criterion:
     ) -> float | str:
         """Return the number of the scorer; a word, or 0, where it was not asked or gave none."""
         if answer is None or not answer.succeeded:
-            return NOT_APPLICABLE if self._expected(episode, gold) is NOTHING else UNREADABLE
+            return NOT_APPLICABLE if self.expected(episode, gold) is NOTHING else UNREADABLE
         case = self.case(episode, answer, gold)
         if not isinstance(case, ScoringCase):
             return case
@@ -115,19 +118,17 @@ class _Criterion:
             return DECLINED
         return _plain_number(number)
 
-    def _expected(
-        self, episode: GroundTruthEpisode, gold: JsonObject | None
-    ) -> JsonValue | Nothing:
+    def expected(self, episode: GroundTruthEpisode, gold: JsonObject | None) -> JsonValue | Nothing:
         """Return what the answer is held against; NOTHING where the criterion does not apply."""
         path, whole = self.params.get("expected"), episode.expected_output
         if not isinstance(path, str):
             return NOTHING if whole is None and self.scorer.needs_expectation else whole
         if not path.startswith(GOLD):
-            return NOTHING if whole is None else _at_path(whole, path)
+            return NOTHING if whole is None else at_path(whole, path)
         path = path.removeprefix(GOLD)
         if gold is None:
             return NOTHING
-        return _at_path(gold, path) if path else gold
+        return at_path(gold, path) if path else gold
 
     def _value(self, hops: Mapping[str, JsonObject]) -> JsonValue | Nothing:
         """Return what lies at `field` of the last output, or at `construct:path` of a hop's."""
@@ -136,7 +137,7 @@ class _Criterion:
             return NOTHING if last is None else last
         construct, named, inner = path.partition(":")
         output, inner = (hops.get(construct), inner) if named else (last, path)
-        return NOTHING if output is None else _at_path(output, inner)
+        return NOTHING if output is None else at_path(output, inner)
 
 
 class PinnedScorers:
@@ -147,6 +148,7 @@ class PinnedScorers:
             _Criterion(name, installed[scorer], plan.params[name])
             for name, scorer in plan.scorers.items()
         ]
+        self._by_name = {one.name: one for one in self._criteria}
         self.needs_judge = any(one.scorer.judgement is not None for one in self._criteria)
 
     def judgements(
@@ -169,6 +171,27 @@ class PinnedScorers:
         """
         return {one.name: one.result(episode, answer, gold) for one in self._criteria}
 
+    def is_judged(self, name: str) -> bool:
+        """Tell whether a criterion's scorer rests on what a judge was asked."""
+        return self._by_name[name].scorer.judgement is not None
+
+    def expectations(
+        self, episode: GroundTruthEpisode, gold: JsonObject | None
+    ) -> dict[str, JsonValue]:
+        """Return criterion → what an answer is held against, where there is anything but null."""
+        held = {one.name: one.expected(episode, gold) for one in self._criteria}
+        return {
+            name: value
+            for name, value in held.items()
+            if value is not None and not isinstance(value, Nothing)
+        }
+
+    def result(
+        self, name: str, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None
+    ) -> float | str:
+        """Return what one criterion comes to for one answer."""
+        return self._by_name[name].result(episode, answer, gold)
+
 
 def _plain_number(number: object) -> float | str:
     """Return what a plug-in gave, if it is a number; numpy's write themselves otherwise."""
@@ -177,7 +200,7 @@ def _plain_number(number: object) -> float | str:
     return float(number) if isinstance(number, float) else number
 
 
-def _at_path(value: JsonValue, path: str) -> JsonValue | Nothing:
+def at_path(value: JsonValue, path: str) -> JsonValue | Nothing:
     """Return what lies at a dotted path: members by name, items of arrays by number."""
     current: JsonValue | Nothing = value
     for step in path.split("."):
@@ -202,7 +225,9 @@ class EpisodeScoring:
         draws: Draws,
         total: int,
     ) -> None:
-        self._scorers, self._gold = scorers, gold
+        self.scorers, self.gold = scorers, gold
+        self.audit = DataAudit(plan.scorers, canonical_bytes)
+        self.draw = BaselineDraw(plan.commitment_hash)
         self.tally = Tally(plan.document, plan.commitment_hash, total)
         self.lines = ResultsHash()
         self.columns = RatedColumns(self.tally.plan.ids, draws) if plan.rubrics else None
@@ -211,20 +236,38 @@ class EpisodeScoring:
         self, episode: GroundTruthEpisode, answer: EpisodeAnswer | None
     ) -> tuple[bytes, EpisodeOutcome]:
         """Return line and outcome of `episode`; without an answer it was not run."""
-        gold = self._gold.get(episode.episode_id)
+        gold = self.gold.get(episode.episode_id)
         document = self.tally.add(
             seq=episode.seq,
             episode_id=episode.episode_id,
             status=None if answer is None else answer.status.value,
-            results=self._scorers.results(episode, answer, gold),
+            results=self.scorers.results(episode, answer, gold),
             cluster_key=episode.cluster_key,
             confidence=None if answer is None else answer.confidence,
         )
+        if answer is not None:
+            self._audit(episode, answer, gold, document)
         outcome, line = EpisodeOutcome(document["outcome"]), canonical_line(document)
         self.lines.add(line)
         if self.columns is not None:
             self.columns.add(episode, outcome, document["scores"])
         return line, outcome
+
+    def _audit(
+        self,
+        episode: GroundTruthEpisode,
+        answer: EpisodeAnswer,
+        gold: JsonObject | None,
+        line: Document,
+    ) -> None:
+        self.draw.add(episode.episode_id, episode.seq)
+        self.audit.add(
+            sent=answer.sent,
+            truths=[episode.expected_output, gold],
+            expectations=self.scorers.expectations(episode, gold),
+            line=line,
+            cluster_key=episode.cluster_key,
+        )
 
     def aggregate(self, panels: Sequence[Panel]) -> JsonObject:
         """Return `scores/aggregate.json` but for what computations add, its own hash included."""

@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID, uuid5
@@ -29,12 +30,14 @@ from theatre.engine.bundle_check.arithmetic import (
     published,
     rated,
     tier,
+    wilson,
 )
 from theatre.engine.bundle_check.bundle_reader import (
     PER_FOLDER,
     PER_PART,
     Evidence,
 )
+from theatre.engine.bundle_check.data_audit import BASELINES, evidence_findings
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 from theatre.engine.bundle_check.plain_records import (
     MISFIT,
@@ -59,8 +62,6 @@ NOT_MADE: Final = {
 """Checks of `echelon check` that are not made here, and why."""
 UNSUMMED: Final = {"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"}
 RESERVED: Final = (
-    "data_audit",
-    "baselines",
     "qualification",
     "corrected_scores",
     "repeats",
@@ -742,6 +743,63 @@ def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Prob
         evidence.notes.append(f"resolution: the output of {name} is as the bundle has it")
 
 
+def check_data_audit(evidence: Evidence) -> Problems:
+    """Hold that distinct inputs, leaks and expectations are counted right."""
+    audit, _ = evidence.counted
+    yield from differs("data_audit.json", audit.document(), evidence.data_audit)
+
+
+def check_baselines(evidence: Evidence) -> Problems:
+    """Hold the form of the baselines: which criteria have them and why not, of how many episodes.
+
+    What they score only a scorer can say.
+    """
+    stated, ids = evidence.baselines, evidence.results[0].plan.ids
+    criteria = stated["criteria"]
+    drawn = len(evidence.counted[1].drawn)
+    yield from differs("baselines.json/episodes", drawn, stated["episodes"])
+    yield from differs("baselines.json/criteria", sorted(ids), sorted(criteria))
+    yield from differs("baselines.json", ["criteria", "episodes"], sorted(stated))
+    form = sorted(["not_applicable", *BASELINES])
+    for name, one in criteria.items():
+        where = f"baselines.json/criteria/{name}"
+        yield from differs(where, form, sorted(one))
+        reason = evidence.no_baselines(name)
+        if one["not_applicable"] != "judged":
+            yield from differs(f"{where}/not_applicable", reason, one["not_applicable"])
+        for baseline in BASELINES:
+            yield from problems_of_baseline(f"{where}/{baseline}", one, baseline, drawn)
+    evidence.notes.append("baselines: what trivial answers score is as the bundle has it")
+
+
+def problems_of_baseline(where: str, one: Document, baseline: str, drawn: int) -> Problems:
+    """Yield where a baseline's score could be no mean of so many episodes."""
+    scored = one[baseline]
+    if scored is None:
+        return
+    if one["not_applicable"] is not None:
+        yield f"{where}: a score where there is none"
+    yield from differs(where, ["interval", "n", "score"], sorted(scored))
+    number, score, interval = scored["n"], scored["score"], scored["interval"]
+    yield from differs(f"{where}/interval", INTERVAL, sorted(interval))
+    ends = [interval["low"], interval["high"]]
+    if type(number) is not int or not 0 < number <= drawn or not 0 <= score <= 1:
+        yield f"{where}: no mean of up to {drawn} episodes"
+    elif interval["method"] == "wilson":
+        right = round(score * number)
+        low, high = wilson(right, number)
+        expected = {"method": "wilson", "level": 0.95, "low": low, "high": high}
+        yield from differs(where, [published(Fraction(right, number)), expected], [score, interval])
+    elif interval["method"] not in METHODS or interval["level"] != 0.95:  # noqa: PLR2004 - docs/statistics.md
+        yield f"{where}: another method than there are"
+    elif interval["method"] == "undefined":
+        yield from differs(f"{where}/interval", [None, None], ends)
+    elif bool in {type(end) for end in ends} or not 0 <= ends[0] <= ends[1] <= 1:
+        yield f"{where}: expected bounds 0 ≤ low ≤ high ≤ 1"
+
+
+INTERVAL: Final = ["high", "level", "low", "method"]
+METHODS: Final = {"undefined", "bca", "cluster_bca", "cluster_clt"}
 FAILED_COMPUTATIONS: Final = {"computation-raised", "output-not-json", MISFIT}
 """Why a computation can fail its step."""
 HISTORY: Final[dict[str, dict[str, type]]] = {
@@ -817,12 +875,17 @@ def check_tier(evidence: Evidence) -> Problems:
         "dataset_hash": template["dataset_hashes"].get(evidence.config["replay_dataset_id"]),
         "scorer_version": pins.get("scorer_version"),
     }
+    audit = evidence.counted[0].document()
     adapter = next((a[under_test] for a in reversed(adapters) if under_test in a), "")
     facts = tally.counted_facts() | {
         "construct_id": under_test,
         "construct_version": version,
         "adapter_pin": adapter,
         "rehearsal": any(pin.startswith("mock@") for a in adapters for pin in a.values()),
+        "distinct_inputs": audit["distinct_scored_inputs"],
+        "criterion_distinct_inputs": {
+            name: one["distinct_inputs"] for name, one in audit["criteria"].items()
+        },
         "unqualified_measures": tally.plan.unqualified_measures(evidence.receipt["scorer_kinds"]),
         "missing_pins": [name for name, pin in named.items() if not pin],
         "version_mismatches": sum(asked.mismatches for asked in evidence.recorded),
@@ -886,6 +949,9 @@ def findings(evidence: Evidence) -> list[str]:
         for name, end, guards in missed(evidence)
         if end == "failed" and not guards
     ]
+    found += evidence_findings(
+        evidence.template, evidence.data_audit, evidence.baselines, evidence.aggregate
+    )
     return sorted(found)
 
 
@@ -947,6 +1013,8 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "verification_tier": assessment["tier"],
         "caps": assessment["caps"],
         "findings": findings(evidence),
+        "data_audit": evidence.data_audit,
+        "baselines": evidence.baselines,
         "expires_at": assessment["expires_at"],
         "issued_at": evidence.trail[-1]["at"],
         "theatre_committed_at": receipt["committed_at"],
@@ -989,6 +1057,8 @@ CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
     "human-scores": check_human_scores,
     "aggregate": check_aggregate,
     "results-hash": check_results_hash,
+    "data-audit": check_data_audit,
+    "baselines": check_baselines,
     "resolution": check_resolution,
     "tier": check_tier,
     "certificate-fields": check_certificate_fields,

@@ -69,13 +69,14 @@ _HISTORY = _exactly(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TierEvidence:
-    """What the facts are taken from; `aggregate` is the recomputed one where there is one."""
+    """What the facts are taken from; `aggregate` and `audit` are recomputed where they can be."""
 
     plan: CommittedPlan
     theatre_id: str | Nothing
     calls: CallFacts
     isolation: JsonObject
     aggregate: JsonObject
+    audit: JsonObject
     bundle_complete: bool
     commitment_verifiable: bool
     is_reproduction: bool
@@ -177,6 +178,11 @@ def _facts(evidence: TierEvidence) -> JsonObject:
             name: _counts(evidence.aggregate, "score_counts", name, words=_WORDS)
             for name in plan.scorers
         },
+        "distinct_inputs": _number(evidence.audit, "distinct_scored_inputs"),
+        "criterion_distinct_inputs": {
+            name: _number(evidence.audit, "criteria", name, "distinct_inputs")
+            for name in plan.scorers
+        },
         "unqualified_measures": dict(
             Plan(plan.document).unqualified_measures(evidence.scorer_kinds)
         ),
@@ -213,3 +219,8 @@ def _missing_human_parts(aggregate: JsonObject) -> list[str]:
 def _counts(aggregate: JsonObject, *place: str, words: Sequence[str]) -> dict[str, JsonValue]:
     counts = {word: at(aggregate, *place, word) for word in words}
     return {word: value if isinstance(value, int) else 0 for word, value in counts.items()}
+
+
+def _number(audit: JsonObject, *place: str) -> int:
+    seen = at(audit, *place)
+    return seen if isinstance(seen, int) else 0

@@ -10,18 +10,19 @@ from typing import Final
 from theatre.engine.bundle_check import (
     arithmetic,
     bundle_reader,
+    data_audit,
     plain_json,
     plain_records,
     standalone,
 )
 
-MODULES: Final = (plain_json, arithmetic, plain_records, bundle_reader, standalone)
+MODULES: Final = (plain_json, arithmetic, data_audit, plain_records, bundle_reader, standalone)
 """What it is made of, each after what it needs. They import the standard library and each other."""
 
 HEADER: Final = '''#!/usr/bin/env python3
 """Check an evidence bundle of Echelon Theatre: python3 verify_bundle.py BUNDLE
 
-One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of five modules of
+One file of plain Python, 3.11 or newer; nothing has to be installed. It is made of six modules of
 the project, and is to be had wherever the project is: `echelon check --write-verifier FILE`.
 """
 

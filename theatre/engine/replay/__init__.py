@@ -1,5 +1,6 @@
 """Replay: call the real construct for every episode, record, settle, seal, resolve."""
 
+from theatre.engine.replay.distinct_evidence import DistinctEvidence
 from theatre.engine.replay.engine import ReplayEngine
 from theatre.engine.replay.failure_reasons import (
     FailureReasons,
@@ -15,16 +16,20 @@ from theatre.engine.replay.journal import (
 )
 from theatre.engine.replay.progress import Progress
 from theatre.engine.replay.rating_desk import RatingDesk, RatingItem, rating_items
+from theatre.engine.replay.sealed_run import Rehearsal
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
+from theatre.engine.replay.tier_evidence import unqualified_measures
 
 __all__ = [
     "DatasetReader",
     "DatasetSource",
+    "DistinctEvidence",
     "FailureReasons",
     "Progress",
     "RatingDesk",
     "RatingItem",
     "RecordedSequences",
+    "Rehearsal",
     "ReplayEngine",
     "RunJournal",
     "RunSettings",
@@ -32,5 +37,6 @@ __all__ = [
     "Surroundings",
     "rating_items",
     "reasons_with_examples",
+    "unqualified_measures",
     "with_reasons",
 ]

@@ -62,7 +62,8 @@ def facts_of(record: JsonObject) -> JsonObject:
     """Return what settling has to know of a record, for the journal to keep beside it.
 
     `adapters` are pins by construct, `version_mismatches` counts calls, `claimed` tells of a
-    version that was not computed, `confidence` is the number that the answer states, if any.
+    version that was not computed, `confidence` is the number that the answer states, if any,
+    `input_changed` tells whether what was sent is not what the dataset holds.
     """
     calls = cast("list[JsonObject]", record["calls"])
     output = _answer(record)
@@ -72,8 +73,19 @@ def facts_of(record: JsonObject) -> JsonObject:
         "claimed": any(call["version_source"] == "claimed" for call in calls),
         "confidence": stated if isinstance(stated, int | float) else None,
         "differs": differs(record),
+        "input_changed": _was_changed(cast("JsonObject | None", record["sanitised"])),
         "version_mismatches": sum(_mismatched(call) for call in calls),
     }
+
+
+def input_sent(record: JsonObject) -> JsonObject:
+    """Return the episode's input as the first construct of the chain was to get it."""
+    request = cast("JsonObject", calls_of(record)[0]["request"])
+    return cast("JsonObject", request["input_data"])
+
+
+def _was_changed(sanitised: JsonObject | None) -> bool:
+    return sanitised is not None and sanitised["raw_sha256"] != sanitised["sent_sha256"]
 
 
 def _answer(record: JsonObject) -> JsonValue:

@@ -7,6 +7,20 @@ from pathlib import Path
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.tier_assigner import TierAssessment
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsal:
+    """What a run came to that was never to be certified: its scores, and what they would be worth.
+
+    No step of the programme was carried out but the calls: caps of steps are not in `assessment`,
+    and parts that people score are missing.
+    """
+
+    aggregate: JsonObject
+    assessment: TierAssessment
+
 
 REPRODUCED = "reproduction"
 """The reason of a run that may have no certificate: its coin was public before its first call."""

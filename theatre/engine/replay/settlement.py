@@ -9,11 +9,13 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any, cast
 
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.certificate import (
     ENVIRONMENT_CHANGED,
+    WITHIN_ITEM_UNKNOWN,
     CertifiedEvidence,
     certificate_id,
     issue_certificate,
@@ -32,7 +34,7 @@ from theatre.engine.evidence_bundle import (
     ManifestFacts,
     file_stamps,
 )
-from theatre.engine.oracle_contract import Isolation, weakest
+from theatre.engine.oracle_contract import REMOTE, Isolation, weakest
 from theatre.engine.replay.activation import isolation_at_start
 from theatre.engine.replay.beside import beside_the_loop
 from theatre.engine.replay.computations import (
@@ -40,6 +42,7 @@ from theatre.engine.replay.computations import (
     EpisodeLines,
     PlannedComputation,
 )
+from theatre.engine.replay.distinct_evidence import DistinctEvidence
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.programme import (
     CommittedProgramme,
@@ -49,26 +52,36 @@ from theatre.engine.replay.programme import (
 )
 from theatre.engine.replay.programme_trail import ProgrammeTrail
 from theatre.engine.replay.scoring_pass import ScoringPass
-from theatre.engine.replay.sealed_run import REPRODUCED, SealedRun
+from theatre.engine.replay.sealed_run import REPRODUCED, Rehearsal, SealedRun
 from theatre.engine.replay.self_check import RefusedDraft, refusal_of, refuse
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
 from theatre.engine.resolution import ProgrammeStatus
-from theatre.engine.scoring import Aggregator, TheatreScoringProvider
+from theatre.engine.scoring import (
+    Aggregator,
+    TheatreScoringProvider,
+    baseline_findings,
+    data_findings,
+)
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierAssigner
 
 SEALED = "sealed"
+REHEARSAL = "rehearsal"
 WRITTEN_AFTER_TIER = frozenset({"tier.json", "audit_trail.jsonl"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledRun:
-    """What a run came to, before it is sealed; `isolation` is the weakest of the constructs'."""
+    """What a run came to, before it is sealed; `isolation` is the weakest of the constructs'.
+
+    `documents` are the data audit and the baselines.
+    """
 
     ending: ProgrammeEnding
     calls: CallFacts
     isolation: Isolation
+    documents: tuple[JsonObject, JsonObject]
     findings: tuple[str, ...]
     resolved_at: datetime
 
@@ -127,18 +140,25 @@ class Settlement:
                 attempt=self._settings.attempt,
             ) as builder,
             EpisodeLines(gold) as episodes,
+            DistinctEvidence(
+                self._template, self._provider, gold, self._receipt.commitment_hash
+            ) as evidence,
         ):
             await beside_the_loop(self._write_commitment, builder, datasets)
             scoring = ScoringPass(
                 self._template,
                 self._provider,
                 self._draws,
-                [episodes.add] if self._reads_episodes else [],
+                [evidence.add, *([episodes.add] if self._reads_episodes else [])],
             )
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
             reason = _no_certificate_reason(aggregator, certificate_run=certificate_run)
             if reason is not None:
-                return SealedRun(aggregate=await beside_the_loop(aggregator.finish), reason=reason)
+                aggregate = await beside_the_loop(aggregator.finish)
+                if reason == REHEARSAL:
+                    rehearsal = self._rehearsal(aggregate, facts, evidence.audit, resolved_at)
+                    self._around.on_rehearsed(rehearsal)
+                return SealedRun(aggregate=aggregate, reason=reason)
             if facts.rehearsed:
                 raise CertificateError("expected answers of a real construct, got a mock's")
             sources = StepSources(
@@ -149,23 +169,52 @@ class Settlement:
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await beside_the_loop(ending.write, builder)
+            documents = await beside_the_loop(evidence.write, builder)
             settled = SettledRun(
                 ending=ending,
                 calls=facts,
                 isolation=weakest(isolation_at_start(trail.activated).values()),
-                findings=(*self._environment_findings(trail.activated), *ending.machine.findings),
+                documents=documents,
+                findings=self._findings(trail.activated, ending, *documents),
                 resolved_at=resolved_at,
             )
             return await self._finish(builder, journal, settled)
 
-    def _environment_findings(self, activated: JsonObject) -> tuple[str, ...]:
-        """Return what there is to say of the environment at the start.
+    def _rehearsal(
+        self, aggregate: JsonObject, facts: CallFacts, audit: JsonObject, resolved_at: datetime
+    ) -> Rehearsal:
+        # A stand-in answers: what its construct is kept from, the commitment has tried.
+        tried = cast("dict[str, Any] | None", self._receipt.isolation)
+        isolation = REMOTE if tried is None else Isolation(**tried)
+        tier_facts = tier_facts_of(
+            self._receipt, aggregate, facts, audit, isolation=isolation, bundle_complete=True
+        )
+        history = self._around.history.beside(self._receipt.theatre_id).as_of(resolved_at)
+        assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
+        return Rehearsal(aggregate=aggregate, assessment=assessment)
 
-        It is held against the commitment's, and that of the certificate before, where one is known.
+    def _findings(
+        self,
+        activated: JsonObject,
+        ending: ProgrammeEnding,
+        audit: JsonObject,
+        baselines: JsonObject,
+    ) -> tuple[str, ...]:
+        """Return what a reader has to know and no tier rule looks at.
+
+        The environment at the start is held against the commitment's, and that of the certificate
+        before, where one is known.
         """
         began, before = activated.get("environment"), activated.get("previous_environment")
         is_as_before = began == self._receipt.environment and before in (None, began)
-        return () if is_as_before else (ENVIRONMENT_CHANGED,)
+        asked_once = self._template.execution_policy.deterministic_sample == 0
+        return (
+            *(() if is_as_before else (ENVIRONMENT_CHANGED,)),
+            *((WITHIN_ITEM_UNKNOWN,) if asked_once else ()),
+            *ending.machine.findings,
+            *data_findings(audit),
+            *baseline_findings(baselines, ending.aggregate),
+        )
 
     def _write_commitment(self, builder: EvidenceBundleBuilder, datasets: OpenDatasets) -> None:
         builder.write_document("template.json", self._receipt.template_snapshot)
@@ -209,6 +258,7 @@ class Settlement:
         audit_head: str,
     ) -> JsonObject | None:
         bundle_hash, expiry = _complete_sums(builder), assessment.expires_at
+        audit, baselines = settled.documents
         certificate = issue_certificate(
             self._template,
             self._receipt,
@@ -221,6 +271,8 @@ class Settlement:
                 audit_head=audit_head,
                 version_source=settled.calls.version_source,
                 isolation=settled.isolation,
+                data_audit=audit,
+                baselines=baselines,
                 findings=settled.findings,
                 issuer=self._settings.issuer,
                 moment=event.at,
@@ -246,6 +298,7 @@ class Settlement:
             self._receipt,
             settled.ending.aggregate,
             settled.calls,
+            settled.documents[0],
             isolation=settled.isolation,
             bundle_complete=not missing,
             step_caps=settled.ending.machine.caps,
@@ -310,5 +363,5 @@ def _complete_sums(builder: EvidenceBundleBuilder) -> str:
 
 def _no_certificate_reason(aggregator: Aggregator, *, certificate_run: bool) -> str | None:
     if not certificate_run:
-        return "rehearsal"
+        return REHEARSAL
     return None if aggregator.scored else "nothing-scored"

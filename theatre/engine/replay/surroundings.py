@@ -13,6 +13,7 @@ from theatre.engine.models import Computation, EpisodeRunner, Judge, Scorer
 from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
 from theatre.engine.replay.journal import DatasetSource
 from theatre.engine.replay.progress import Progress
+from theatre.engine.replay.sealed_run import Rehearsal
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierHistory
@@ -54,7 +55,8 @@ class Surroundings:
     is known; `closed` are places with answers, apart from the run's own folder, that none of them
     may read; `judge` is for templates with judged criteria, and `sanitiser` may be None for those
     that commit `sanitise_input` as false.
-    Once `is_stopping` returns true, no further episode is called.
+    Once `is_stopping` returns true, no further episode is called. `on_rehearsed` is given what a
+    rehearsal came to.
     """
 
     coin: Coin | None
@@ -75,6 +77,7 @@ class Surroundings:
     sleep: Sleep
     history: TierHistory = field(default_factory=TierHistory)
     on_progress: Callable[[Progress], None] = lambda _: None
+    on_rehearsed: Callable[[Rehearsal], None] = lambda _: None
     is_stopping: Callable[[], bool] = lambda: False
 
     def sanitiser_for(self, template: ProductTheatreTemplate) -> InputSanitiser | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.certificate import VersionSource
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.errors import CommitmentError
@@ -79,6 +79,7 @@ def tier_facts_of(
     receipt: CommitmentReceipt,
     aggregate: JsonObject,
     calls: CallFacts,
+    audit: JsonObject,
     *,
     isolation: Isolation,
     bundle_complete: bool,
@@ -86,8 +87,8 @@ def tier_facts_of(
 ) -> TierFacts:
     """Return every fact about this run that a tier requirement reads.
 
-    `isolation` is the weakest of the constructs'. `step_caps` are the codes of steps of the
-    programme that were not completed.
+    `audit` is the data audit, `isolation` the weakest of the constructs'. `step_caps` are the codes
+    of steps of the programme that were not completed.
     """
     template = product_template(receipt.template_snapshot)
     counts = cast("dict[str, int]", aggregate["episode_counts"])
@@ -112,7 +113,14 @@ def tier_facts_of(
             criterion: CriterionCounts.from_document(by_kind)
             for criterion, by_kind in cast("JsonObject", aggregate["score_counts"]).items()
         },
-        unqualified_measures=_unqualified_measures(receipt, template),
+        distinct_inputs=cast("int", audit["distinct_scored_inputs"]),
+        criterion_distinct_inputs={
+            criterion: cast("int", one["distinct_inputs"])
+            for criterion, one in cast("dict[str, JsonObject]", audit["criteria"]).items()
+        },
+        unqualified_measures=unqualified_measures(
+            receipt.template_snapshot, template, receipt.scorer_kinds
+        ),
         missing_pins=tuple(name for name, pin in pins.items() if not pin),
         version_mismatches=calls.version_mismatches,
         determinism_differences=calls.determinism_differences,
@@ -126,20 +134,20 @@ def tier_facts_of(
     )
 
 
-def _unqualified_measures(
-    receipt: CommitmentReceipt, template: ProductTheatreTemplate
+def unqualified_measures(
+    document: JsonObject, template: ProductTheatreTemplate, kinds: Mapping[str, JsonValue]
 ) -> dict[str, str]:
     """Return criterion → scorer where words alone decide something that has a weight.
 
     A human share below the whole leaves the words their part, and people can be given too small
-    a share to matter. What the receipt gives no kind counts as textual.
+    a share to matter. A scorer that `kinds` does not name counts as textual.
     """
-    document, weights = receipt.template_snapshot, template.criteria.weights
+    weights = template.criteria.weights
     by_people = {one.criterion_id for one in committed_ratings(document) if one.share == 1}
     return {
         criterion: cast("str", choice["scorer"])
         for criterion, choice in criteria_scorers(document).items()
-        if receipt.scorer_kinds.get(cast("str", choice["scorer"])) not in _CARRYING
+        if kinds.get(cast("str", choice["scorer"])) not in _CARRYING
         and (weights.get(criterion, 0) > 0 or not weights)
         and criterion not in by_people
     }

@@ -166,6 +166,7 @@ def _verification(
         "evidence_bundle_hash",
         "certificate_id",
         "verification_tier",
+        "findings",
     )
     return {
         **{name: certificate[name] for name in copied},

@@ -2,11 +2,18 @@
 
 from theatre.engine.scoring.aggregate import Aggregator, ScoredEpisode
 from theatre.engine.scoring.arithmetic import exact, nano_to_number, ratio, to_nano
+from theatre.engine.scoring.baselines import (
+    Baseline,
+    BaselineScores,
+    DrawnEpisodes,
+    baseline_findings,
+)
 from theatre.engine.scoring.calibration import (
     Probability,
     read_probability,
     stated_probability,
 )
+from theatre.engine.scoring.data_audit import AuditedEpisode, DataAudit, data_findings
 from theatre.engine.scoring.holdout import is_held_out
 from theatre.engine.scoring.human_parts import PanelScores
 from theatre.engine.scoring.intervals import wilson_interval
@@ -23,8 +30,13 @@ from theatre.engine.scoring.threshold import FailureStop
 __all__ = [
     "COMPOSITE",
     "Aggregator",
+    "AuditedEpisode",
+    "Baseline",
+    "BaselineScores",
     "CommittedRating",
     "CriterionPlan",
+    "DataAudit",
+    "DrawnEpisodes",
     "EpisodeAnswer",
     "EpisodeScores",
     "FailureStop",
@@ -32,7 +44,9 @@ __all__ = [
     "Probability",
     "ScoredEpisode",
     "TheatreScoringProvider",
+    "baseline_findings",
     "committed_ratings",
+    "data_findings",
     "exact",
     "is_held_out",
     "nano_to_number",

@@ -122,12 +122,21 @@ class TheatreScoringProvider:
                 asked[plan.criterion_id] = plan.scorer.judgement(case)
         return asked
 
+    def expectations(
+        self, episode: GroundTruthEpisode, gold: JsonObject | None = None
+    ) -> dict[str, JsonValue]:
+        """Return criterion → what an answer is held against, null included, where it applies."""
+        held = {plan.criterion_id: expectation_of(plan, episode, gold) for plan in self.criteria}
+        return {
+            criterion: value for criterion, value in held.items() if not isinstance(value, Absent)
+        }
+
     def score_episode(
         self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None = None
     ) -> EpisodeScores:
         """Return outcome and results of `episode`; `gold` is its gold label, if it has one."""
         results = {
-            plan.criterion_id: _score_criterion(plan, episode, answer, gold)
+            plan.criterion_id: score_criterion(plan, episode, answer, gold)
             for plan in self.criteria
         }
         return EpisodeScores(_outcome(answer.status, results), results)
@@ -166,12 +175,13 @@ def _pinned_scorer(name: str, scorers: Mapping[str, Scorer], pins: Mapping[str, 
     return scorer
 
 
-def _score_criterion(
+def score_criterion(
     plan: CriterionPlan,
     episode: GroundTruthEpisode,
     answer: EpisodeAnswer,
     gold: JsonObject | None,
 ) -> CriterionResult:
+    """Return the result of one criterion for one answer."""
     case = _case(plan, episode, answer, gold)
     return _ask_scorer(plan.scorer, case) if isinstance(case, ScoringCase) else case
 
@@ -183,7 +193,7 @@ def _case(
     gold: JsonObject | None,
 ) -> ScoringCase | CriterionResult:
     """Return what the scorer is to see, or the result where it is not to be asked."""
-    expected = _expectation(plan, episode, gold)
+    expected = expectation_of(plan, episode, gold)
     if isinstance(expected, Absent):
         return Verdict.NOT_APPLICABLE
     if answer.status is InvocationStatus.REFUSED:
@@ -214,7 +224,7 @@ def _ask_scorer(scorer: Scorer, case: ScoringCase) -> CriterionResult:
     return Verdict.UNSCORED if nano is None else Scored(nano)
 
 
-def _expectation(
+def expectation_of(
     plan: CriterionPlan, episode: GroundTruthEpisode, gold: JsonObject | None
 ) -> JsonValue | Absent:
     """Return what the answer is held against; ABSENT where the criterion does not apply."""

@@ -74,6 +74,17 @@ CountsByCriterion = Annotated[
 ]
 
 
+def _sorted_by_id(counts: Mapping[str, int]) -> Mapping[str, int]:
+    return MappingProxyType(dict(sorted(counts.items())))
+
+
+DistinctByCriterion = Annotated[
+    Mapping[Name, Count],
+    AfterValidator(_sorted_by_id),
+    PlainSerializer(dict, return_type=dict[str, int]),
+]
+
+
 def _frozen_names(names: Mapping[str, str]) -> Mapping[str, str]:
     return MappingProxyType(dict(sorted(names.items())))
 
@@ -98,6 +109,8 @@ class TierFacts(Record):
       `refusals`: outcome excluded; `run`: `total` without the episodes that were not run.
     - `max_refusal_rate`: as committed, exactly; 0 to 1/2.
     - `criterion_counts`: one entry for every committed criterion, by id.
+    - `distinct_inputs`: different inputs among the scored episodes; `criterion_distinct_inputs`:
+      among those that count in each criterion's mean, by id.
     - `unqualified_measures`: criterion → scorer, of each criterion with a weight that words alone
       decide.
     - `missing_pins`: names of absent pins (construct_version, dataset_hash, scorer_version).
@@ -120,6 +133,8 @@ class TierFacts(Record):
     total: Count
     max_refusal_rate: Rate
     criterion_counts: CountsByCriterion
+    distinct_inputs: Count
+    criterion_distinct_inputs: DistinctByCriterion
     unqualified_measures: ScorersByCriterion
     missing_pins: tuple[Name, ...]
     version_mismatches: Count
@@ -131,6 +146,8 @@ class TierFacts(Record):
 
     @model_validator(mode="after")
     def _episodes_add_up(self) -> Self:
+        if self.criterion_distinct_inputs.keys() != self.criterion_counts.keys():
+            raise ValueError("expected criterion_distinct_inputs of the same criteria")
         ended = self.replay_count + self.failures + self.refusals
         if not ended <= self.run <= self.total:
             raise ValueError(

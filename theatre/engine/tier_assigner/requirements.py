@@ -90,6 +90,9 @@ def _of_episodes(facts: TierFacts) -> _Found:
         yield "nothing-scored", "0"
     if facts.replay_count < MIN_REPLAYS:
         yield "replays-below-50", str(facts.replay_count)
+    # Copies of a question are one question; where there are none, the count says it all.
+    if facts.distinct_inputs < min(MIN_REPLAYS, facts.replay_count):
+        yield "distinct-inputs-below-50", str(facts.distinct_inputs)
     if facts.failures > MAX_FAILURE_RATE * facts.run:
         yield "failure-rate-above-20", f"{facts.failures}/{facts.run}"
     if facts.refusals > facts.max_refusal_rate * facts.run:
@@ -103,6 +106,9 @@ def _of_criteria(facts: TierFacts) -> _Found:
             yield f"criterion-unscored:{criterion}", "0"
         if counts.counted < MIN_CRITERION_N:
             yield f"criterion-n-below-30:{criterion}", str(counts.counted)
+        distinct = facts.criterion_distinct_inputs[criterion]
+        if distinct < min(MIN_CRITERION_N, counts.counted):
+            yield f"distinct-per-criterion-below-30:{criterion}", str(distinct)
         if counts.unscored > 0:
             yield f"unscored-answers:{criterion}", str(counts.unscored)
         # Out of the episodes that asked for it: else a rare criterion could be declined whole.

@@ -1,4 +1,4 @@
-"""Which paths a program sees: an allow-list. What is on no list is not there (ADR 0173)."""
+"""Which paths a program sees: an allow-list. What is on no list is not there (ADR 0178)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What isolation holds here and now: a program is started under it and tries to get out.
 
-Whatever means was found to work, what is recorded is what this found (ADR 0173).
+Whatever means was found to work, what is recorded is what this found (ADR 0178).
 """
 
 from __future__ import annotations

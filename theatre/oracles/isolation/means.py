@@ -1,7 +1,7 @@
 """How a program is isolated: what works on this machine, and how a start under it looks.
 
 Which means was taken says what was tried first, not what holds: that is the canary's to find out
-(`canary.py`, ADR 0173).
+(`canary.py`, ADR 0178).
 """
 
 from __future__ import annotations

@@ -1,0 +1,217 @@
+"""The attacks of the table of adversaries that are no programs in a construct's place.
+
+Each is carried out on a real run, as far as it comes, and returns how that ended, in the words of
+`ends` in fixtures/adversaries/adversaries.toml. Where a bundle comes of it, both checks have to say
+the same of it.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from tests.theatre.echelon_process import CARTOGRAPH, REPOSITORY
+from tests.theatre.forged_bundle import (
+    Effort,
+    Files,
+    changed,
+    check,
+    lines,
+    load,
+    rechained,
+    records_of,
+    resealed,
+    store,
+    with_records,
+)
+from tests.theatre.forked_echelon import forked
+from tests.theatre.runs import (
+    ERROR,
+    EXPECTED,
+    LATE,
+    REFUSED,
+    WRONG,
+    ScriptedAdapter,
+    answer_as_asked,
+    episodes,
+    pilot_stage,
+)
+from tests.theatre.test_bundle_check_runs import backtested
+from tests.theatre.test_bundle_check_verdicts import invented_history
+from tests.theatre.trail_edits import with_results
+from theatre.engine.bundle_check.standalone import verify
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.oracle_contract import OracleInvocationRequest
+from theatre.files.run_journal import EPISODES as JOURNAL
+
+TRAIL = "audit_trail.jsonl"
+CONSTRUCTS = REPOSITORY / "fixtures" / "constructs"
+OTHER = "import sys\nfor line in sys.stdin:\n    pass\n"
+ENTRY = """
+[constructs.cartograph]
+argv = ["{{python}}", "{{folder}}/{program}"]
+folder = "{folder}"
+files = ["*.py", "expertise.yaml"]
+"""
+
+
+def unlisted_program(folder: Path) -> str:
+    """Register a program that stands beside the honest construct's files."""
+    (folder / "other.py").write_text(OTHER, encoding="utf-8")
+    entry = ENTRY.format(program="../other.py", folder="cartograph")
+    return run_cartograph(folder, entry)
+
+
+def changed_program(folder: Path) -> str:
+    """Change the honest construct's program under its pin."""
+    shutil.copytree(CONSTRUCTS / "cartograph", folder / "cartograph")
+    (folder / "cartograph" / "main.py").write_text(OTHER, encoding="utf-8")
+    return run_cartograph(folder, ENTRY.format(program="main.py", folder="cartograph"))
+
+
+def run_cartograph(folder: Path, entry: str) -> str:
+    """Run Cartograph's theatre with a registry of the adversary's beside the template."""
+    if not (folder / "cartograph").exists():
+        shutil.copytree(CONSTRUCTS / "cartograph", folder / "cartograph")
+    template = folder / "template.json"
+    shutil.copyfile(CARTOGRAPH, template)
+    (folder / "constructs.toml").write_text(entry, encoding="utf-8")
+    answer = forked("theatre", "run", template, "--quiet", "--json", home=folder / "home")
+    assert not list(folder.rglob("certificate.json"))
+    return f"refused: {answer.document['error']['code']}"
+
+
+def edited_while_running(before: bytes, after: bytes) -> Callable[[Path], str]:
+    """Return the attack that changes the journal's second line before the run is settled.
+
+    Lines stay where they are: that one was moved would be seen without any digest.
+    """
+    assert len(before) == len(after)
+
+    def attack(folder: Path) -> str:
+        stage = pilot_stage(folder, episodes(6, {2: WRONG}))
+
+        def change(request: OracleInvocationRequest) -> JsonObject:
+            if request.input_data == {"seq": 6}:
+                journal = stage.folder / JOURNAL
+                first, second, *others = journal.read_bytes().splitlines(keepends=True)
+                assert before in second
+                journal.write_bytes(b"".join([first, second.replace(before, after), *others]))
+            return answer_as_asked(request)
+
+        resolution = stage.run(ScriptedAdapter(change), batch_size=2).resolution
+        assert not list(folder.rglob("certificate.json"))
+        return f"{resolution['outcome']}: {resolution['outcome_reason']}"
+
+    return attack
+
+
+def of_bundle(
+    forge: Callable[[Files], Files], *, keeps_copy: bool = False
+) -> Callable[[Path], str]:
+    """Return the attack that forges the bundle of a run with bad answers and failures.
+
+    All that follows from the change is made anew, the chain and its head on the certificate too.
+    Where the reader `keeps_copy`, he has the certificate as it was issued.
+    """
+
+    def attack(folder: Path) -> str:
+        bad = {1: WRONG, 2: ERROR, 3: REFUSED}
+        stage = pilot_stage(folder, episodes(12, bad))
+        honest = load(stage.run(ScriptedAdapter(answer_as_asked)).bundle)
+        forged = store(resealed(forge(honest), Effort.CHAIN), folder / "forged")
+        return judged(forged, kept=honest["certificate.json"] if keeps_copy else None)
+
+    return attack
+
+
+def judged(bundle: Path, *, kept: bytes | None = None) -> str:
+    """Return what the check says of a bundle, and the lines that verify_bundle.py refuses."""
+    report = check(bundle, certificate=kept)
+    problems = verify(bundle, now=LATE, kept=kept).problems
+    failed = ", ".join(sorted(line.id for line in report.failed))
+    alone = ", ".join(sorted(name for name, found in problems.items() if found))
+    if not failed:
+        assert not alone
+        return f"{report.verdict}: {report.because}"
+    return f"not valid: {failed}; stand-alone: {alone or 'not seen'}"
+
+
+def better_answers(files: Files) -> Files:
+    """Put the right answer into a record."""
+    records = cast("dict[int, Any]", records_of(files))
+    response = records[1]["calls"][0]["attempts"][-1]["response"]
+    response["output_data"] = {**EXPECTED}
+    return with_records(files, records)
+
+
+def better_scores(files: Files) -> Files:
+    """Say of the whole run that it scored more than it did, in every place."""
+    return with_results(changed(files, "scores/aggregate.json", all_right))
+
+
+def all_right(aggregate: Any) -> None:  # noqa: ANN401 - a document
+    """Put the best score into an aggregate."""
+    aggregate["scores"]["colour"] = 1
+
+
+def without_a_failure(files: Files) -> Files:
+    """Take the failure out of the trail."""
+    entries = lines(files, TRAIL)
+    kept = [entry for entry in entries if entry["event_type"] != "episode_failed"]
+    assert len(kept) == len(entries) - 1
+    return rechained(files, kept)
+
+
+def other_issuer(files: Files) -> Files:
+    """Be another issuer, on the certificate and in the trail."""
+    entries = lines(files, TRAIL)
+    sealed = next(entry for entry in entries if entry["event_type"] == "sealed")
+    sealed["detail"] = {**cast("JsonObject", sealed["detail"]), "issuer": "another"}
+    forged = changed(files, "certificate.json", lambda whole: whole.update(issuer="another"))
+    return rechained(forged, entries)
+
+
+def back_dated(files: Files) -> Files:
+    """Ask before the commitment."""
+    records = cast("dict[int, Any]", records_of(files))
+    records[1]["calls"][0]["request"]["metadata"]["invoked_at"] = "2020-01-01T00:00:00.000000Z"
+    return with_records(files, records)
+
+
+def invented(folder: Path) -> str:
+    """Bring a history for PROVEN; the reader has the certificate, and it is the same one."""
+    earlier = backtested(folder / "earlier")
+    run = backtested(folder / "run", invented_history(earlier))
+    assert run.certificate["verification_tier"] == "PROVEN"
+    return judged(run.sealed, kept=(run.sealed / "certificate.json").read_bytes())
+
+
+def duplicates(folder: Path) -> str:
+    """Certify on one question, asked sixty times."""
+    same: list[JsonObject] = [{**one, "input_data": {"seq": 1}} for one in episodes(60)]
+    finished = pilot_stage(folder, same).run(ScriptedAdapter())
+    certificate = finished.document("certificate.json")
+    assert certificate["verification_tier"] == "UNVERIFIED"
+    assert judged(finished.bundle).startswith("consistent")
+    assessment: Any = finished.document("tier.json")["assessment"]
+    caps: list[str] = assessment["caps"]
+    return "; ".join(f"cap: {cap}" for cap in caps if "per-criterion" not in cap)
+
+
+ATTACKS: Mapping[str, Callable[[Path], str]] = {
+    "unlisted-program": unlisted_program,
+    "changed-program": changed_program,
+    "edited-journal": edited_while_running(b'"colour":"blue"', b'"colour":"teal"'),
+    "edited-cache": edited_while_running(b'"colour":0', b'"colour":9'),
+    "better-answers": of_bundle(better_answers),
+    "better-scores": of_bundle(better_scores),
+    "rechained-trail": of_bundle(without_a_failure),
+    "other-issuer": of_bundle(other_issuer, keeps_copy=True),
+    "back-dated": of_bundle(back_dated),
+    "invented-history": invented,
+    "duplicates": duplicates,
+}
+"""Attack by the name of its row."""

@@ -1,0 +1,1 @@
+"""`echelon adversaries`: programs that deserve nothing, through the measurement of any template."""

@@ -1,0 +1,186 @@
+"""Rehearses a template with its construct and with adversaries in its place, in a store of its own.
+
+A rehearsal is a run through the real engine that issues no certificate: what it would come to is
+handed over in memory, and the store is removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from theatre.cli.adversaries.leak import Leak
+from theatre.cli.adversaries.table import Adversary, programs
+from theatre.cli.committing import commit_template
+from theatre.cli.running import RunOptions, run_theatre
+from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
+from theatre.engine.errors import TheatreError
+from theatre.engine.models import EpisodeResult
+from theatre.engine.replay import Progress, Rehearsal
+from theatre.engine.tier_assigner import VerificationTier
+from theatre.oracles.construct_registry import ConstructRegistry, construct_version
+
+SAMPLE = "sample.json"
+COMPOSITE = "composite_score"
+_HUMAN = "human-part-missing:"
+_ENTRY = """
+[constructs.{construct_id}]
+argv = ["{{python}}", "-B", "{{folder}}/{program}", "{mode}"]
+folder = "."
+files = ["{program}", "sample.json"]
+"""
+OnProgress = Callable[[Progress], None]
+
+
+class RehearsalFailedError(TheatreError):
+    """Data or records changed while a template was rehearsed."""
+
+    code = "rehearsal-failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A criterion's score with its interval; null where it was not measured."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+    def meets(self, other: Score) -> bool:
+        """Tell whether this score is worth something and not below the other's interval."""
+        return bool(self.value) and other.low is not None and (self.value or 0) >= other.low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsed:
+    """What one would get. `tier` is None where nothing was scored: no certificate at all.
+
+    Parts that people score are missing from scores and caps. `recorded` are the episodes.
+    """
+
+    tier: VerificationTier | None
+    caps: tuple[str, ...]
+    scores: Mapping[str, Score]
+    recorded: Sequence[EpisodeResult] = field(repr=False)
+
+    @property
+    def is_certified(self) -> bool:
+        """Tell whether the certificate would be worth more than none."""
+        return self.tier not in {None, VerificationTier.UNVERIFIED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsals:
+    """A template, its folder and the store to rehearse it in.
+
+    `headers_env` are request headers for the construct, as `echelon theatre run` has them.
+    """
+
+    template: JsonObject
+    folder: Path
+    workspace: Workspace
+    headers_env: Mapping[str, str] = field(default_factory=dict)
+
+    def of_construct(self, on_progress: OnProgress) -> Rehearsed:
+        """Rehearse with the template's own constructs; errors as `commit_template` and a run."""
+        return self._rehearsed(self.template, self.folder, on_progress, self.headers_env)
+
+    def of_adversary(self, adversary: Adversary, leak: Leak, on_progress: OnProgress) -> Rehearsed:
+        """Rehearse with one program in the place of every construct."""
+        folder = self.workspace.home / adversary.name
+        construct_ids = cast("JsonObject", self._pins["constructs"])
+        write_adversary(folder, adversary, construct_ids, leak)
+        return self._rehearsed(with_programs(self.template, folder), folder, on_progress, {})
+
+    @property
+    def _pins(self) -> JsonObject:
+        return cast("JsonObject", self.template["version_pins"])
+
+    def _rehearsed(
+        self,
+        template: JsonObject,
+        folder: Path,
+        on_progress: OnProgress,
+        headers_env: Mapping[str, str],
+    ) -> Rehearsed:
+        recorded: list[EpisodeResult] = []
+        ends: list[Rehearsal] = []
+        options = RunOptions(
+            headers_env=headers_env, on_recorded=recorded.extend, on_rehearsed=ends.append
+        )
+        roots = (self.folder, *self.workspace.dataset_roots)
+        workspace = replace(self.workspace, dataset_roots=roots)
+
+        async def run() -> None:
+            theatre = await commit_template(template, template_folder=folder, workspace=workspace)
+            await run_theatre(
+                theatre.theatre_id,
+                workspace,
+                options,
+                on_start=lambda _: None,
+                on_progress=on_progress,
+            )
+
+        asyncio.run(run())
+        if not ends:
+            raise RehearsalFailedError("expected a rehearsal to its end, got none: run it again")
+        return _outcome(ends[0], recorded)
+
+
+def write_adversary(
+    folder: Path, adversary: Adversary, construct_ids: Iterable[str], leak: Leak
+) -> None:
+    """Write a folder with a program under the names of constructs, and what leaked to it."""
+    program = cast("str", adversary.program)
+    folder.mkdir()
+    shutil.copyfile(programs() / program, folder / program)
+    (folder / SAMPLE).write_text(json.dumps(leak), encoding="utf-8")
+    entries = [
+        _ENTRY.format(construct_id=json.dumps(one), program=program, mode=adversary.mode)
+        for one in construct_ids
+    ]
+    (folder / CONSTRUCTS_FILE).write_text("".join(entries), encoding="utf-8")
+
+
+def with_programs(template: JsonObject, folder: Path) -> JsonObject:
+    """Return the template with the programs that a folder registers under its constructs' names.
+
+    What changes is how they are reached, and the pins; all that is asked and scored stays.
+    """
+    changed: Any = parse_object(canonical_bytes(template))
+    registry = ConstructRegistry.load(folder / CONSTRUCTS_FILE)
+    pins, config = changed["version_pins"], changed["product_theatre_config"]
+    pins["constructs"] = {one: construct_version(registry.find(one)) for one in pins["constructs"]}
+    if "adapter_version" in pins:
+        pins["adapter_version"] = "local@1"
+    config["adapter_type"] = "local"
+    for elsewhere in ("adapter_endpoint", "construct_endpoints"):
+        config.pop(elsewhere, None)
+    return parse_object(canonical_bytes(changed))
+
+
+def _outcome(rehearsal: Rehearsal, recorded: Sequence[EpisodeResult]) -> Rehearsed:
+    aggregate: Any = rehearsal.aggregate
+    values = {**aggregate["scores"], COMPOSITE: aggregate[COMPOSITE]}
+    intervals = aggregate["score_intervals"]
+    assessment = rehearsal.assessment
+    caps = tuple(cap for cap in assessment.caps if not cap.startswith(_HUMAN))
+    tier: VerificationTier | None = assessment.tier
+    if tier is VerificationTier.UNVERIFIED and not caps:
+        # Only what people score is missing.
+        tier = VerificationTier.BACKTESTED
+    return Rehearsed(
+        tier=tier if aggregate["episode_counts"]["scored"] else None,
+        caps=caps,
+        scores={
+            name: Score(value=value, low=intervals[name]["low"], high=intervals[name]["high"])
+            for name, value in values.items()
+        },
+        recorded=recorded,
+    )

@@ -1,0 +1,91 @@
+"""The table of adversaries: who tries what, what comes of it, and which rule sees to that."""
+
+from __future__ import annotations
+
+import tomllib
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from theatre.engine.schema_registry import resource_root
+
+TABLE = "adversaries.toml"
+
+
+class Kind(StrEnum):
+    """How an adversary goes about it."""
+
+    ANSWERS = "answers"
+    """Answers in the construct's place; works against any template."""
+    TASK = "task"
+    """Answers in the construct's place; made for one family of tasks."""
+    READS = "reads"
+    """A program that looks for the answers where it should not see them."""
+    RECORD = "record"
+    """Changes what is recorded or published, or says more than there was."""
+
+
+class Adversary(BaseModel):
+    """One row. `program` is a file beside the table, `mode` its argument.
+
+    `tested` names the tests that carry it out, where the table's own do not.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    kind: Kind
+    does: str
+    ends: str
+    guard: str
+    rule: str
+    families: tuple[str, ...] = ()
+    program: str | None = None
+    mode: str | None = None
+    tested: str | None = None
+
+
+class Paid(BaseModel):
+    """Criteria of a shipped template on which some adversaries reach the construct, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    template: str
+    criteria: tuple[str, ...]
+    to: tuple[str, ...]
+    why: str
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pending: tuple[str, ...]
+    adversary: Annotated[list[Adversary], Field(min_length=1)]
+    paid: tuple[Paid, ...] = ()
+
+
+def programs() -> Path:
+    """Return the folder of the programs and their table."""
+    return resource_root() / "fixtures" / "adversaries"
+
+
+def adversaries(*, pending: bool = False) -> tuple[Adversary, ...]:
+    """Return the rows in order: those whose guard is in place, or those that still wait for it."""
+    table = _table()
+    return tuple(row for row in table.adversary if (row.name in table.pending) == pending)
+
+
+def paid() -> tuple[Paid, ...]:
+    """Return what the shipped templates pay to adversaries all the same."""
+    return _table().paid
+
+
+def generic() -> tuple[Adversary, ...]:
+    """Return those that can take any construct's place."""
+    return tuple(one for one in adversaries() if one.kind is Kind.ANSWERS)
+
+
+def _table() -> _Table:
+    return _Table.model_validate(tomllib.loads((programs() / TABLE).read_text(encoding="utf-8")))

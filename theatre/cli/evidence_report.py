@@ -1,0 +1,66 @@
+"""What the questions of a template or a certificate are worth, for a person to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from theatre.cli.output import echo
+from theatre.cli.tables import number_text, print_table
+from theatre.engine.scoring import Baseline
+
+NOT_APPLICABLE = {
+    "judged": "a judge scores it",
+    "human": "people have a share",
+    "interactive": "turn by turn",
+    "no-field": "no field committed",
+}
+"""Why a criterion has no baselines → the words of a table."""
+
+
+def best_baseline(baselines: Mapping[str, Any] | None, criterion: str) -> str:
+    """Return the highest score that an answer without any work reaches, and by which way."""
+    if baselines is None:
+        return "-"
+    one = baselines["criteria"][criterion]
+    if one["not_applicable"] is not None:
+        return f"- ({NOT_APPLICABLE[one['not_applicable']]})"
+    scored = [(one[name.value]["score"], name) for name in Baseline if one[name.value] is not None]
+    if not scored:
+        return "- (never applies)"
+    score, name = max(scored, key=lambda pair: pair[0])
+    return f"{number_text(score)} ({name.value})"
+
+
+def print_questions(audit: Mapping[str, Any] | None, findings: Iterable[str]) -> None:
+    """Print how many of the questions differ, and every finding."""
+    if audit is not None:
+        parts = [f"{audit['distinct_inputs']} distinct"]
+        parts += [f"{audit['near_duplicates']} nearly alike"] if audit["near_duplicates"] else []
+        given_away = audit["answers_in_inputs"]
+        parts += [f"{given_away} give an answer away"] if given_away else []
+        parts += [f"in {audit['clusters']} clusters"] if audit["clusters"] else []
+        echo(f"questions    {audit['episodes']}: {', '.join(parts)}")
+    for code in findings:
+        echo(f"finding      {code}")
+
+
+def print_preview(evidence: Mapping[str, Any]) -> None:
+    """Print what `echelon theatre validate` counts in the data, and what would cap a run."""
+    audit, baselines = evidence["data_audit"], evidence["baselines"]
+    print_questions(audit, evidence["findings"])
+    print_table(
+        ("criterion", "distinct", "expectations", "majority", "best trivial answer"),
+        [
+            (
+                criterion,
+                str(one["distinct_inputs"]),
+                str(one["expectations"]),
+                number_text(one["majority_share"]),
+                best_baseline(baselines, criterion),
+            )
+            for criterion, one in audit["criteria"].items()
+        ],
+    )
+    for cap in evidence["caps"]:
+        echo(f"would cap    {cap}")

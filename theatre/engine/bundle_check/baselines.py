@@ -1,0 +1,299 @@
+"""What trivial answers score, computed again with the pinned scorers (docs/evidence.md)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from theatre.engine.bundle_check.arithmetic import COMPOSITE, Document, Tally
+from theatre.engine.bundle_check.commitment import bare_lines
+from theatre.engine.bundle_check.data_audit import BASELINES, evidence_findings, texts_in
+from theatre.engine.bundle_check.folder import AGGREGATE, DATA_AUDIT, BundleFolder, Documents
+from theatre.engine.bundle_check.folder import BASELINES as BASELINE_FILE
+from theatre.engine.bundle_check.json_values import NOTHING, DefectError, Nothing, at
+from theatre.engine.bundle_check.plan import REPLAY_DATASET, CommittedPlan
+from theatre.engine.bundle_check.recorded import PART_SIZE
+from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
+from theatre.engine.bundle_check.results import near_interval
+from theatre.engine.bundle_check.scorers import (
+    NOT_APPLICABLE,
+    EpisodeAnswer,
+    EpisodeScoring,
+    PinnedScorers,
+    at_path,
+    error_by_chance,
+    resampled_bounds,
+)
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
+from theatre.engine.errors import DatasetError, ParseError
+from theatre.engine.models import (
+    SINGLE_CALL,
+    GroundTruthEpisode,
+    InvocationStatus,
+    read_episodes,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountedEvidence:
+    """Data audit and baselines: recomputed, or as they are stored where that cannot be."""
+
+    audit: JsonObject | Nothing
+    baselines: JsonObject | Nothing
+
+    def findings(
+        self, plan: CommittedPlan | None, results: JsonObject | Nothing, documents: Documents
+    ) -> list[str] | Nothing:
+        """Return what follows from them; NOTHING where a part has another form."""
+        parts = (self.audit, self.baselines, results)
+        if plan is None or any(isinstance(part, Nothing) for part in parts):
+            return NOTHING
+        audit, baselines_, aggregate = cast("tuple[Document, Document, Document]", parts)
+        # Bounds as they are stored: those have a check of their own.
+        intervals = documents.at(AGGREGATE, "score_intervals")
+        try:
+            return evidence_findings(
+                plan.document, audit, baselines_, aggregate | {"score_intervals": intervals}
+            )
+        except (AttributeError, KeyError, TypeError):
+            return NOTHING
+
+
+def check_counted_evidence(
+    folder: BundleFolder,
+    documents: Documents,
+    plan: CommittedPlan | None,
+    scoring: EpisodeScoring | Cause,
+    ledger: Ledger,
+) -> CountedEvidence:
+    """Make the checks `data-audit` and `baselines`."""
+    if plan is None or isinstance(scoring, Cause):
+        cause = scoring if isinstance(scoring, Cause) else Cause("no valid template")
+        for check in (CheckId.DATA_AUDIT, CheckId.BASELINES):
+            ledger.cannot(check, cause)
+        stored = [documents.get(path) for path in (DATA_AUDIT, BASELINE_FILE)]
+        audit, made = (NOTHING if one is None else one for one in stored)
+        return CountedEvidence(audit=audit, baselines=made)
+    audited = scoring.audit.document()
+    ledger.compare(CheckId.DATA_AUDIT, DATA_AUDIT, audited, documents.at(DATA_AUDIT))
+    distinct = f"{audited['distinct_inputs']} of {audited['episodes']} inputs differ"
+    ledger.completed(CheckId.DATA_AUDIT, distinct)
+    sources = BaselineSources(
+        folder=folder,
+        plan=plan,
+        total=scoring.tally.episodes,
+        gold=scoring.gold,
+        scorers=scoring.scorers,
+        drawn=scoring.draw.drawn,
+    )
+    try:
+        scored = baselines(sources)
+    except (DefectError, DatasetError, ParseError, ValueError) as error:
+        ledger.wrong(CheckId.BASELINES, "the drawn episodes and their records", str(error))
+        return CountedEvidence(audit=audited, baselines=NOTHING)
+    stored_baselines = documents.at(BASELINE_FILE)
+    for criterion, one in scored["criteria"].items():
+        for name in BASELINES:
+            seen = at(stored_baselines, "criteria", criterion, name, "interval")
+            if one[name] is not None and near_interval(one[name]["interval"], seen):
+                one[name]["interval"] = seen
+    ledger.compare(CheckId.BASELINES, BASELINE_FILE, scored, stored_baselines)
+    ledger.completed(CheckId.BASELINES, f"{scored['episodes']} episodes")
+    return CountedEvidence(audit=audited, baselines=scored)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineSources:
+    """Where the drawn episodes are read again, and what scores them."""
+
+    folder: BundleFolder
+    plan: CommittedPlan
+    total: int
+    gold: Mapping[str, JsonObject]
+    scorers: PinnedScorers
+    drawn: Sequence[int]
+
+    def episodes(self) -> Iterator[GroundTruthEpisode]:
+        """Yield the drawn episodes; DefectError where the dataset cannot be read."""
+        wanted = set(self.drawn)
+        for seq, line in enumerate(bare_lines(self.folder, REPLAY_DATASET), start=1):
+            if seq in wanted:
+                yield replace(next(read_episodes([line])), seq=seq)
+
+    def inputs(self) -> Iterator[JsonValue]:
+        """Yield what was sent in each of them, as its record has it."""
+        wanted, parts = set(self.drawn), range(1, -(-self.total // PART_SIZE) + 1)
+        if self.total <= PART_SIZE:
+            paths = {seq: f"invocations/episode_{seq:06d}.json" for seq in self.drawn}
+        else:
+            paths = {PART_SIZE * (n - 1) + 1: f"invocations/part-{n:05d}.jsonl" for n in parts}
+        for first, path in paths.items():
+            for seq, line in enumerate(self.folder.lines(path), start=first):
+                if seq in wanted:
+                    sent = at(parse_object(line), "calls", 0, "request", "input_data")
+                    yield None if isinstance(sent, Nothing) else sent
+
+    def cases(self) -> Iterator[tuple[GroundTruthEpisode, JsonValue]]:
+        """Yield each drawn episode with what was sent."""
+        if self.plan.sanitising is None:
+            yield from ((episode, episode.input_data) for episode in self.episodes())
+        else:
+            yield from zip(self.episodes(), self.inputs(), strict=True)
+
+    def held(self, episode: GroundTruthEpisode) -> dict[str, JsonValue]:
+        """Return what is expected on each criterion, where it is not null."""
+        return self.scorers.expectations(episode, self.gold.get(episode.episode_id))
+
+
+def baselines(sources: BaselineSources) -> Document:
+    """Return `scores/baselines.json`, recomputed."""
+    reasons = {name: _why_not(name, sources) for name in sources.plan.scorers}
+    names = [name for name, reason in reasons.items() if reason is None]
+    tallies = {baseline: _tally(sources) for baseline in BASELINES}
+    if names:
+        _score(sources, names, tallies)
+    scored = {baseline: _scores(tally) for baseline, tally in tallies.items()}
+    return {
+        "episodes": len(sources.drawn),
+        "criteria": {
+            name: {"not_applicable": reason}
+            | {baseline: scored[baseline].get(name) for baseline in BASELINES}
+            for name, reason in reasons.items()
+        },
+    }
+
+
+def _why_not(name: str, sources: BaselineSources) -> str | None:
+    plan = sources.plan
+    if sources.scorers.is_judged(name):
+        return "judged"
+    steps = cast("list[JsonObject]", plan.document.get("hitl_steps") or [])
+    if any(step.get("criterion_id") == name and step.get("share") is not None for step in steps):
+        return "human"
+    if plan.episode_runner != SINGLE_CALL:
+        return "interactive"
+    return None if isinstance(plan.params[name].get("field"), str) else "no-field"
+
+
+def _score(sources: BaselineSources, names: Sequence[str], tallies: Mapping[str, Tally]) -> None:
+    """Put the four answers of each drawn episode to the scorers."""
+    frequent, before = _known(sources, names)
+    answers: dict[str, Callable[[str, JsonValue, JsonValue], JsonValue | Nothing]] = {
+        "empty": lambda _, expected, __: _nothing_like(expected),
+        "copied": lambda name, expected, sent: _copy(sources.plan, name, expected, sent),
+        "most_frequent": lambda name, _, __: frequent.get(name, NOTHING),
+        "other_episode": lambda name, _, __: before.get(name, NOTHING),
+    }
+    for episode, sent in sources.cases():
+        held = sources.held(episode)
+        for baseline, tally in tallies.items():
+            results: dict[str, float | str] = dict.fromkeys(sources.plan.scorers, NOT_APPLICABLE)
+            for name in names:
+                value = answers[baseline](name, held.get(name), sent)
+                if not isinstance(value, Nothing):
+                    results[name] = _result(sources, name, episode, value)
+            tally.add(
+                seq=episode.seq,
+                episode_id=episode.episode_id,
+                status=InvocationStatus.SUCCESS.value,
+                results=results,
+                cluster_key=episode.cluster_key,
+            )
+        before |= {name: held[name] for name in names if name in held}
+
+
+def _known(
+    sources: BaselineSources, names: Sequence[str]
+) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
+    """Return the most frequent expectation on each criterion (of several the first), and the last.
+
+    A first reading keeps digests, a second one what they stand for.
+    """
+    digests: dict[str, list[tuple[int, bytes]]] = {name: [] for name in names}
+    for episode in sources.episodes():
+        for name, value in sources.held(episode).items():
+            if name in digests:
+                digest = hashlib.sha256(canonical_bytes(value)).digest()
+                digests[name].append((episode.seq, digest))
+    frequent_at, last_at = {}, {}
+    for name, seen in digests.items():
+        if seen:
+            all_of_it = [digest for _, digest in seen]
+            times = Counter(all_of_it)
+            frequent_at[name] = next(s for s, d in seen if times[d] == max(times.values()))
+            last_at[name] = seen[-1][0]
+    frequent: dict[str, JsonValue] = {}
+    last: dict[str, JsonValue] = {}
+    for episode in sources.episodes():
+        for name, value in sources.held(episode).items():
+            if frequent_at.get(name) == episode.seq:
+                frequent[name] = value
+            if last_at.get(name) == episode.seq:
+                last[name] = value
+    return frequent, last
+
+
+def _place(plan: CommittedPlan, name: str) -> tuple[str, str]:
+    """Return construct and path of a criterion's answer."""
+    construct, named, path = str(plan.params[name]["field"]).partition(":")
+    return (construct, path) if named else (plan.hops[-1].construct_id, construct)
+
+
+def _nothing_like(expected: JsonValue) -> JsonValue:
+    forms: list[tuple[type, JsonValue]] = [(str, ""), (list, []), (dict, {})]
+    return next((value for form, value in forms if isinstance(expected, form)), None)
+
+
+def _copy(plan: CommittedPlan, name: str, expected: JsonValue, sent: JsonValue) -> JsonValue:
+    own = at_path(sent, _place(plan, name)[1])
+    if not isinstance(own, Nothing):
+        return own
+    texts = list(texts_in(sent))
+    return [*texts] if isinstance(expected, list) else "\n".join(texts)
+
+
+def _result(
+    sources: BaselineSources, name: str, episode: GroundTruthEpisode, value: JsonValue
+) -> float | str:
+    construct, path = _place(sources.plan, name)
+    for member in path.split(".")[::-1]:
+        value = {member: value}
+    hops: dict[str, JsonObject] = {hop.construct_id: {} for hop in sources.plan.hops}
+    hops[construct] = cast("JsonObject", value)
+    answer = EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
+    return sources.scorers.result(name, episode, answer, sources.gold.get(episode.episode_id))
+
+
+def _tally(sources: BaselineSources) -> Tally:
+    """Return an empty sum by the template, without what only a real run has."""
+    document = sources.plan.document
+    scoring = {**cast("JsonObject", document.get("scoring") or {})}
+    scoring |= {"holdout_split": 0, "calibration_criterion": None}
+    trivial = {
+        **document,
+        "scoring": scoring,
+        "execution_policy": {"on_threshold": "continue"},
+        "hitl_steps": [],
+    }
+    return Tally(trivial, sources.plan.commitment_hash, len(sources.drawn))
+
+
+def _scores(tally: Tally) -> dict[str, Document]:
+    """Return score, n and interval of each criterion that has any."""
+
+    def bounds(name: str, _: str) -> tuple[float | None, float | None]:
+        return (None, None) if name == COMPOSITE else resampled_bounds(tally, name)
+
+    added_up = tally.aggregate(bounds=bounds, calibrated=error_by_chance)
+    return {
+        name: {
+            "score": score,
+            "n": added_up["score_counts"][name]["scored"],
+            "interval": added_up["score_intervals"][name],
+        }
+        for name, score in added_up["scores"].items()
+        if score is not None
+    }

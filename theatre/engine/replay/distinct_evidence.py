@@ -1,0 +1,121 @@
+"""What a run's questions are worth as evidence, gathered while its episodes stream past.
+
+Source: contract/earned.md §5; docs/evidence.md, "The data audit" and "The baselines".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from types import TracebackType
+from typing import Self
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.evidence_bundle import EvidenceBundleBuilder
+from theatre.engine.models import (
+    SINGLE_CALL,
+    EpisodeOutcome,
+    EpisodeResult,
+    GroundTruthEpisode,
+    Scored,
+    Verdict,
+)
+from theatre.engine.replay.records import input_sent
+from theatre.engine.scoring import (
+    AuditedEpisode,
+    BaselineScores,
+    DataAudit,
+    DrawnEpisodes,
+    TheatreScoringProvider,
+)
+from theatre.engine.templates import ProductTheatreTemplate
+
+
+class DistinctEvidence:
+    """The data audit of one run and the episodes that its baselines are scored on."""
+
+    def __init__(
+        self,
+        template: ProductTheatreTemplate,
+        provider: TheatreScoringProvider,
+        gold: Mapping[str, JsonObject],
+        commitment_hash: str,
+    ) -> None:
+        self._provider = provider
+        self._gold = gold
+        self._audit = DataAudit(provider.criterion_ids)
+        self._drawn = DrawnEpisodes(commitment_hash)
+        self._baselines = BaselineScores(
+            provider,
+            [hop.construct_id for hop in template.hops],
+            interactive=template.product_theatre_config.episode_runner != SINGLE_CALL,
+            commitment_hash=commitment_hash,
+        )
+
+    def __enter__(self) -> Self:
+        """Start empty."""
+        self._drawn.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Remove what was kept."""
+        self._drawn.__exit__(exc_type, exc, traceback)
+
+    def add(self, episode: GroundTruthEpisode, result: EpisodeResult) -> None:
+        """Take the next episode that counts."""
+        sent = episode.input_data
+        if result.facts["input_changed"]:
+            sent = input_sent(result.record.document)
+        counted = {
+            criterion
+            for criterion, one in result.scores.items()
+            if isinstance(one, Scored) or one is Verdict.MISSING
+        }
+        self._take(episode, sent, counted, scored=result.outcome is EpisodeOutcome.SCORED)
+
+    def add_unanswered(self, episode: GroundTruthEpisode, sent: JsonObject) -> None:
+        """Take an episode of a dataset that nothing has run: as if everything was scored."""
+        label = self._gold.get(episode.episode_id)
+        self._take(episode, sent, self._provider.expectations(episode, label), scored=True)
+
+    def _take(
+        self,
+        episode: GroundTruthEpisode,
+        sent: JsonObject,
+        counted: Collection[str],
+        *,
+        scored: bool,
+    ) -> None:
+        label = self._gold.get(episode.episode_id)
+        truths = (episode.expected_output, label)
+        self._audit.add(
+            AuditedEpisode(
+                sent=sent,
+                truths=[truth for truth in truths if truth is not None],
+                expectations=self._provider.expectations(episode, label),
+                scored=scored,
+                counted=counted,
+                cluster_key=episode.cluster_key,
+            )
+        )
+        self._drawn.add(episode, sent)
+
+    @property
+    def audit(self) -> JsonObject:
+        """Return `scores/data_audit.json`."""
+        return self._audit.as_document()
+
+    def documents(self) -> tuple[JsonObject, JsonObject]:
+        """Return `scores/data_audit.json` and `scores/baselines.json`."""
+        return self.audit, self._baselines.as_document(self._drawn, self._gold)
+
+    def write(self, builder: EvidenceBundleBuilder) -> tuple[JsonObject, JsonObject]:
+        """Write both documents and return them."""
+        audit, baselines = self.documents()
+        builder.write_document("scores/data_audit.json", audit)
+        builder.write_document("scores/baselines.json", baselines)
+        return audit, baselines

@@ -1,0 +1,335 @@
+"""What answers without any work would score, through the same scorers as the construct.
+
+Source: contract/earned.md §5; docs/evidence.md, "The baselines". At most a thousand episodes, which
+wait in a file: memory does not grow with the number of episodes, nor with their size.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import tempfile
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from types import TracebackType
+from typing import Self, cast
+
+from theatre.engine.canonical_json import (
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    canonical_line,
+    parse_object,
+)
+from theatre.engine.models import CriterionResult, GroundTruthEpisode, InvocationStatus, Verdict
+from theatre.engine.scoring.arithmetic import rounded_number
+from theatre.engine.scoring.data_audit import string_leaves
+from theatre.engine.scoring.intervals import undefined_interval, wilson_interval
+from theatre.engine.scoring.paths import ABSENT, Absent, at_path
+from theatre.engine.scoring.provider import (
+    CriterionPlan,
+    EpisodeAnswer,
+    TheatreScoringProvider,
+    score_criterion,
+)
+from theatre.engine.scoring.tallies import CriterionTally
+from theatre.engine.scoring.units import ResampledUnits
+
+MAX_EPISODES = 1000
+"""So many episodes show what a trivial answer scores; more would cost and say no more."""
+
+MEETS_INTERVAL = "baseline-meets-interval"
+
+_IN_MEMORY_BYTES = 256 * 1024
+_MIN_UNITS = 2
+
+
+class Baseline(StrEnum):
+    """A way to answer without any work."""
+
+    EMPTY = "empty"
+    COPIED = "copied"
+    MOST_FREQUENT = "most_frequent"
+    OTHER_EPISODE = "other_episode"
+
+
+class NotApplicable(StrEnum):
+    """Why a criterion has no baselines."""
+
+    JUDGED = "judged"
+    """Its scorer is a function of what a judge was asked about the answer."""
+    HUMAN = "human"
+    """People have a share in its score."""
+    INTERACTIVE = "interactive"
+    """Its answer is what a runner makes of many turns."""
+    NO_FIELD = "no-field"
+    """The template does not say in which member the answer stands."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaselineCase:
+    """One drawn episode: as the dataset has it, and the input as it was sent."""
+
+    episode: GroundTruthEpisode
+    sent: JsonObject
+
+
+class DrawnEpisodes:
+    """The episodes with the smallest SHA-256(commitment_hash + ":baseline:" + episode_id)."""
+
+    def __init__(self, commitment_hash: str) -> None:
+        self._commitment_hash = commitment_hash
+        self._heap: list[tuple[int, int, int]] = []
+        self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Self:
+        """Start empty."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Remove what was written."""
+        self._spool.close()
+
+    def add(self, episode: GroundTruthEpisode, sent: JsonObject) -> None:
+        """Take the next episode that was run."""
+        text = f"{self._commitment_hash}:baseline:{episode.episode_id}"
+        drawn = -int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+        if len(self._heap) < MAX_EPISODES:
+            heapq.heappush(self._heap, (drawn, episode.seq, self._write(episode, sent)))
+        elif drawn > self._heap[0][0]:
+            heapq.heapreplace(self._heap, (drawn, episode.seq, self._write(episode, sent)))
+
+    def _write(self, episode: GroundTruthEpisode, sent: JsonObject) -> int:
+        place = self._spool.seek(0, 2)
+        line: JsonObject = {
+            "seq": episode.seq,
+            "episode_id": episode.episode_id,
+            "input_data": episode.input_data,
+            "expected_output": episode.expected_output,
+            "cluster_key": episode.cluster_key,
+            "sent": None if sent is episode.input_data else sent,
+        }
+        self._spool.write(canonical_line(line))
+        return place
+
+    def __len__(self) -> int:
+        """Return how many are drawn."""
+        return len(self._heap)
+
+    def cases(self) -> Iterator[BaselineCase]:
+        """Yield those that are drawn, in the order of the dataset."""
+        for _, seq, place in sorted(self._heap, key=lambda drawn: drawn[1]):
+            self._spool.seek(place)
+            line = parse_object(self._spool.readline())
+            episode = GroundTruthEpisode(
+                seq=seq,
+                episode_id=cast("str", line["episode_id"]),
+                input_data=cast("JsonObject", line["input_data"]),
+                expected_output=cast("JsonObject | None", line["expected_output"]),
+                cluster_key=cast("str | None", line["cluster_key"]),
+            )
+            sent = cast("JsonObject | None", line["sent"])
+            yield BaselineCase(episode=episode, sent=episode.input_data if sent is None else sent)
+
+
+class BaselineScores:
+    """Scores the baselines of one committed template."""
+
+    def __init__(
+        self,
+        provider: TheatreScoringProvider,
+        constructs: Sequence[str],
+        *,
+        interactive: bool,
+        commitment_hash: str,
+    ) -> None:
+        """Take the constructs of an episode in the order of calls."""
+        self._provider = provider
+        self._constructs = constructs
+        self._seed = commitment_hash
+        rated = {rating.criterion_id for rating in provider.ratings if rating.share is not None}
+        self._reasons = {
+            plan.criterion_id: _reason(plan, rated=rated, interactive=interactive)
+            for plan in provider.criteria
+        }
+        self._plans = [
+            plan for plan in provider.criteria if self._reasons[plan.criterion_id] is None
+        ]
+
+    def as_document(self, drawn: DrawnEpisodes, gold: Mapping[str, JsonObject]) -> JsonObject:
+        """Return `scores/baselines.json`."""
+        columns = {baseline: _Column(self._plans, self._seed) for baseline in Baseline}
+        if self._plans:
+            self._score(drawn, gold, columns)
+        return {
+            "episodes": len(drawn),
+            "criteria": {
+                criterion: {
+                    "not_applicable": None if reason is None else reason.value,
+                    **{name.value: column.score_of(criterion) for name, column in columns.items()},
+                }
+                for criterion, reason in self._reasons.items()
+            },
+        }
+
+    def _score(
+        self,
+        drawn: DrawnEpisodes,
+        gold: Mapping[str, JsonObject],
+        columns: Mapping[Baseline, _Column],
+    ) -> None:
+        most_frequent, before = self._leading_expectations(drawn, gold)
+        for case in drawn.cases():
+            label = gold.get(case.episode.episode_id)
+            held = self._provider.expectations(case.episode, label)
+            results: dict[Baseline, dict[str, CriterionResult]] = {one: {} for one in Baseline}
+            for plan in self._plans:
+                criterion = plan.criterion_id
+                construct, path = self._place(plan)
+                expected = held.get(criterion)
+                answers = {
+                    Baseline.EMPTY: _empty_like(expected),
+                    Baseline.COPIED: _copied(case.sent, path, expected),
+                    Baseline.MOST_FREQUENT: most_frequent.get(criterion, ABSENT),
+                    Baseline.OTHER_EPISODE: before.get(criterion, ABSENT),
+                }
+                for baseline, answer in answers.items():
+                    result: CriterionResult = Verdict.NOT_APPLICABLE
+                    if not isinstance(answer, Absent):
+                        hops = {name: cast("JsonObject", {}) for name in self._constructs}
+                        hops[construct] = _with_value(path, answer)
+                        made = EpisodeAnswer(status=InvocationStatus.SUCCESS, hops=hops)
+                        result = score_criterion(plan, case.episode, made, label)
+                    results[baseline][criterion] = result
+                if expected is not None:
+                    before[criterion] = expected
+            for baseline, column in columns.items():
+                column.add(results[baseline], case.episode.cluster_key)
+
+    def _leading_expectations(
+        self, drawn: DrawnEpisodes, gold: Mapping[str, JsonObject]
+    ) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
+        """Return each criterion's most frequent expectation, the first of several, and its last.
+
+        Two readings: in the first one only digests are kept.
+        """
+        seen: dict[str, dict[bytes, list[int]]] = {plan.criterion_id: {} for plan in self._plans}
+        last: dict[str, int] = {}
+        for place, held in enumerate(self._held(drawn, gold)):
+            for criterion, expected in held.items():
+                if criterion not in seen or expected is None:
+                    continue
+                digest = hashlib.sha256(canonical_bytes(expected)).digest()
+                seen[criterion].setdefault(digest, []).append(place)
+                last[criterion] = place
+        # The first of those that are as frequent: a dictionary keeps the order.
+        winners = {
+            name: max(places.values(), key=len)[0] for name, places in seen.items() if places
+        }
+        most_frequent: dict[str, JsonValue] = {}
+        final: dict[str, JsonValue] = {}
+        for place, held in enumerate(self._held(drawn, gold)):
+            for wanted, kept in ((winners, most_frequent), (last, final)):
+                kept |= {name: held[name] for name, one in wanted.items() if one == place}
+        return most_frequent, final
+
+    def _held(
+        self, drawn: DrawnEpisodes, gold: Mapping[str, JsonObject]
+    ) -> Iterator[dict[str, JsonValue]]:
+        for case in drawn.cases():
+            yield self._provider.expectations(case.episode, gold.get(case.episode.episode_id))
+
+    def _place(self, plan: CriterionPlan) -> tuple[str, str]:
+        """Return the construct whose output holds the answer, and the path of the answer in it."""
+        construct, named, inner = cast("str", plan.params["field"]).partition(":")
+        return (construct, inner) if named else (self._constructs[-1], construct)
+
+
+class _Column:
+    """The sums of one baseline, criterion by criterion."""
+
+    def __init__(self, plans: Sequence[CriterionPlan], seed: str) -> None:
+        self._columns = {plan.criterion_id: column for column, plan in enumerate(plans)}
+        self._tallies = {criterion: CriterionTally() for criterion in self._columns}
+        self._units = ResampledUnits(plans)
+        self._seed = seed
+
+    def add(self, results: Mapping[str, CriterionResult], cluster_key: str | None) -> None:
+        self._units.add(results, cluster_key)
+        for criterion, tally in self._tallies.items():
+            tally.add(results[criterion])
+
+    def score_of(self, criterion: str) -> JsonObject | None:
+        """Return score, n and interval, by the rule of the criterion's own; None where n is 0."""
+        tally = self._tallies.get(criterion)
+        if tally is None or tally.mean is None:
+            return None
+        counted, interval = tally.counts["scored"], undefined_interval()
+        if counted >= _MIN_UNITS and (tally.graded or self._units.clustered):
+            column = self._columns[criterion]
+            interval = self._units.criterion_interval(column, seed=self._seed)
+        elif counted >= _MIN_UNITS:
+            interval = wilson_interval(tally.ones, counted)
+        return {"score": rounded_number(tally.mean), "n": counted, "interval": interval}
+
+
+def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]:
+    """Return a code for each criterion on which some baseline is not below the interval."""
+    scores, intervals = (
+        cast("Mapping[str, JsonObject]", aggregate[name]) for name in ("scores", "score_intervals")
+    )
+    found = []
+    for criterion, one in cast("dict[str, JsonObject]", baselines["criteria"]).items():
+        low = cast("float | None", intervals[criterion]["low"])
+        limit = cast("float | None", scores[criterion]) if low is None else low
+        reached = [
+            cast("float", cast("JsonObject", one[name.value])["score"])
+            for name in Baseline
+            if one[name.value] is not None
+        ]
+        if limit is not None and reached and max(reached) >= limit:
+            found.append(f"{MEETS_INTERVAL}:{criterion}")
+    return found
+
+
+def _reason(
+    plan: CriterionPlan, *, rated: Collection[str | None], interactive: bool
+) -> NotApplicable | None:
+    if plan.scorer.judgement is not None:
+        return NotApplicable.JUDGED
+    if plan.criterion_id in rated:
+        return NotApplicable.HUMAN
+    if interactive:
+        return NotApplicable.INTERACTIVE
+    return None if isinstance(plan.params.get("field"), str) else NotApplicable.NO_FIELD
+
+
+def _empty_like(expected: JsonValue) -> JsonValue:
+    """Return nothing, in the form of what is expected."""
+    if isinstance(expected, str):
+        return ""
+    if isinstance(expected, list):
+        return []
+    return {} if isinstance(expected, dict) else None
+
+
+def _copied(sent: JsonObject, path: str, expected: JsonValue) -> JsonValue:
+    """Return what the input itself has where the answer is sought, else all texts in it."""
+    own = at_path(sent, path)
+    if not isinstance(own, Absent):
+        return own
+    leaves = string_leaves(sent)
+    return [*leaves] if isinstance(expected, list) else "\n".join(leaves)
+
+
+def _with_value(path: str, value: JsonValue) -> JsonObject:
+    """Return an output that has `value` at `path`, and nothing else."""
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return cast("JsonObject", value)

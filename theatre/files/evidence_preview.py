@@ -1,0 +1,121 @@
+"""What a dataset is worth as evidence before anything is committed to it (docs/templates.md).
+
+As the run would count it, if every episode were answered: copies, answers that inputs give away,
+what trivial answers would score, and which codes would cap the tier whatever the answers are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+
+from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.commitment import CommitmentProtocol
+from theatre.engine.models import GroundTruthEpisode, Scorer, read_episodes, read_gold_labels
+from theatre.engine.oracle_contract import InputSanitiser
+from theatre.engine.replay import DatasetSource, DistinctEvidence, unqualified_measures
+from theatre.engine.scoring import TheatreScoringProvider, data_findings, exact
+from theatre.engine.templates import ProductTheatreTemplate
+from theatre.engine.tier_assigner import (
+    CriterionCounts,
+    TierAssigner,
+    TierFacts,
+    TierHistory,
+    VerificationTier,
+)
+
+_ANY_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
+"""What caps a run for BACKTESTED does not depend on when it was."""
+
+
+def preview_evidence(
+    document: JsonObject,
+    view: ProductTheatreTemplate,
+    datasets: DatasetSource,
+    scorers: Mapping[str, Scorer],
+    sanitiser: InputSanitiser,
+) -> JsonObject:
+    """Return `data_audit`, `baselines`, `findings` and `caps` of a run in which all goes well.
+
+    The datasets are those that `verify_datasets` has accepted. Raises UnknownScorerError and
+    PinMismatchError where the committed scorers are not to be had.
+    """
+    provider = TheatreScoringProvider(document, scorers)
+    config, hashes = view.product_theatre_config, view.dataset_hashes
+    with ExitStack() as stack:
+        opened = {}
+        for name, path in config.data_paths().items():
+            opened[name] = datasets.open(path, sha256=hashes[name])
+            stack.callback(opened[name].close)
+        replay = opened.pop(config.replay_dataset_id)
+        labels = opened.get(config.gold_label_dataset_id)
+        gold = {} if labels is None else read_gold_labels(labels.lines())
+        commitment_hash = CommitmentProtocol.hash_template(document)
+        evidence = stack.enter_context(DistinctEvidence(view, provider, gold, commitment_hash))
+        applies = dict.fromkeys(provider.criterion_ids, 0)
+        for episode in read_episodes(replay.lines()):
+            evidence.add_unanswered(episode, _sent(view, episode, sanitiser))
+            for criterion in provider.expectations(episode, gold.get(episode.episode_id)):
+                applies[criterion] += 1
+        audit, baselines = evidence.documents()
+    findings: list[JsonValue] = [*sorted(data_findings(audit))]
+    unqualified = unqualified_measures(document, view, provider.scorer_kinds)
+    caps: list[JsonValue] = [*_caps(view, audit, applies, unqualified)]
+    return {"data_audit": audit, "baselines": baselines, "findings": findings, "caps": caps}
+
+
+def _sent(
+    view: ProductTheatreTemplate, episode: GroundTruthEpisode, sanitiser: InputSanitiser
+) -> JsonObject:
+    if not view.execution_policy.sanitise_input:
+        return episode.input_data
+    policy = view.input_policy
+    made = sanitiser.sanitise(
+        episode.input_data, role_markers=policy.role_markers, raw_fields=policy.raw_fields
+    )
+    return made.value
+
+
+def _caps(
+    view: ProductTheatreTemplate,
+    audit: JsonObject,
+    applies: Mapping[str, int],
+    unqualified: Mapping[str, str],
+) -> list[str]:
+    """Return what would stand between the best of runs over this dataset and BACKTESTED."""
+    construct_id, episodes = view.product_theatre_config.construct_under_test, audit["episodes"]
+    criteria: Mapping[str, JsonObject] = audit["criteria"]  # type: ignore[assignment]
+    facts = TierFacts.model_validate(
+        {
+            "construct_id": construct_id,
+            "construct_version": view.version_pins.constructs[construct_id],
+            "adapter_pin": view.product_theatre_config.adapter_type,
+            "rehearsal": False,
+            "replay_count": episodes,
+            "failures": 0,
+            "refusals": 0,
+            "run": episodes,
+            "total": episodes,
+            "max_refusal_rate": exact(view.execution_policy.max_refusal_rate),
+            "criterion_counts": {
+                criterion: CriterionCounts(
+                    scored=count, missing=0, not_applicable=0, declined=0, unscored=0
+                )
+                for criterion, count in applies.items()
+            },
+            "distinct_inputs": audit["distinct_scored_inputs"],
+            "criterion_distinct_inputs": {
+                criterion: one["distinct_inputs"] for criterion, one in criteria.items()
+            },
+            "unqualified_measures": unqualified,
+            "missing_pins": (),
+            "version_mismatches": 0,
+            "determinism_differences": 0,
+            "scorers_committed": True,
+            "bundle_complete": True,
+            "commitment_verifiable": True,
+        }
+    )
+    unmet = TierAssigner.assign(facts, TierHistory(), resolved_at=_ANY_MOMENT).unmet
+    return [str(one) for one in unmet if one.tier is VerificationTier.BACKTESTED]
