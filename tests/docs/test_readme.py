@@ -23,6 +23,7 @@ VARYING = [
     (re.compile(r"\b[0-9a-f]{12}…"), "<hash>"),
     (re.compile(r"\b\d{4}-\d{2}-\d{2}\b"), "<date>"),
     (re.compile(r"\b\d+ KiB"), "<size>"),
+    (re.compile(r"\((namespaces|landlock)\)$", re.MULTILINE), "<means>"),
 ]
 
 
@@ -51,7 +52,7 @@ def test_the_demo_prints_what_the_readme_shows(demonstration: Demonstration) -> 
 def test_a_readme_that_shows_another_score_would_be_noticed(demonstration: Demonstration) -> None:
     printed = normalised(demonstration.pages)
     honest = block("output: demo")
-    for score, other in (("1.000  0.940", "0.999  0.940"), ("0.115 (0.066", "0.315 (0.066")):
+    for score, other in (("1.000  0.940", "0.999  0.940"), ("0.115 (0.067", "0.315 (0.067")):
         assert score in honest
         assert not matches(normalised(honest.replace(score, other)), printed)
 
