@@ -53,7 +53,7 @@ def test_a_construct_that_could_read_the_answers_is_unverified_whatever_it_score
         certificate["isolation"],
         certificate["verification_tier"],
         [cap for cap in said if cap == CAP],
-        certificate["findings"],
+        [one for one in cast("list[str]", certificate["findings"]) if one == "network-open"],
     ) == (
         isolation.as_document(),
         "UNVERIFIED" if caps else "BACKTESTED",
