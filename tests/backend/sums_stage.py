@@ -22,7 +22,7 @@ from theatre.oracles.construct_registry import ConstructRegistry, construct_vers
 
 GATED = CONSTRUCT.replace("import json", "import json\nimport time", 1).replace(
     '    if do == "garbage":',
-    """    number = request["episode_id"].partition("-")[2]
+    """    number = request["input_data"]["numbers"][0]
     with open("{calls}", "a") as calls:
         calls.write(f"{request['theatre_id']} {number} {time.time()}\\n")
     time.sleep({seconds})
