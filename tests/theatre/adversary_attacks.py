@@ -201,6 +201,19 @@ def duplicates(folder: Path) -> str:
     return "; ".join(f"cap: {cap}" for cap in caps if "per-criterion" not in cap)
 
 
+def numbered_copies(folder: Path) -> str:
+    """Number the copies: they count as sixty questions, and the certificate says what they are."""
+    asked: list[JsonObject] = [
+        {**one, "input_data": {"text": "one question", "number": number}}
+        for number, one in enumerate(episodes(60))
+    ]
+    finished = pilot_stage(folder, asked).run(ScriptedAdapter())
+    certificate = finished.document("certificate.json")
+    assert judged(finished.bundle).startswith("consistent")
+    assert "near-duplicates" in cast("list[str]", certificate["findings"])
+    return f"paid: {certificate['verification_tier']}, finding near-duplicates"
+
+
 ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "unlisted-program": unlisted_program,
     "changed-program": changed_program,
@@ -213,5 +226,6 @@ ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "back-dated": of_bundle(back_dated),
     "invented-history": invented,
     "duplicates": duplicates,
+    "numbered-copies": numbered_copies,
 }
 """Attack by the name of its row."""

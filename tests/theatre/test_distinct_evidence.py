@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -475,7 +476,7 @@ def reasons(template: JsonObject, *, interactive: bool = False) -> dict[str, Any
     """Return criterion → why it has no baselines."""
     provider = TheatreScoringProvider(template, SCORERS)
     made = BaselineScores(provider, [PILOT], interactive=interactive, commitment_hash="c")
-    with DrawnEpisodes("c") as drawn_:
+    with contextlib.closing(DrawnEpisodes("c")) as drawn_:
         criteria: Any = made.as_document(drawn_, {})["criteria"]
     return {name: one["not_applicable"] for name, one in criteria.items()}
 
@@ -499,7 +500,7 @@ def test_a_criterion_without_baselines_says_why() -> None:
 
 
 def test_the_thousand_with_the_smallest_digests_are_drawn() -> None:
-    with DrawnEpisodes("a commitment") as drawn_:
+    with contextlib.closing(DrawnEpisodes("a commitment")) as drawn_:
         for seq in range(1, 1501):
             drawn_.add(
                 GroundTruthEpisode(seq=seq, episode_id=f"e-{seq}", input_data={"n": seq}),

@@ -7,7 +7,7 @@ what trivial answers would score, and which codes would cap the tier whatever th
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -52,7 +52,9 @@ def preview_evidence(
         labels = opened.get(config.gold_label_dataset_id)
         gold = {} if labels is None else read_gold_labels(labels.lines())
         commitment_hash = CommitmentProtocol.hash_template(document)
-        evidence = stack.enter_context(DistinctEvidence(view, provider, gold, commitment_hash))
+        evidence = stack.enter_context(
+            closing(DistinctEvidence(view, provider, gold, commitment_hash))
+        )
         applies = dict.fromkeys(provider.criterion_ids, 0)
         for episode in read_episodes(replay.lines()):
             evidence.add_unanswered(episode, _sent(view, episode, sanitiser))

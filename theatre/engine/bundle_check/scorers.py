@@ -8,6 +8,7 @@ shares the bootstrap alone: its draws are specified number by number.
 
 from __future__ import annotations
 
+import copy
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -237,6 +238,8 @@ class EpisodeScoring:
     ) -> tuple[bytes, EpisodeOutcome]:
         """Return line and outcome of `episode`; without an answer it was not run."""
         gold = self.gold.get(episode.episode_id)
+        # A scorer that changes what it is shown must not reach the audit.
+        sent = None if answer is None else copy.deepcopy(answer.sent)
         document = self.tally.add(
             seq=episode.seq,
             episode_id=episode.episode_id,
@@ -246,7 +249,7 @@ class EpisodeScoring:
             confidence=None if answer is None else answer.confidence,
         )
         if answer is not None:
-            self._audit(episode, answer, gold, document)
+            self._audit(episode, sent, gold, document)
         outcome, line = EpisodeOutcome(document["outcome"]), canonical_line(document)
         self.lines.add(line)
         if self.columns is not None:
@@ -256,13 +259,13 @@ class EpisodeScoring:
     def _audit(
         self,
         episode: GroundTruthEpisode,
-        answer: EpisodeAnswer,
+        sent: JsonValue,
         gold: JsonObject | None,
         line: Document,
     ) -> None:
         self.draw.add(episode.episode_id, episode.seq)
         self.audit.add(
-            sent=answer.sent,
+            sent=sent,
             truths=[episode.expected_output, gold],
             expectations=self.scorers.expectations(episode, gold),
             line=line,

@@ -9,8 +9,7 @@ import asyncio
 import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -108,18 +107,9 @@ class EpisodeLines:
 
     def __init__(self, gold: Mapping[str, JsonObject]) -> None:
         self._gold = gold
-        self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by __exit__
+        self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by close
 
-    def __enter__(self) -> Self:
-        """Start empty."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Remove what was written."""
         self._spool.close()
 

@@ -6,8 +6,6 @@ Source: contract/earned.md §5; docs/evidence.md, "The data audit" and "The base
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from types import TracebackType
-from typing import Self
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
@@ -51,19 +49,9 @@ class DistinctEvidence:
             commitment_hash=commitment_hash,
         )
 
-    def __enter__(self) -> Self:
-        """Start empty."""
-        self._drawn.__enter__()
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Remove what was kept."""
-        self._drawn.__exit__(exc_type, exc, traceback)
+        self._drawn.close()
 
     def add(self, episode: GroundTruthEpisode, result: EpisodeResult) -> None:
         """Take the next episode that counts."""

@@ -139,9 +139,11 @@ class Settlement:
                 self._settings.output_dir,
                 attempt=self._settings.attempt,
             ) as builder,
-            EpisodeLines(gold) as episodes,
-            DistinctEvidence(
-                self._template, self._provider, gold, self._receipt.commitment_hash
+            contextlib.closing(EpisodeLines(gold)) as episodes,
+            contextlib.closing(
+                DistinctEvidence(
+                    self._template, self._provider, gold, self._receipt.commitment_hash
+                )
             ) as evidence,
         ):
             await beside_the_loop(self._write_commitment, builder, datasets)

@@ -12,8 +12,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from types import TracebackType
-from typing import Self, cast
+from typing import cast
 
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -81,18 +80,9 @@ class DrawnEpisodes:
     def __init__(self, commitment_hash: str) -> None:
         self._commitment_hash = commitment_hash
         self._heap: list[tuple[int, int, int]] = []
-        self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by __exit__
+        self._spool = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY_BYTES)  # noqa: SIM115 - closed by close
 
-    def __enter__(self) -> Self:
-        """Start empty."""
-        return self
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
         """Remove what was written."""
         self._spool.close()
 
