@@ -36,6 +36,7 @@ from theatre.oracles.errors import (
 )
 from theatre.oracles.http import http_adapter_for
 from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
 from theatre.oracles.outbound_connector import found_addresses
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.reachable import ReachableAdapter
@@ -88,16 +89,16 @@ class ConstructAccess:
         """Return what the operator's programs among the constructs are kept from. Blocks."""
         return isolation_for(template, self._places(), self.closed)
 
-    def isolation(self, *, network: bool = False) -> Isolation:
+    def isolation(self, reach: Reach = PYTHON_ALONE) -> Isolation:
         """Return what programs are kept from here, tried once a process. Blocks."""
-        return _isolation_here(self.closed, network)
+        return _isolation_here(self.closed, reach)
 
     async def require_isolated(self, wanted: Iterable[Endpoint]) -> None:
         """Raise IsolationUnavailableError for a program that nothing here keeps from answers."""
         for endpoint in wanted:
             construct = self.construct_at(endpoint) if endpoint.is_registered else None
             if isinstance(construct, RegisteredConstruct):
-                found = await asyncio.to_thread(self.isolation, network=construct.network)
+                found = await asyncio.to_thread(self.isolation, construct.reach)
                 if not found.holds:
                     raise IsolationUnavailableError(
                         "expected a machine that can isolate the operator's programs, got one "
@@ -184,8 +185,8 @@ class ConstructAccess:
 
 
 @cache
-def _isolation_here(closed: tuple[Path, ...], network: bool) -> Isolation:  # noqa: FBT001 - a key
-    return tried_isolation(closed, network=network)
+def _isolation_here(closed: tuple[Path, ...], reach: Reach) -> Isolation:
+    return tried_isolation(closed, reach)
 
 
 async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:

@@ -109,14 +109,14 @@ def list_constructs(folder: Path, *, as_json: bool) -> None:
         found |= ConstructRegistry.load(path).constructs
     closed = closed_places(workspace, folder)
     tried = {
-        network: tried_isolation(closed, network=network)
-        for network in {one.network for one in found.values() if _runs_here(one)}
+        reach: tried_isolation(closed, reach)
+        for reach in {one.reach for one in found.values() if _runs_here(one)}
     }
     rows = [
         {
             "construct": construct_id,
             "adapter_type": "local" if _speaks_on_stdin(one) else "http",
-            "isolation": tried[one.network].as_document() if _runs_here(one) else None,
+            "isolation": tried[one.reach].as_document() if _runs_here(one) else None,
         }
         for construct_id, one in sorted(found.items())
     ]

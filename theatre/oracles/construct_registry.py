@@ -31,6 +31,7 @@ from theatre.oracles.errors import (
     ConstructTransportError,
     UnknownConstructError,
 )
+from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.local import LocalOracleAdapter
 from theatre.oracles.remote_construct import RemoteConstruct
@@ -59,6 +60,12 @@ class RegisteredConstruct:
     limits: ProcessLimits = field(default_factory=ProcessLimits)
     start_seconds: float | None = None
     network: bool = False
+
+    @property
+    def reach(self) -> Reach:
+        """Return what it may reach, but for the private copy that each start makes."""
+        runs_python = self.argv[0] == PYTHON
+        return Reach(network=self.network, program=None if runs_python else self.argv[0])
 
 
 class ConstructRegistry:
@@ -192,7 +199,7 @@ def local_adapter_for(
         limits=construct.limits,
         clock=clock,
         monotonic=monotonic,
-        network=construct.network,
+        reach=construct.reach,
     )
 
 

@@ -42,8 +42,8 @@ def isolation_for(
 
     None where there is no such construct. Blocks for a start of Python or two.
     """
-    networks = {one.network for one in _programs(template, places)}
-    tried = [tried_isolation(closed, network=network) for network in sorted(networks)]
+    reaches = {one.reach for one in _programs(template, places)}
+    tried = [tried_isolation(closed, reach) for reach in reaches]
     return weakest(tried).as_document() if tried else None
 
 

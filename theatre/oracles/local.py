@@ -28,7 +28,7 @@ from theatre.oracles.breakdown import Breakdown, in_time, version_mismatch
 from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.errors import AdapterClosedError
 from theatre.oracles.isolation.canary import tried_isolation
-from theatre.oracles.isolation.means import Reach
+from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
 from theatre.oracles.limited_process import (
     ProcessLimits,
     construct_environment,
@@ -61,11 +61,11 @@ class LocalOracleAdapter:
         limits: ProcessLimits,
         clock: Clock,
         monotonic: Callable[[], float],
-        network: bool = False,
+        reach: Reach = PYTHON_ALONE,
     ) -> None:
         self._program = CurrentProgram(bind)
         self._limits = limits
-        self._network = network
+        self._reach = reach
         self._clock = clock
         self._monotonic = monotonic
         self._one_at_a_time = asyncio.Lock()
@@ -88,7 +88,7 @@ class LocalOracleAdapter:
 
     async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
         """Return what a program started now can reach, as `canary.tried_isolation`."""
-        return await asyncio.to_thread(tried_isolation, closed, network=self._network)
+        return await asyncio.to_thread(tried_isolation, closed, self._reach)
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; calls made at the same time wait for each other, each its full time.
@@ -178,7 +178,7 @@ class LocalOracleAdapter:
             program.argv,
             environment=construct_environment(program.version),
             limits=self._limits,
-            reach=Reach(reading=program.reading, network=self._network),
+            reach=replace(self._reach, reading=program.reading),
             line_limit=MAX_ANSWER_BYTES,
             complaint_limit=_MAX_COMPLAINT_BYTES,
         )

@@ -41,7 +41,7 @@ class PythonOracleAdapter(LocalOracleAdapter):
             limits=construct.limits,
             clock=clock,
             monotonic=monotonic,
-            network=construct.network,
+            reach=construct.reach,
         )
 
     @property

@@ -30,7 +30,7 @@ from theatre.oracles.errors import (
 )
 from theatre.oracles.http import HTTPOracleAdapter
 from theatre.oracles.isolation.canary import tried_isolation
-from theatre.oracles.isolation.means import Reach
+from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
 from theatre.oracles.limited_process import ProcessLimits, construct_environment
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.served_process import (
@@ -80,11 +80,11 @@ class ServedOracleAdapter:
         start_seconds: float,
         clock: Clock,
         monotonic: Callable[[], float],
-        network: bool = False,
+        reach: Reach = PYTHON_ALONE,
     ) -> None:
         self._program = CurrentProgram(bind)
         self._limits = limits
-        self._network = network
+        self._reach = reach
         self._start_seconds = start_seconds
         self._clock = clock
         self._monotonic = monotonic
@@ -111,7 +111,7 @@ class ServedOracleAdapter:
 
     async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
         """Return what a program started now can reach, as `canary.tried_isolation`."""
-        return await asyncio.to_thread(tried_isolation, closed, network=self._network)
+        return await asyncio.to_thread(tried_isolation, closed, self._reach)
 
     async def check_reachable(self) -> None:
         """Start the program now, unless it runs.
@@ -198,7 +198,7 @@ class ServedOracleAdapter:
                 place=place,
                 environment=construct_environment(program.version),
                 limits=self._limits,
-                reach=Reach(reading=program.reading, network=self._network),
+                reach=replace(self._reach, reading=program.reading),
             )
         except BaseException:
             place.close()
@@ -247,5 +247,5 @@ def served_adapter_for(
         start_seconds=construct.start_seconds,
         clock=clock,
         monotonic=monotonic,
-        network=construct.network,
+        reach=construct.reach,
     )

@@ -10,6 +10,7 @@ from itertools import chain, repeat
 from pathlib import Path
 
 from theatre.oracles.bound_program import BoundProgram
+from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.served import ServedOracleAdapter
 
@@ -75,7 +76,7 @@ def served_adapter(
         unbound(argv or [sys.executable, str(script), "{port}"], *versions),
         limits=limits or ProcessLimits(),
         start_seconds=start_seconds,
-        network=True,
+        reach=Reach(network=True),
         clock=lambda: NOW,
         monotonic=lambda: 0.0,
     )

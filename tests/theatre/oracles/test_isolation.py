@@ -28,7 +28,7 @@ from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_
 from theatre.oracles.isolation import allowed_paths
 from theatre.oracles.isolation.canary import tried_isolation
 from theatre.oracles.isolation.landlock import landlock_abi
-from theatre.oracles.isolation.means import REFUSED, bubblewrap
+from theatre.oracles.isolation.means import PYTHON_ALONE, REFUSED, Reach, bubblewrap
 
 RequestFor = Callable[..., OracleInvocationRequest]
 
@@ -185,7 +185,7 @@ def test_the_canary_opens_what_is_open_and_names_no_means_that_held_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(REFUSED, NO_MEANS)
-    assert tried_isolation([tmp_path], network=False) == NOT_ISOLATED
+    assert tried_isolation([tmp_path], PYTHON_ALONE) == NOT_ISOLATED
     assert list(tmp_path.iterdir()) == []
 
 
@@ -197,9 +197,26 @@ def test_the_canary_gets_out_through_a_place_that_programs_can_read(
     monkeypatch.setenv(REFUSED, MEANS[means])
     # As with a store that somebody put among the libraries of the machine.
     monkeypatch.setattr(allowed_paths, "SYSTEM", (*allowed_paths.SYSTEM, tmp_path))
-    assert tried_isolation([tmp_path / "store"], network=False) == Isolation(
+    assert tried_isolation([tmp_path / "store"], PYTHON_ALONE) == Isolation(
         files=False, processes=True, network=True, by="none"
     )
+
+
+@pytest.mark.parametrize("means", MEANS)
+def test_the_canary_sees_what_lies_around_a_program_on_path(
+    tmp_path: Path, means: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs(means)
+    program, data = tmp_path / "project" / "bin" / f"tool-{means}", tmp_path / "project" / "data"
+    for folder in (program.parent, data):
+        folder.mkdir(parents=True)
+    program.symlink_to("/bin/true")
+    monkeypatch.setenv(REFUSED, MEANS[means])
+    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+    assert tried_isolation([data], Reach(program=program.name)) == Isolation(
+        files=False, processes=True, network=True, by="none"
+    )
+    assert tried_isolation([data], PYTHON_ALONE).files is True
 
 
 def test_the_construct_kit_imports_nothing_of_the_project_that_is_not_allowed() -> None:

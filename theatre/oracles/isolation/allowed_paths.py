@@ -82,13 +82,14 @@ class AllowedPaths:
         return place not in self.hidden and bool(nearest) and nearest[0] in self.reading
 
 
-def allowed_paths(argv: Sequence[str], own: Iterable[Path]) -> AllowedPaths:
-    """Return what the program of `argv` may read, with `own`: its private copy.
+def allowed_paths(programs: Iterable[str], own: Iterable[Path]) -> AllowedPaths:
+    """Return what a construct may read that runs `programs`, with `own`: its private copy.
 
-    Of the machine the system's libraries and the prefix of the interpreter that argv names.
+    Of the machine the system's libraries and the prefixes of these programs.
     """
     hidden = tuple({_PACKAGE, *_backend()})
-    reading = (*SYSTEM, *_prefixes(argv[0]), *_prefixes(sys.executable), *KIT, *OWN_CODE, *own)
+    prefixes = [one for program in (*programs, sys.executable) for one in _prefixes(program)]
+    reading = (*SYSTEM, *prefixes, *KIT, *OWN_CODE, *own)
     return AllowedPaths(reading=tuple(dict.fromkeys(reading)), hidden=hidden)
 
 

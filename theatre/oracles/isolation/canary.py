@@ -58,8 +58,8 @@ class _Sockets:
         return bool(ready)
 
 
-def tried_isolation(closed: Sequence[Path], *, network: bool) -> Isolation:
-    """Return what a program with this `network` can reach now. Blocks for a start of Python.
+def tried_isolation(closed: Sequence[Path], reach: Reach) -> Isolation:
+    """Return what a program with this `reach` can reach now. Blocks for a start of Python.
 
     `closed` are files and folders with answers in them: the store, the data. What could not be
     tried does not hold.
@@ -75,7 +75,7 @@ def tried_isolation(closed: Sequence[Path], *, network: bool) -> Isolation:
             **sockets.addresses(),
         }
         try:
-            means, own_pid, said = _asked(order, work, network=network)
+            means, own_pid, said = _asked(order, work, reach)
         except (ConstructUnreachableError, ValueError, OSError):
             return NOT_ISOLATED
         found = Isolation(
@@ -89,7 +89,7 @@ def tried_isolation(closed: Sequence[Path], *, network: bool) -> Isolation:
 
 
 def _asked(
-    order: dict[str, Any], work: Path, *, network: bool
+    order: dict[str, Any], work: Path, reach: Reach
 ) -> tuple[IsolatedBy, int, dict[str, Any]]:
     """Run the thief; return the means, its pid as seen from here, and what it says.
 
@@ -100,7 +100,7 @@ def _asked(
         folder=str(work),
         environment=construct_environment(_VERSION),
         limits=ProcessLimits(),
-        reach=Reach(reading=(_THIEF,), network=network),
+        reach=replace(reach, reading=(_THIEF,)),
     )
     process = started.process
     too_late = threading.Timer(_PATIENCE_SECONDS, process_tree.kill_group, [process.pid])

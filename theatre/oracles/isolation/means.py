@@ -56,11 +56,17 @@ class Means(StrEnum):
 class Reach:
     """What one start of a program may reach beyond the machine's own libraries.
 
-    `reading` is its private copy, `network` what the operator allows it.
+    `reading` is its private copy, `network` what the operator allows it. Of a `program` of the
+    machine, by its name on PATH, the folders that it is installed in can be read.
     """
 
     reading: tuple[Path, ...] = ()
     network: bool = False
+    program: str | None = None
+
+
+PYTHON_ALONE = Reach()
+"""A program for the interpreter that runs, without a network."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +87,8 @@ def best_means(*, network: bool) -> Means:
 def planned_start(argv: Sequence[str], reach: Reach, folder: Path) -> Start:
     """Return how `argv` is started in `folder`, the only one that it may write to."""
     means = best_means(network=reach.network)
-    paths = allowed_paths(argv, reach.reading)
+    programs = [argv[0]] if reach.program is None else [argv[0], reach.program]
+    paths = allowed_paths(programs, reach.reading)
     match means:
         case Means.NAMESPACES:
             variant = _working_variant(reach.network)
