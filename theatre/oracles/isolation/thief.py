@@ -87,4 +87,5 @@ def _send(address: tuple[str, int]) -> None:
         one.sendto(b"canary", address)
 
 
-main()
+if __name__ == "__main__":
+    main()
