@@ -8,6 +8,7 @@ import shutil
 import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -95,22 +96,34 @@ class Process:
         return False
 
 
-def services_of(name: str) -> Iterator[Process]:
-    """Yield the running services of this process that serve the construct `name`.
+def service_of(name: str, port: int) -> Process:
+    """Return the running service of this process that serves the construct `name`.
 
-    They run from private copies of their files, in folders that nobody else knows.
+    They run from private copies of their files, in folders that nobody else knows, and may have
+    the processes that isolate them between them and this one.
     """
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdecimal():
-            continue
-        try:
-            argv = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            parent = (entry / "stat").read_text().rpartition(") ")[2].split()[1]
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        serves = any(argument.startswith(f"{name}:") for argument in argv)
-        if serves and "--port" in argv and int(parent) == os.getpid():
-            yield Process(int(entry.name), int(argv[argv.index("--port") + 1]))
+    (found,) = [
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal()
+        if any(argument.startswith(f"{name}:") for argument in argv_of(entry))
+        if os.getpid() in ancestors_of(int(entry.name))
+    ]
+    return Process(found, port)
+
+
+def argv_of(entry: Path) -> list[str]:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    return []
+
+
+def ancestors_of(pid: int) -> Iterator[int]:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        while pid:
+            stat = Path(f"/proc/{pid}/stat").read_text()
+            pid = int(stat.rpartition(") ")[2].split()[1])
+            yield pid
 
 
 class Doomed:
@@ -143,7 +156,7 @@ class Doomed:
         """Ask the service; one question meets its death."""
         if request.invocation_id != self._fatal or self.killed is not None:
             return await self._service.invoke(request)
-        (process,) = services_of(self._name)
+        process = service_of(self._name, self._service._port)  # noqa: SLF001
         os.kill(process.pid, signal.SIGSTOP)
         await asyncio.to_thread(until, process.has_stopped, "each thread stopped")
         asked = asyncio.ensure_future(self._service.invoke(request))
