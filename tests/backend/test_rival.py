@@ -1,4 +1,9 @@
-"""A rival has his server certified under the id and pin of Observer: what anybody reads of it."""
+"""A rival certifies under the id and pin of Observer, and what anybody reads of that.
+
+Twice: with a server of his own, which knows the published answers, and with the operator's own
+Observer. The first stands on this machine and so is isolated from nothing, which caps its tier.
+Of the second only the owner's word is missing.
+"""
 
 from __future__ import annotations
 
@@ -51,16 +56,28 @@ EXACT = {
     "list_audit_events",
 }
 """What gives what was hashed, as it was, and says in `Link` where its worth is read."""
+OBSERVER = """
+[constructs.observer]
+argv = ["{{python}}", "-B", "{{folder}}/serve.py"]
+folder = "{folder}"
+files = ["*.py"]
+serves_http = true
+memory_mb = 512
+"""
 NO_ANSWER_ABOUT_IT = {"get_verifier"}
 """A program that knows the names of all tiers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rivalry:
-    """A service where ada owns `observer`, and mallory has certified his own server as it."""
+    """A service where ada owns `observer`, and mallory has certified it, and his own server as it.
+
+    `theatre` is the run of the operator's Observer, `echo` that of the server.
+    """
 
     client: Client
     theatre: dict[str, Any]
+    echo: dict[str, Any]
     before: dict[str, Any]
     """What routing said before the rival came."""
 
@@ -102,11 +119,14 @@ def rivalry(
 
 def _certified(database: Database, folder: Path, *, port: int) -> Iterator[Rivalry]:
     shipped = json.loads((FIXTURES / "templates" / "product_observer_v1.json").read_bytes())
-    template = with_config(shipped, adapter_endpoint=f"http://127.0.0.1:{port}/")
+    own = with_config(shipped, adapter_endpoint=f"http://127.0.0.1:{port}/")
     constructs = folder / "constructs.toml"
     # Even an operator who accepts the rival's own template.
-    accepted = f'[constructs]\n[accepted_templates]\nobserver = "{content_hash(template)}"\n'
-    constructs.write_text(accepted)
+    constructs.write_text(
+        OBSERVER.format(folder=FIXTURES / "constructs" / "observer")
+        + "[accepted_templates]\n"
+        + f'observer = "{content_hash(shipped)}"\necho = "{content_hash(own)}"\n'
+    )
     settings = settings_for(
         database,
         folder / "home",
@@ -119,8 +139,8 @@ def _certified(database: Database, folder: Path, *, port: int) -> Iterator[Rival
         assert ada.post("/constructs", {"construct_id": "observer"}).status == 201
         operate(database, folder, "confirm", "observer", user="ada")
         before = routing(client)
-        theatre = run(mallory, committed(mallory, template)).document
-        assert theatre["outcome"] == "certified", theatre
+        theatre, echo = (run(mallory, committed(mallory, one)).document for one in (shipped, own))
+        assert [one["outcome"] for one in (theatre, echo)] == ["certified"] * 2, (theatre, echo)
         database.add(
             "verifications",
             {
@@ -135,7 +155,7 @@ def _certified(database: Database, folder: Path, *, port: int) -> Iterator[Rival
                 "updated_at": theatre["created_at"],
             },
         )
-        yield Rivalry(client=client, theatre=theatre, before=before)
+        yield Rivalry(client=client, theatre=theatre, echo=echo, before=before)
 
 
 def routing(client: Client) -> dict[str, Any]:
@@ -217,13 +237,31 @@ def test_a_rival_moves_no_routing_and_is_in_no_list_of_his_tier(rivalry: Rivalry
         for tier in ("UNVERIFIED", "BACKTESTED", "PROVEN")
     }
     assert {tier: page["total"] for tier, page in listed.items()} == {
-        "UNVERIFIED": 1,
+        "UNVERIFIED": 2,
         "BACKTESTED": 0,
         "PROVEN": 0,
     }
-    (mine,) = listed["UNVERIFIED"]["certificates"]
-    assert mine["certificate_id"] == rivalry.theatre["certificate_id"]
-    assert mine["composite_score"] > 0.9
+    scores = {
+        one["certificate_id"]: one["composite_score"]
+        for one in listed["UNVERIFIED"]["certificates"]
+    }
+    assert list(scores) == [one["certificate_id"] for one in (rivalry.echo, rivalry.theatre)]
+    assert scores[rivalry.echo["certificate_id"]] > 0.9
+
+
+def test_a_server_on_this_machine_is_isolated_from_nothing(rivalry: Rivalry) -> None:
+    path = f"/certificates/{rivalry.echo['certificate_id']}"
+    issued = rivalry.client.get(f"{path}/document").document
+    assert (issued["verification_tier"], issued["caps"], issued["isolation"]["by"]) == (
+        "UNVERIFIED",
+        ["construct-not-isolated"],
+        "none",
+    )
+    worth = rivalry.client.get(path).document
+    assert {name: worth[name] for name in OF_THE_RIVAL} == {
+        **OF_THE_RIVAL,
+        "issued_verification_tier": "UNVERIFIED",
+    }
 
 
 def test_the_document_stays_as_it_was_issued(rivalry: Rivalry) -> None:
