@@ -61,6 +61,7 @@ OUTPUT = "resolution.json/steps/*/result/output"
 ANSWER = "invocations/*/calls/*/attempts/*/response/output_data/*"
 BASELINE = "scores/baselines.json/criteria/*/*"
 INTERVAL = "scores/aggregate.json/score_intervals/composite_score"
+RATED_INTERVAL = "scores/aggregate.json/score_intervals/colour"
 ONE_MORE, OTHER_TEXT = frozenset({"a member more"}), frozenset({"another text"})
 OTHER_NUMBER = frozenset({"another number"})
 OTHER_VALUE = frozenset(
@@ -91,6 +92,7 @@ ONLY_THE_CHECK_SEES = [
     Difference(place=f"{BASELINE}/interval/method", kinds=frozenset({"another word"}), why=SCORES),
     Difference(place=f"{INTERVAL}/low", kinds=OTHER_NUMBER, why=RESAMPLES),
     Difference(place=f"{INTERVAL}/high", kinds=OTHER_NUMBER, why=RESAMPLES),
+    Difference(place=f"{RATED_INTERVAL}/low", kinds=OTHER_NUMBER, why=RESAMPLES),
 ]
 """Where verify_bundle.py may let a change pass that `echelon check` refuses, and why."""
 

@@ -17,6 +17,7 @@ FAULTS = {
     "CertificateError",
     "ChainBrokenError",
     "ClockError",
+    "IsolationUnavailableError",
     "JournalChangedError",
     "JournalError",
     "ResourceMissingError",
@@ -65,6 +66,7 @@ TABLE = {
     ExitCode.INCOMPLETE: {
         "ConstructUnreachableError",
         "InterruptedRunError",
+        "IsolationLostError",
         "JudgeUnavailableError",
         "RateLimitedError",
         "TooFewReplaysError",

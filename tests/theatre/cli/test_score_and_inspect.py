@@ -16,11 +16,13 @@ from tests.theatre.verification.oracle_scores import shipped_oracle
 from tests.theatre.verification.verify_command import (
     COMMITS,
     EXTRACTIVE,
+    HELD_CALL,
     REFUSING,
-    WAITING,
     arguments,
     command,
+    held_oracle,
     history,
+    variables,
     verify,
     write_oracle,
 )
@@ -145,13 +147,12 @@ def test_a_run_that_was_too_short_gets_a_report(tmp_path: Path) -> None:
 
 
 def test_an_unfinished_run_gets_a_report_of_what_is_in(tmp_path: Path) -> None:
-    construct = write_oracle(tmp_path, WAITING)
+    construct, door = held_oracle(tmp_path)
     given = arguments(tmp_path, "--output", str(tmp_path / "kept"), construct=construct)
-    with started(*given, home=tmp_path / "home") as process:
-        until((tmp_path / "waits").exists, "a call that waits")
+    with started(*given, home=tmp_path / "home", more=variables(tmp_path)) as process:
+        until(lambda: len(door.calls) == HELD_CALL, "a call that waits")
         process.send_signal(signal.SIGINT)
         ended(process)
-    (tmp_path / "go").touch()
     target = tmp_path / "report.json"
     scored = command(tmp_path, "score", "--data", tmp_path / "kept", "--output", target, "--json")
     assert (scored.code, scored.document["is_certificate"]) == (8, False)

@@ -15,10 +15,12 @@ from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, envelope, response, serving
 from tests.theatre.verification.verify_command import (
     COMMITS,
+    HELD_CALL,
     REFUSING,
-    WAITING,
     arguments,
+    held_oracle,
     history,
+    variables,
     verify,
     write_oracle,
 )
@@ -106,14 +108,13 @@ def test_with_too_few_scored_changes_the_scores_are_kept_and_it_is_no_verificati
 
 
 def test_the_same_command_goes_on_with_a_run_that_was_stopped(tmp_path: Path) -> None:
-    construct = write_oracle(tmp_path, WAITING)
+    construct, door = held_oracle(tmp_path)
     command = arguments(tmp_path, "--json", construct=construct)
-    with started(*command, home=tmp_path / "home") as process:
-        until((tmp_path / "waits").exists, "a call that waits")
+    with started(*command, home=tmp_path / "home", more=variables(tmp_path)) as process:
+        until(lambda: len(door.calls) == HELD_CALL, "a call that waits")
         process.send_signal(signal.SIGINT)
         stopped = ended(process)
     assert (stopped.code, stopped.document["error"]["code"]) == (8, "interrupted")
-    (tmp_path / "go").touch()
     answer = verify(tmp_path, construct=construct)
     assert (answer.code, answer.document["replay_count"]) == (0, COMMITS)
     assert answer.document["theatre_id"] in stopped.document["error"]["message"]

@@ -17,9 +17,11 @@ from tests.theatre.echelon_process import PATIENCE_SECONDS, ended, started, unti
 from tests.theatre.oracles.loopback import LoopbackServer, Received, envelope, response, serving
 from tests.theatre.verification.verify_command import (
     COMMITS,
-    WAITING,
+    HELD_CALL,
     arguments,
     command,
+    held_oracle,
+    variables,
     verify,
     write_oracle,
 )
@@ -85,13 +87,12 @@ def test_an_oracle_that_dies_at_half_leaves_scores_and_a_command_that_goes_on(
 def test_what_was_stopped_goes_on_by_folder_without_the_repository(
     tmp_path: Path, number: signal.Signals
 ) -> None:
-    construct = write_oracle(tmp_path, WAITING)
+    construct, door = held_oracle(tmp_path)
     given = arguments(tmp_path, "--output", str(tmp_path / "kept"), construct=construct)
-    with started(*given, home=tmp_path / "home") as process:
-        until((tmp_path / "waits").exists, "a call that waits")
+    with started(*given, home=tmp_path / "home", more=variables(tmp_path)) as process:
+        until(lambda: len(door.calls) == HELD_CALL, "a call that waits")
         process.send_signal(number)
         stopped = ended(process)
-    (tmp_path / "go").touch()
     wanted = f"go on with: echelon verify --resume {tmp_path / 'kept'}"
     assert wanted in stopped.stderr
     if number == signal.SIGINT:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.theatre.construct_door import ConstructDoor, door_of, report_source
 from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
 from tests.theatre.verification.git_history import Commit, repository
@@ -13,13 +14,8 @@ EXTRACTIVE = "construct:change_extractive"
 MODULE = '''
 """Says that a file was changed; {special}."""
 
-from pathlib import Path
-from time import sleep
-
 from theatre.construct_kit import Refusal
-
-HERE = Path({folder!r})
-
+{helpers}
 
 def summarise(input_data):
     title = input_data["record"]["title"]
@@ -27,11 +23,15 @@ def summarise(input_data):
     return {{"summary": "Changes a.py.", "key_claims": ["Changes a.py."], "follow_up_response": "1"}}
 '''  # noqa: E501  # one line, as an author would write it
 REFUSING = "if title > 'Change 2': raise Refusal('not this one')"
-WAITING = """
-    while title > 'Change 2' and not (HERE / "go").exists():
-        (HERE / "waits").touch()
-        sleep(0.005)
-"""
+HELD_CALL = 4
+"""The change that a held oracle does not answer, until it is asked again."""
+REGISTRY = """
+[constructs.held]
+argv = ["{python}", "-m", "theatre.construct_kit", "--stdio", "--folder", "{folder}", "oracle:summarise"]
+folder = "."
+files = ["oracle.py"]
+network = true
+"""  # noqa: E501  # as above
 
 
 def history(folder: Path, *, commits: int = COMMITS) -> Path:
@@ -63,11 +63,26 @@ def verify(folder: Path, *options: str, construct: str = EXTRACTIVE) -> Answer:
 
 def command(folder: Path, *given: str | Path) -> Answer:
     """Run any command with the home of `folder`."""
-    return forked(*given, home=folder / "home", more={"ECHELON_OUTBOUND_ALLOW": "127.0.0.1"})
+    return forked(*given, home=folder / "home", more=variables(folder))
 
 
-def write_oracle(folder: Path, behaviour: str) -> str:
+def variables(folder: Path) -> dict[str, str]:
+    """Return what lets a command call services of this machine, and constructs of `folder`."""
+    constructs = str(folder / "constructs.toml")
+    return {"ECHELON_OUTBOUND_ALLOW": "127.0.0.1", "ECHELON_CONSTRUCTS": constructs}
+
+
+def write_oracle(folder: Path, behaviour: str, helpers: str = "") -> str:
     """Write a callable into `folder` that does `behaviour` first; return its name."""
-    source = MODULE.format(special="and more", folder=str(folder), behaviour=behaviour)
+    source = MODULE.format(special="and more", behaviour=behaviour, helpers=helpers)
     (folder / "oracle.py").write_text(source, encoding="utf-8")
     return "oracle:summarise"
+
+
+def held_oracle(folder: Path) -> tuple[str, ConstructDoor]:
+    """Register an oracle that holds one call; return its name, and where its calls are seen."""
+    write_oracle(folder, "report(title=title)", report_source(repr(str(folder))))
+    (folder / "constructs.toml").write_text(REGISTRY, encoding="utf-8")
+    door = door_of(folder)
+    door.held_call = HELD_CALL
+    return "construct:held", door
