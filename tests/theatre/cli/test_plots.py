@@ -97,7 +97,7 @@ def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_tex
         *("0.497  (cluster_bca)", "0.318  (cluster_bca)", "0.706  (cluster_bca)"),
         "0.467  (cluster_bca)",
     } <= set(written)
-    assert {"train (126 episodes)", "holdout (37 episodes)"} <= set(written)
+    assert {"train (124 episodes)", "holdout (39 episodes)"} <= set(written)
     assert "product_observer_v1: observer @ ce4148af29c2" in written
 
 
