@@ -12,8 +12,8 @@ from theatre.engine.scoring import Baseline
 NOT_APPLICABLE = {
     "judged": "a judge scores it",
     "human": "people have a share",
-    "interactive": "turn by turn",
     "no-field": "no field committed",
+    "unplayable": "not played to an end",
 }
 """Why a criterion has no baselines → the words of a table."""
 
