@@ -37,10 +37,11 @@ from tests.theatre.runs import (
     Stage,
     call_step,
     pilot_stage,
+    with_changes,
 )
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.bundle_check.standalone import AS_PLAYED, verify
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.coin import Coin, Draws
 from theatre.engine.errors import RunStoppedError, TheatreError
 from theatre.engine.models import EpisodePlay, EpisodeRunner, GroundTruthEpisode, Turn
@@ -163,7 +164,7 @@ def right(number: int, of: int) -> JsonObject:
     return {"score": score, "n": of, "interval": wilson_interval(number, of)}
 
 
-def not_played(reason: str) -> JsonObject:
+def not_played(reason: str | None) -> JsonObject:
     return {
         "not_applicable": reason,
         **dict.fromkeys(("empty", "copied", "most_frequent", "other_episode")),
@@ -267,6 +268,29 @@ def test_an_answer_of_another_shape_than_committed_is_worth_nothing(tmp_path: Pa
     assert check(finished.bundle).consistent
 
 
+def bare(input_data: JsonObject, seed: str) -> EpisodePlay:
+    """Play `guess`; the result has nothing that no expectation could have."""
+    result = yield from guess(input_data, seed)
+    return {"colour": result["colour"], "recall": 0.5}
+
+
+def test_a_criterion_without_a_field_is_played_for_too(tmp_path: Path) -> None:
+    """Its answer needs no place: the whole of what the runner makes is what the scorer sees."""
+    whole: dict[str, JsonValue] = {
+        "/scoring/criteria_scorers/colour": {"scorer": "exact_match", "params": {}}
+    }
+    stage, runner = staged(tmp_path, whole), replace(RUNNER, play=bare)
+    construct = ScriptedAdapter(all_knowing(stage))
+    finished = stage.run(construct, around=partial(with_runner, runner=runner))
+    # Of the fifth episode no recall is expected.
+    assert finished.document("scores/baselines.json")["criteria"] == {
+        "colour": by_trivial_players(empty=right(4, 5), copied=right(2, 5)),
+        "recall": by_trivial_players(empty=right(4, 4), copied=right(4, 4)),
+    }
+    assert check(finished.bundle, runner).consistent
+    assert refused_without_a_scorer(finished.bundle) == {}
+
+
 # --- where there are none, and why ---------------------------------------------------------------
 
 
@@ -330,14 +354,13 @@ def test_a_world_that_is_gone_is_no_property_of_the_episodes(run: Finished) -> N
         check(run.bundle, broken)
 
 
-def test_a_criterion_that_is_not_played_for_has_its_own_reason(run: Finished) -> None:
+def test_a_criterion_that_a_judge_scores_is_not_played_for(run: Finished) -> None:
     template = run.document("template.json")
-    changes: Any = parse_object(canonical_bytes(template))
-    scorers = changes["scoring"]["criteria_scorers"]
-    scorers["colour"] = {"scorer": "llm_judge", "params": {"field": "colour"}}
-    del scorers["recall"]["params"]["field"]
-    changes["scorer_pins"] = {}
-    provider = TheatreScoringProvider(changes, SCORERS)
+    judged: dict[str, JsonValue] = {
+        "/scoring/criteria_scorers/colour": {"scorer": "llm_judge", "params": {"field": "colour"}},
+        "/scorer_pins": {},
+    }
+    provider = TheatreScoringProvider(with_changes(template, judged), SCORERS)
     players = TrivialPlayers(
         RUNNER,
         product_template(template).hops,
@@ -348,7 +371,7 @@ def test_a_criterion_that_is_not_played_for_has_its_own_reason(run: Finished) ->
     with contextlib.closing(DrawnEpisodes("c")) as drawn:
         assert scores.as_document(drawn, {}) == {
             "episodes": 0,
-            "criteria": {"colour": not_played("judged"), "recall": not_played("no-field")},
+            "criteria": {"colour": not_played("judged"), "recall": not_played(None)},
         }
 
 

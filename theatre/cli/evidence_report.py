@@ -27,7 +27,7 @@ def best_baseline(baselines: Mapping[str, Any] | None, criterion: str) -> str:
         return f"- ({NOT_APPLICABLE[one['not_applicable']]})"
     scored = [(one[name.value]["score"], name) for name in Baseline if one[name.value] is not None]
     if not scored:
-        return "- (never applies)"
+        return "- (never scored)"
     score, name = max(scored, key=lambda pair: pair[0])
     return f"{number_text(score)} ({name.value})"
 

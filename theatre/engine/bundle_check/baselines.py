@@ -188,6 +188,8 @@ def _why_not(name: str, sources: BaselineSources) -> str | None:
     steps = cast("list[JsonObject]", plan.document.get("hitl_steps") or [])
     if any(step.get("criterion_id") == name and step.get("share") is not None for step in steps):
         return "human"
+    if sources.plays is not None:
+        return None
     return None if isinstance(plan.params[name].get("field"), str) else "no-field"
 
 

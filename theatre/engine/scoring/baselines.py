@@ -148,7 +148,8 @@ class BaselineScores:
         self._seed = commitment_hash
         rated = {rating.criterion_id for rating in provider.ratings if rating.share is not None}
         self._reasons = {
-            plan.criterion_id: _reason(plan, rated=rated) for plan in provider.criteria
+            plan.criterion_id: _reason(plan, rated=rated, placed=players is None)
+            for plan in provider.criteria
         }
         self._plans = [
             plan for plan in provider.criteria if self._reasons[plan.criterion_id] is None
@@ -322,12 +323,16 @@ def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]
     return found
 
 
-def _reason(plan: CriterionPlan, *, rated: Collection[str | None]) -> NotApplicable | None:
+def _reason(
+    plan: CriterionPlan, *, rated: Collection[str | None], placed: bool
+) -> NotApplicable | None:
+    """Return why a criterion has no baselines; an answer that is `placed` needs a place."""
     if plan.scorer.judgement is not None:
         return NotApplicable.JUDGED
     if plan.criterion_id in rated:
         return NotApplicable.HUMAN
-    return None if isinstance(plan.params.get("field"), str) else NotApplicable.NO_FIELD
+    missing = placed and not isinstance(plan.params.get("field"), str)
+    return NotApplicable.NO_FIELD if missing else None
 
 
 def _empty_like(expected: JsonValue) -> JsonValue:
