@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,16 +27,25 @@ from tests.theatre.forged_bundle import (
     with_document,
 )
 from tests.theatre.forked_echelon import forked
+from tests.theatre.played_runs import (
+    EPISODES,
+    PLAYED,
+    RUNNER,
+    all_knowing,
+    guess,
+    is_lucky,
+    played,
+    staged,
+    with_runner,
+)
 from tests.theatre.runs import (
     CHAIN,
     EASEL,
     EASEL_VERSION,
     LATE,
     PILOT,
-    Answer,
     Finished,
     ScriptedAdapter,
-    Stage,
     call_step,
     pilot_stage,
     with_changes,
@@ -45,8 +56,6 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.coin import Coin, Draws
 from theatre.engine.errors import RunStoppedError, TheatreError
 from theatre.engine.models import EpisodePlay, EpisodeRunner, GroundTruthEpisode, Turn
-from theatre.engine.oracle_contract import OracleInvocationRequest
-from theatre.engine.replay import Surroundings
 from theatre.engine.scoring import (
     BaselineScores,
     DrawnEpisodes,
@@ -64,74 +73,9 @@ Change = Callable[[dict[str, Any]], object]
 FINDING = "baseline-meets-interval"
 
 
-def guess(input_data: JsonObject, seed: str) -> EpisodePlay:
-    """Show a colour twice; who names none is taken to have named the usual one.
-
-    How much is remembered, the seed alone decides.
-    """
-    said: JsonValue = None
-    for ask in (1, 2):
-        answer = yield {"ask": ask, "colour": input_data["shown"], "heard": said}
-        said = answer.get("colour", input_data["usual"])
-    return {"colour": said, "recall": 0.5 if is_lucky(seed) else 0.9, "of": seed}
-
-
-def is_lucky(seed: str) -> bool:
-    return int(seed, 16) % 2 == 0
-
-
 def luck(draws: Draws) -> JsonObject:
     """Return what is scored for recall, by whoever plays."""
     return right(sum(is_lucky(draws.play_seed(f"guess-{seq}")) for seq in range(1, 5)), 4)
-
-
-RUNNER = EpisodeRunner(name="guess", version="1", max_calls=2, play=guess)
-PLAYED: Mapping[str, JsonValue] = {"/product_theatre_config/episode_runner": "guess"}
-
-EPISODES: list[JsonObject] = [
-    {
-        "episode_id": f"guess-{seq}",
-        "input_data": {"shown": shown, "usual": usual},
-        "expected_output": {"colour": colour} | ({} if seq == 5 else {"recall": 0.5}),
-    }
-    for seq, (shown, usual, colour) in enumerate(
-        [
-            ("red", "red", "red"),
-            ("blue", "red", "red"),
-            ("blue", "blue", "blue"),
-            ("green", "red", "red"),
-            ("grey", "blue", "red"),
-        ],
-        start=1,
-    )
-]
-"""A copy is right in the first and the third, silence in all but the last: that has no recall."""
-
-
-def all_knowing(stage: Stage) -> Answer:
-    """Return a construct that names the right colour each time."""
-    expected: dict[str, Any] = {
-        stage.draws.alias(str(one["episode_id"])): one["expected_output"] for one in EPISODES
-    }
-
-    def answer(request: OracleInvocationRequest) -> JsonObject:
-        return {"output_data": {"colour": expected[request.episode_id]["colour"]}}
-
-    return answer
-
-
-def with_runner(around: Surroundings, *, runner: EpisodeRunner = RUNNER) -> Surroundings:
-    return replace(around, runners={"guess": runner})
-
-
-def staged(folder: Path, changes: Mapping[str, JsonValue] | None = None) -> Stage:
-    return pilot_stage(folder, EPISODES, changes={**PLAYED, **(changes or {})})
-
-
-def played(folder: Path, *, runner: EpisodeRunner = RUNNER) -> Finished:
-    stage = staged(folder)
-    construct = ScriptedAdapter(all_knowing(stage))
-    return stage.run(construct, around=partial(with_runner, runner=runner))
 
 
 @pytest.fixture(scope="module")
@@ -487,6 +431,37 @@ def test_at_most_a_thousand_episodes_are_played_and_none_once_it_is_to_stop(
         1000,
         by_trivial_players(empty=right(0, 1000), copied=right(1000, 1000)),
     )
+
+
+def test_a_run_that_is_cancelled_waits_for_no_more_than_one_episode(tmp_path: Path) -> None:
+    """Five are played with the construct; the first without it is the last."""
+    begun: list[str] = []
+    stage = staged(tmp_path)
+    construct = ScriptedAdapter(all_knowing(stage))
+
+    async def cancelled() -> None:
+        loop, is_cancelled = asyncio.get_running_loop(), threading.Event()
+
+        def cancel() -> None:
+            running.cancel()
+            is_cancelled.set()
+
+        def counted(input_data: JsonObject, seed: str) -> EpisodePlay:
+            begun.append(seed)
+            if len(begun) > len(EPISODES):
+                loop.call_soon_threadsafe(cancel)
+                is_cancelled.wait()
+            return guess(input_data, seed)
+
+        runner = replace(RUNNER, play=counted)
+        running = asyncio.ensure_future(
+            stage.perform(construct, around=partial(with_runner, runner=runner))
+        )
+        await running
+
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(cancelled())
+    assert len(begun) == len(EPISODES) + 1
 
 
 def test_the_check_can_be_stopped_while_it_plays(run: Finished) -> None:
