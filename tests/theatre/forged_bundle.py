@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID, uuid5
 
+from tests.theatre.played_runs import RUNNER
 from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import (
@@ -35,6 +36,7 @@ REGISTRY = SchemaRegistry()
 SCORERS = load_scorers()
 COMPUTATIONS = load_computations()
 SANITISER = TextSanitiser()
+RUNNERS = {RUNNER.name: RUNNER}
 
 _UNSUMMED = frozenset({"manifest.json", "SHA256SUMS", "certificate.json", "reproduction.json"})
 
@@ -239,6 +241,7 @@ def check(
         registry=REGISTRY,
         computations=COMPUTATIONS,
         sanitiser=SANITISER,
+        runners=RUNNERS,
         now=LATE,
         certificate=certificate,
         progress=progress,

@@ -41,6 +41,7 @@ from theatre.engine.bundle_check.data_audit import DataAudit as CheckedAudit
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.models import GroundTruthEpisode
+from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import (
     AuditedEpisode,
     BaselineScores,
@@ -54,6 +55,7 @@ from theatre.files.datasets import DatasetRoots
 from theatre.files.evidence_preview import preview_evidence
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.scorers import load_scorers
+from theatre.scorers.episode_runners import load_episode_runners
 
 FIXTURES = REPOSITORY / "fixtures"
 SCORERS = load_scorers()
@@ -472,10 +474,10 @@ def test_a_sample_that_is_asked_twice_leaves_no_word_of_unknown_variance(tmp_pat
     assert "within-item-variance-unknown" not in findings
 
 
-def reasons(template: JsonObject, *, interactive: bool = False) -> dict[str, Any]:
+def reasons(template: JsonObject) -> dict[str, Any]:
     """Return criterion → why it has no baselines."""
     provider = TheatreScoringProvider(template, SCORERS)
-    made = BaselineScores(provider, [PILOT], interactive=interactive, commitment_hash="c")
+    made = BaselineScores(provider, [PILOT], players=None, commitment_hash="c")
     with contextlib.closing(DrawnEpisodes("c")) as drawn_:
         criteria: Any = made.as_document(drawn_, {})["criteria"]
     return {name: one["not_applicable"] for name, one in criteria.items()}
@@ -483,7 +485,6 @@ def reasons(template: JsonObject, *, interactive: bool = False) -> dict[str, Any
 
 def test_a_criterion_without_baselines_says_why() -> None:
     assert reasons(TEMPLATE) == {"colour": None, "recall": None}
-    assert reasons(TEMPLATE, interactive=True) == dict.fromkeys(("colour", "recall"), "interactive")
     whole = with_changes(TEMPLATE, {"/scoring/criteria_scorers/colour/params": {}})
     assert reasons(whole) == {"colour": "no-field", "recall": None}
     easel = parse_object((FIXTURES / "templates" / "product_easel_v1.json").read_bytes())
@@ -549,7 +550,15 @@ def test_what_the_shipped_datasets_give_away_is_known(path: Path) -> None:
     template = parse_object(path.read_bytes())
     view: Any = view_template(template)
     roots = DatasetRoots([FIXTURES])
-    told: Any = preview_evidence(template, view, roots, SCORERS, TextSanitiser())
+    told: Any = preview_evidence(
+        template,
+        view,
+        roots,
+        SCORERS,
+        runners=load_episode_runners(),
+        sanitiser=TextSanitiser(),
+        registry=SchemaRegistry(),
+    )
     name = path.stem.removeprefix("product_").removesuffix("_v1")
     shown = [code for code in told["findings"] if not code.startswith("one-expectation:")]
     assert shown == FOUND[name]

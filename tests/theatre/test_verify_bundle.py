@@ -25,6 +25,7 @@ from tests.theatre.every_feature import run_every_feature
 from tests.theatre.every_rating import run_every_rating
 from tests.theatre.forged_bundle import Effort, Files, check, load, resealed, store
 from tests.theatre.mutation_survivors import fits, put, setting
+from tests.theatre.played_runs import run_played
 from tests.theatre.runs import LATE
 from tests.theatre.test_bundle_mutations import full_history
 from theatre.cli.check_command import check as check_command
@@ -59,7 +60,8 @@ RESAMPLES = "it does not resample"
 TOLD = "audit_trail.jsonl/step_completed/detail/result/output"
 OUTPUT = "resolution.json/steps/*/result/output"
 ANSWER = "invocations/*/calls/*/attempts/*/response/output_data/*"
-BASELINE = "scores/baselines.json/criteria/*/*"
+BASELINES, CERTIFIED = "scores/baselines.json", "certificate.json/baselines"
+BASELINE = f"{BASELINES}/criteria/*/*"
 INTERVAL = "scores/aggregate.json/score_intervals/composite_score"
 RATED_INTERVAL = "scores/aggregate.json/score_intervals/colour"
 ONE_MORE, OTHER_TEXT = frozenset({"a member more"}), frozenset({"another text"})
@@ -278,6 +280,25 @@ def test_it_refuses_what_the_check_refuses(bundle: Path, tmp_path: Path) -> None
         and not (verdicts == (False, True) and any(d.holds(mutant) for d in ONLY_THE_CHECK_SEES))
     ] == []
     assert Counter(verdicts for _, verdicts in found)[False, False] > SAMPLE // 2
+
+
+def test_what_trivial_players_are_said_to_score_is_held_by_both(tmp_path: Path) -> None:
+    """One change of each place in the baselines of interactive episodes, or all."""
+    tried = target(run_played(tmp_path / "run"), tmp_path / "bundle")
+    said = [
+        mutant
+        for mutant in in_turn(mutants(tried.files))
+        if any(fits(mutant.place, place) for place in (f"{BASELINES}/**", f"{CERTIFIED}/**"))
+    ]
+    if setting() != "all":
+        said = list({mutant.place: mutant for mutant in said}.values())
+    found = {mutant: tried.verdicts(mutant) for mutant in said}
+    assert [mutant.name for mutant, (passed, _) in found.items() if passed] == []
+    assert [
+        mutant.name
+        for mutant, (_, passed) in found.items()
+        if passed and not any(difference.holds(mutant) for difference in ONLY_THE_CHECK_SEES)
+    ] == []
 
 
 def test_no_difference_stands_on_the_list_in_vain(bundles: dict[str, Path], tmp_path: Path) -> None:

@@ -16,7 +16,14 @@ from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 from theatre.engine.clock import Clock, SteadyClock
 from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.errors import DatasetError, PinMismatchError, UnknownScorerError
+from theatre.engine.errors import (
+    DatasetError,
+    PinMismatchError,
+    ProgrammeError,
+    TheatreError,
+    UnknownScorerError,
+)
+from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import (
     ProductTheatreTemplate,
     product_template,
@@ -30,6 +37,7 @@ from theatre.oracles.endpoints import Places
 from theatre.oracles.environment import environment_for, isolation_for
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.scorers import load_scorers
+from theatre.scorers.episode_runners import load_episode_runners
 from theatre.scorers.pins import scorers_in_use
 
 
@@ -203,11 +211,25 @@ def evidence_preview(
     scorers = load_scorers()
     try:
         verify_datasets(view, roots)
-        return preview_evidence(document, view, roots, scorers, TextSanitiser()), []
-    except (DatasetError, PinMismatchError, UnknownScorerError) as error:
+        preview = preview_evidence(
+            document,
+            view,
+            roots,
+            scorers,
+            runners=load_episode_runners(),
+            sanitiser=TextSanitiser(),
+            registry=SchemaRegistry(),
+        )
+    except (DatasetError, PinMismatchError, ProgrammeError, UnknownScorerError) as error:
+        pointers: dict[type[TheatreError], str] = {
+            ProgrammeError: "/product_theatre_config/episode_runner",
+            PinMismatchError: "/scorer_pins",
+            UnknownScorerError: "/scorer_pins",
+        }
         warning: JsonObject = {
-            "pointer": "/dataset_hashes" if isinstance(error, DatasetError) else "/scorer_pins",
+            "pointer": pointers.get(type(error), "/dataset_hashes"),
             "rule": "no-evidence-preview",
             "detail": str(error),
         }
         return None, [warning]
+    return preview, []

@@ -12,8 +12,8 @@ from theatre.engine.scoring import Baseline
 NOT_APPLICABLE = {
     "judged": "a judge scores it",
     "human": "people have a share",
-    "interactive": "turn by turn",
     "no-field": "no field committed",
+    "unplayable": "not played to an end",
 }
 """Why a criterion has no baselines → the words of a table."""
 
@@ -27,7 +27,7 @@ def best_baseline(baselines: Mapping[str, Any] | None, criterion: str) -> str:
         return f"- ({NOT_APPLICABLE[one['not_applicable']]})"
     scored = [(one[name.value]["score"], name) for name in Baseline if one[name.value] is not None]
     if not scored:
-        return "- (never applies)"
+        return "- (never scored)"
     score, name = max(scored, key=lambda pair: pair[0])
     return f"{number_text(score)} ({name.value})"
 

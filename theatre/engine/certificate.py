@@ -76,7 +76,7 @@ class BaselineScore(_Part):
 class CriterionBaselines(_Part):
     """The four baselines of one criterion, or why it has none."""
 
-    not_applicable: Literal["judged", "human", "interactive", "no-field"] | None
+    not_applicable: Literal["judged", "human", "no-field", "unplayable"] | None
     empty: BaselineScore | None
     copied: BaselineScore | None
     most_frequent: BaselineScore | None

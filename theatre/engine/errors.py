@@ -133,6 +133,12 @@ class UnaskedError(TheatreError):
     code = "unasked-exchange"
 
 
+class UnplayableError(TheatreError):
+    """A runner does not bring an episode to an end where its answers are trivial."""
+
+    code = "unplayable"
+
+
 class UnknownScorerError(TheatreError):
     """A committed scorer is not installed."""
 

@@ -11,10 +11,20 @@ from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
+from theatre.engine.coin import COIN_BYTES, Coin, Draws
 from theatre.engine.commitment import CommitmentProtocol
-from theatre.engine.models import GroundTruthEpisode, Scorer, read_episodes, read_gold_labels
+from theatre.engine.errors import ProgrammeError
+from theatre.engine.models import (
+    SINGLE_CALL,
+    EpisodeRunner,
+    GroundTruthEpisode,
+    Scorer,
+    read_episodes,
+    read_gold_labels,
+)
 from theatre.engine.oracle_contract import InputSanitiser
 from theatre.engine.replay import DatasetSource, DistinctEvidence, unqualified_measures
+from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import TheatreScoringProvider, data_findings, exact
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.engine.tier_assigner import (
@@ -25,6 +35,9 @@ from theatre.engine.tier_assigner import (
     VerificationTier,
 )
 
+_NO_COIN = Coin(bytes(COIN_BYTES))
+"""Interactive episodes are played with seeds of it: the coin is drawn with the commitment."""
+
 _ANY_MOMENT = datetime(2000, 1, 1, tzinfo=UTC)
 """What caps a run for BACKTESTED does not depend on when it was."""
 
@@ -34,15 +47,26 @@ def preview_evidence(
     view: ProductTheatreTemplate,
     datasets: DatasetSource,
     scorers: Mapping[str, Scorer],
+    *,
+    runners: Mapping[str, EpisodeRunner],
     sanitiser: InputSanitiser,
+    registry: SchemaRegistry,
 ) -> JsonObject:
     """Return `data_audit`, `baselines`, `findings` and `caps` of a run in which all goes well.
 
     The datasets are those that `verify_datasets` has accepted. Raises UnknownScorerError and
-    PinMismatchError where the committed scorers are not to be had.
+    PinMismatchError where the committed scorers are not to be had, ProgrammeError where the
+    `episode_runner` is not.
     """
     provider = TheatreScoringProvider(document, scorers)
     config, hashes = view.product_theatre_config, view.dataset_hashes
+    runner = runners.get(config.episode_runner)
+    if runner is None and config.episode_runner != SINGLE_CALL:
+        installed = ", ".join(sorted(runners)) or "none"
+        raise ProgrammeError(
+            f"expected episode_runner {config.episode_runner} to be installed; "
+            f"there are: {installed}"
+        )
     with ExitStack() as stack:
         opened = {}
         for name, path in config.data_paths().items():
@@ -51,9 +75,13 @@ def preview_evidence(
         replay = opened.pop(config.replay_dataset_id)
         labels = opened.get(config.gold_label_dataset_id)
         gold = {} if labels is None else read_gold_labels(labels.lines())
-        commitment_hash = CommitmentProtocol.hash_template(document)
+        draws = Draws(_NO_COIN, CommitmentProtocol.hash_template(document))
         evidence = stack.enter_context(
-            closing(DistinctEvidence(view, provider, gold, commitment_hash))
+            closing(
+                DistinctEvidence(
+                    view, provider, gold, draws=draws, runner=runner, registry=registry
+                )
+            )
         )
         applies = dict.fromkeys(provider.criterion_ids, 0)
         for episode in read_episodes(replay.lines()):

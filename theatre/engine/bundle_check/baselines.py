@@ -10,7 +10,8 @@ from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import COMPOSITE, Document, Tally
 from theatre.engine.bundle_check.commitment import bare_lines
-from theatre.engine.bundle_check.data_audit import BASELINES, evidence_findings, texts_in
+from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings, texts_in
+from theatre.engine.bundle_check.episodes import EpisodeEvidence
 from theatre.engine.bundle_check.folder import AGGREGATE, DATA_AUDIT, BundleFolder, Documents
 from theatre.engine.bundle_check.folder import BASELINES as BASELINE_FILE
 from theatre.engine.bundle_check.json_values import NOTHING, DefectError, Nothing, at
@@ -21,16 +22,15 @@ from theatre.engine.bundle_check.results import near_interval
 from theatre.engine.bundle_check.scorers import (
     NOT_APPLICABLE,
     EpisodeAnswer,
-    EpisodeScoring,
     PinnedScorers,
     at_path,
     error_by_chance,
     resampled_bounds,
 )
+from theatre.engine.bundle_check.trivial_plays import TrivialPlays
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
-from theatre.engine.errors import DatasetError, ParseError
+from theatre.engine.errors import DatasetError, ParseError, UnplayableError
 from theatre.engine.models import (
-    SINGLE_CALL,
     GroundTruthEpisode,
     InvocationStatus,
     read_episodes,
@@ -66,16 +66,20 @@ def check_counted_evidence(
     folder: BundleFolder,
     documents: Documents,
     plan: CommittedPlan | None,
-    scoring: EpisodeScoring | Cause,
+    evidence: EpisodeEvidence,
+    plays: TrivialPlays | None,
     ledger: Ledger,
 ) -> CountedEvidence:
-    """Make the checks `data-audit` and `baselines`."""
+    """Make the checks `data-audit` and `baselines`; `plays` are of interactive episodes."""
+    scoring = evidence.scoring
+    audit, made = (
+        NOTHING if one is None else one
+        for one in (documents.get(DATA_AUDIT), documents.get(BASELINE_FILE))
+    )
     if plan is None or isinstance(scoring, Cause):
         cause = scoring if isinstance(scoring, Cause) else Cause("no valid template")
         for check in (CheckId.DATA_AUDIT, CheckId.BASELINES):
             ledger.cannot(check, cause)
-        stored = [documents.get(path) for path in (DATA_AUDIT, BASELINE_FILE)]
-        audit, made = (NOTHING if one is None else one for one in stored)
         return CountedEvidence(audit=audit, baselines=made)
     audited = scoring.audit.document()
     ledger.compare(CheckId.DATA_AUDIT, DATA_AUDIT, audited, documents.at(DATA_AUDIT))
@@ -88,7 +92,11 @@ def check_counted_evidence(
         gold=scoring.gold,
         scorers=scoring.scorers,
         drawn=scoring.draw.drawn,
+        plays=plays,
     )
+    if evidence.other_runner is not None:
+        ledger.cannot(CheckId.BASELINES, evidence.other_runner)
+        return CountedEvidence(audit=audited, baselines=made)
     try:
         scored = baselines(sources)
     except (DefectError, DatasetError, ParseError, ValueError) as error:
@@ -115,6 +123,7 @@ class BaselineSources:
     gold: Mapping[str, JsonObject]
     scorers: PinnedScorers
     drawn: Sequence[int]
+    plays: TrivialPlays | None
 
     def episodes(self) -> Iterator[GroundTruthEpisode]:
         """Yield the drawn episodes; DefectError where the dataset cannot be read."""
@@ -153,8 +162,14 @@ def baselines(sources: BaselineSources) -> Document:
     reasons = {name: _why_not(name, sources) for name in sources.plan.scorers}
     names = [name for name, reason in reasons.items() if reason is None]
     tallies = {baseline: _tally(sources) for baseline in BASELINES}
-    if names:
-        _score(sources, names, tallies)
+    try:
+        if names and sources.plays is not None:
+            _play(sources, sources.plays, names, tallies)
+        elif names:
+            _score(sources, names, tallies)
+    except UnplayableError:
+        reasons = {name: reason or "unplayable" for name, reason in reasons.items()}
+        tallies = {baseline: _tally(sources) for baseline in BASELINES}
     scored = {baseline: _scores(tally) for baseline, tally in tallies.items()}
     return {
         "episodes": len(sources.drawn),
@@ -173,9 +188,27 @@ def _why_not(name: str, sources: BaselineSources) -> str | None:
     steps = cast("list[JsonObject]", plan.document.get("hitl_steps") or [])
     if any(step.get("criterion_id") == name and step.get("share") is not None for step in steps):
         return "human"
-    if plan.episode_runner != SINGLE_CALL:
-        return "interactive"
+    if sources.plays is not None:
+        return None
     return None if isinstance(plan.params[name].get("field"), str) else "no-field"
+
+
+def _play(
+    sources: BaselineSources,
+    plays: TrivialPlays,
+    names: Sequence[str],
+    tallies: Mapping[str, Tally],
+) -> None:
+    """Play each drawn episode with both trivial players and put the results to the scorers."""
+    for number, episode in enumerate(sources.episodes()):
+        gold = sources.gold.get(episode.episode_id)
+        plays.progress(number)
+        for baseline in PLAYED:
+            answer = plays.play(baseline, episode)
+            results: dict[str, float | str] = dict.fromkeys(sources.plan.scorers, NOT_APPLICABLE)
+            for name in names:
+                results[name] = sources.scorers.result(name, episode, answer, gold)
+            _add(tallies[baseline], episode, results)
 
 
 def _score(sources: BaselineSources, names: Sequence[str], tallies: Mapping[str, Tally]) -> None:
@@ -195,14 +228,18 @@ def _score(sources: BaselineSources, names: Sequence[str], tallies: Mapping[str,
                 value = answers[baseline](name, held.get(name), sent)
                 if not isinstance(value, Nothing):
                     results[name] = _result(sources, name, episode, value)
-            tally.add(
-                seq=episode.seq,
-                episode_id=episode.episode_id,
-                status=InvocationStatus.SUCCESS.value,
-                results=results,
-                cluster_key=episode.cluster_key,
-            )
+            _add(tally, episode, results)
         before |= {name: held[name] for name in names if name in held}
+
+
+def _add(tally: Tally, episode: GroundTruthEpisode, results: Mapping[str, float | str]) -> None:
+    tally.add(
+        seq=episode.seq,
+        episode_id=episode.episode_id,
+        status=InvocationStatus.SUCCESS.value,
+        results=results,
+        cluster_key=episode.cluster_key,
+    )
 
 
 def _known(

@@ -356,7 +356,7 @@ class Evidence:
         if name in self.results[0].plan.human:
             return "human"
         if not self.committed.single_call:
-            return "interactive"
+            return None
         scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
         params = (scorers[name].get("params") or {}) if scorers else {"field": name}
         return None if isinstance(params.get("field"), str) else "no-field"

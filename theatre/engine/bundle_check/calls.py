@@ -177,6 +177,10 @@ class OutputShape:
                 f"{violation.pointer}: {violation.detail}",
             )
 
+    def fits(self, output: JsonObject) -> bool:
+        """Tell whether an output would be accepted."""
+        return not self._violations(output)
+
     def require_misfit(self, raw: str | None, detail: str | None) -> None:
         """Raise DefectError unless `raw` is a canonical output that does not fit.
 

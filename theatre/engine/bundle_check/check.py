@@ -67,6 +67,7 @@ from theatre.engine.bundle_check.resolution import (
 from theatre.engine.bundle_check.results import check_aggregate, check_results_hash
 from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
 from theatre.engine.bundle_check.tier import TierEvidence, check_tier
+from theatre.engine.bundle_check.trivial_plays import TrivialPlays
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Coin, Draws
 from theatre.engine.models import Computation, EpisodeRunner, Scorer
@@ -214,7 +215,8 @@ def check_bundle(
     `scorers`, `computations` and `runners` are the installed ones by name, `sanitiser` the
     installed one, if any; `now` is the checker's clock. Raises BundleError where the folder is no
     bundle at all; every other defect is a line of the report. `progress` is called with the number
-    of episodes read, every hundred of them and at their end, and may raise to stop the check.
+    of episodes read, every hundred of them and at their end, then with that of interactive episodes
+    that were played for the baselines, and may raise to stop the check.
     """
     installed = Installed(
         scorers=scorers,
@@ -296,7 +298,7 @@ class _BundleCheck:
         )
         evidence, results_hash, followed = self._check_results(evidence, ground_truth)
         counted = check_counted_evidence(
-            self._folder, documents, self._plan, evidence.scoring, ledger
+            self._folder, documents, self._plan, evidence, self._plays(progress), ledger
         )
         self._check_tier(evidence, followed, counted, complete=complete)
         check_certificate_schema(documents, self._installed.registry, ledger)
@@ -333,6 +335,20 @@ class _BundleCheck:
         ledger.completed(CheckId.CANONICAL_FORM, "every document and line")
         name_what_nothing_settles(documents, self._trail, ledger)
         return ledger.report()
+
+    def _plays(self, progress: Callable[[int], None]) -> TrivialPlays | None:
+        """Return what plays interactive episodes without a construct; None where there are none."""
+        plan, coin = self._plan, self._coin
+        runner = None if plan is None else self._installed.runners.get(plan.episode_runner)
+        if plan is None or runner is None or isinstance(coin, Cause):
+            return None
+        return TrivialPlays(
+            runner=runner,
+            hops=plan.hops,
+            draws=Draws(coin, plan.commitment_hash),
+            registry=self._installed.registry,
+            progress=progress,
+        )
 
     def _isolation(self) -> JsonObject:
         hops = () if self._plan is None else self._plan.hops

@@ -17,6 +17,8 @@ from theatre.engine.bundle_check.arithmetic import Document, published, ratio
 
 LEAST_CHARACTERS, MOST_LABELS, MOST_LEAVES, MOST_EPISODES = 8, 20, 1000, 1000
 BASELINES: Final = ("empty", "copied", "most_frequent", "other_episode")
+PLAYED: Final = ("empty", "copied")
+"""The baselines of interactive episodes: what is expected at the end answers no turn."""
 LETTERS: Final = re.compile(r"[^\W\d_]+")
 
 

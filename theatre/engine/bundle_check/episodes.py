@@ -58,7 +58,7 @@ class EpisodeEvidence:
 
     `sanitiser` is its version by the records, null where none was committed. `outcomes` has one
     for each episode of the dataset where all were scored. `aggregate` and `panels`, by step_id,
-    come with people's scores.
+    come with people's scores. `other_runner` says why the installed runner must play nothing.
     """
 
     calls: CallFacts
@@ -67,6 +67,7 @@ class EpisodeEvidence:
     aggregate: JsonObject | Cause = NOT_AGGREGATED
     outcomes: Sequence[EpisodeOutcome] = ()
     panels: Mapping[str, Panel] = field(default_factory=dict)
+    other_runner: Cause | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +236,7 @@ class _EpisodePass:
             aggregate=scoring if isinstance(scoring, Cause) else NOT_AGGREGATED,
             sanitiser=self._sources.checker.sanitiser,
             outcomes=self._outcomes,
+            other_runner=self._sources.checker.other_runner,
         )
 
 

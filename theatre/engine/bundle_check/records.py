@@ -115,6 +115,8 @@ class RecordChecker:
         self._ledger = ledger
         self._judging = judging
         self._runner = runner
+        self.other_runner: Cause | None = None
+        """Why the installed runner is not the one that episodes were played with."""
 
     def check(
         self, record: Recorded, episode: GroundTruthEpisode, where: str
@@ -192,7 +194,8 @@ class RecordChecker:
         """Play the episode again with the recorded answers: same requests, same result."""
         if record["runner"] != runner.pin:
             named = f"{shown(record['runner'])} is recorded and {runner.pin} installed"
-            self._ledger.cannot(CheckId.INVOCATIONS, Cause(f"runner {named}", unavailable=True))
+            self.other_runner = Cause(f"runner {named}", unavailable=True)
+            self._ledger.cannot(CheckId.INVOCATIONS, self.other_runner)
             return
         play = runner.play(episode.input_data, self._draws.play_seed(episode.episode_id))
         made, result = 0, None

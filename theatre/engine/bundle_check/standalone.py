@@ -37,7 +37,7 @@ from theatre.engine.bundle_check.bundle_reader import (
     PER_PART,
     Evidence,
 )
-from theatre.engine.bundle_check.data_audit import BASELINES, evidence_findings
+from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings
 from theatre.engine.bundle_check.plain_json import DefectError, canonical, parsed
 from theatre.engine.bundle_check.plain_records import (
     MISFIT,
@@ -749,6 +749,12 @@ def check_data_audit(evidence: Evidence) -> Problems:
     yield from differs("data_audit.json", audit.document(), evidence.data_audit)
 
 
+AS_SCORED: Final = "baselines: what trivial answers score is as the bundle has it"
+AS_PLAYED: Final = (
+    f"{AS_SCORED}, and so is what becomes of their episodes: no runner is in this file"
+)
+
+
 def check_baselines(evidence: Evidence) -> Problems:
     """Hold the form of the baselines: which criteria have them and why not, of how many episodes.
 
@@ -761,15 +767,21 @@ def check_baselines(evidence: Evidence) -> Problems:
     yield from differs("baselines.json/criteria", sorted(ids), sorted(criteria))
     yield from differs("baselines.json", ["criteria", "episodes"], sorted(stated))
     form = sorted(["not_applicable", *BASELINES])
+    played = not evidence.committed.single_call
+    reasons = {one["not_applicable"] for one in criteria.values()}
+    # Whether a runner plays to an end only a runner can say: of no criterion, or of all alike.
+    unplayable = played and "unplayable" in reasons and None not in reasons
     for name, one in criteria.items():
         where = f"baselines.json/criteria/{name}"
         yield from differs(where, form, sorted(one))
-        reason = evidence.no_baselines(name)
+        reason = evidence.no_baselines(name) or ("unplayable" if unplayable else None)
         if one["not_applicable"] != "judged":
             yield from differs(f"{where}/not_applicable", reason, one["not_applicable"])
         for baseline in BASELINES:
             yield from problems_of_baseline(f"{where}/{baseline}", one, baseline, drawn)
-    evidence.notes.append("baselines: what trivial answers score is as the bundle has it")
+            if played and baseline not in PLAYED and one[baseline] is not None:
+                yield f"{where}/{baseline}: no answer to the turns of an interactive episode"
+    evidence.notes.append(AS_PLAYED if played else AS_SCORED)
 
 
 def problems_of_baseline(where: str, one: Document, baseline: str, drawn: int) -> Problems:

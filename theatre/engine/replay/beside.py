@@ -10,6 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
+from theatre.engine.errors import RunStoppedError
+
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
@@ -32,3 +34,17 @@ async def beside_the_loop(work: Callable[_P, _T], *arguments: _P.args, **named: 
         # Also in place of what the work raised: whoever cancelled is the one who waits.
         if cancelled is not None:
             raise cancelled
+
+
+def unless_cancelled() -> Callable[[], None]:
+    """Return what raises RunStoppedError once the calling task is to end.
+
+    Long work in a thread calls it from time to time, so that a cancelled caller need not wait.
+    """
+    caller = asyncio.current_task()
+
+    def go_on() -> None:
+        if caller is not None and caller.cancelling():
+            raise RunStoppedError("expected to settle the run to its end, got asked to stop before")
+
+    return go_on

@@ -121,7 +121,7 @@ class CallingPass:
             sanitiser=self._around.sanitiser_for(self._template),
             draws=draws,
             repeated=self._repeated(datasets, draws),
-            runner=self._around.runners.get(self._template.product_theatre_config.episode_runner),
+            runner=self._around.runner_for(self._template),
         )
         if self._judge is None:
             return caller

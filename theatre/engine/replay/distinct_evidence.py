@@ -5,25 +5,28 @@ Source: contract/earned.md §5; docs/evidence.md, "The data audit" and "The base
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.coin import Draws
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
 from theatre.engine.models import (
-    SINGLE_CALL,
     EpisodeOutcome,
     EpisodeResult,
+    EpisodeRunner,
     GroundTruthEpisode,
     Scored,
     Verdict,
 )
 from theatre.engine.replay.records import input_sent
+from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import (
     AuditedEpisode,
     BaselineScores,
     DataAudit,
     DrawnEpisodes,
     TheatreScoringProvider,
+    TrivialPlayers,
 )
 from theatre.engine.templates import ProductTheatreTemplate
 
@@ -36,17 +39,23 @@ class DistinctEvidence:
         template: ProductTheatreTemplate,
         provider: TheatreScoringProvider,
         gold: Mapping[str, JsonObject],
-        commitment_hash: str,
+        *,
+        draws: Draws,
+        runner: EpisodeRunner | None,
+        registry: SchemaRegistry,
     ) -> None:
+        """Take what scores; `runner` is that of interactive episodes."""
         self._provider = provider
         self._gold = gold
         self._audit = DataAudit(provider.criterion_ids)
-        self._drawn = DrawnEpisodes(commitment_hash)
+        self._drawn = DrawnEpisodes(draws.commitment_hash)
         self._baselines = BaselineScores(
             provider,
             [hop.construct_id for hop in template.hops],
-            interactive=template.product_theatre_config.episode_runner != SINGLE_CALL,
-            commitment_hash=commitment_hash,
+            players=None
+            if runner is None
+            else TrivialPlayers(runner, template.hops, draws=draws, registry=registry),
+            commitment_hash=draws.commitment_hash,
         )
 
     def close(self) -> None:
@@ -97,13 +106,15 @@ class DistinctEvidence:
         """Return `scores/data_audit.json`."""
         return self._audit.as_document()
 
-    def documents(self) -> tuple[JsonObject, JsonObject]:
-        """Return `scores/data_audit.json` and `scores/baselines.json`."""
-        return self.audit, self._baselines.as_document(self._drawn, self._gold)
+    def documents(self, go_on: Callable[[], None] = lambda: None) -> tuple[JsonObject, JsonObject]:
+        """Return `scores/data_audit.json` and `scores/baselines.json`; `go_on` may raise."""
+        return self.audit, self._baselines.as_document(self._drawn, self._gold, go_on)
 
-    def write(self, builder: EvidenceBundleBuilder) -> tuple[JsonObject, JsonObject]:
+    def write(
+        self, builder: EvidenceBundleBuilder, go_on: Callable[[], None]
+    ) -> tuple[JsonObject, JsonObject]:
         """Write both documents and return them."""
-        audit, baselines = self.documents()
+        audit, baselines = self.documents(go_on)
         builder.write_document("scores/data_audit.json", audit)
         builder.write_document("scores/baselines.json", baselines)
         return audit, baselines

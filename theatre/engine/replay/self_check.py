@@ -6,7 +6,6 @@ set aside, and that is done before the theatre ends: no crash lets what was refu
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,8 @@ from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
-from theatre.engine.errors import RunStoppedError
 from theatre.engine.evidence_bundle import set_aside
-from theatre.engine.replay.beside import beside_the_loop
+from theatre.engine.replay.beside import beside_the_loop, unless_cancelled
 from theatre.engine.replay.journal import RunJournal
 from theatre.engine.replay.surroundings import RunSettings, Surroundings
 
@@ -56,15 +54,7 @@ async def refusal_of(bundle: Path, around: Surroundings) -> RefusedDraft | None:
 
     In a thread that stops within 100 episodes once the caller is cancelled.
     """
-    caller = asyncio.current_task()
-
-    def go_on(_: int) -> None:
-        if caller is not None and caller.cancelling():
-            raise RunStoppedError(
-                "expected to check the draft to its end, got asked to stop before"
-            )
-
-    report = await beside_the_loop(_checked, bundle, around, go_on)
+    report = await beside_the_loop(_checked, bundle, around, unless_cancelled())
     refused = {*report.failed, *report.unavailable}
     checks = tuple(line.id for line in report.checks if line in refused)
     return RefusedDraft(checks) if checks else None
@@ -82,7 +72,7 @@ async def refuse(
     await beside_the_loop(set_aside, theatre_id, settings.output_dir, settings.drafts_dir)
 
 
-def _checked(bundle: Path, around: Surroundings, go_on: Callable[[int], None]) -> CheckReport:
+def _checked(bundle: Path, around: Surroundings, go_on: Callable[[], None]) -> CheckReport:
     return check_bundle(
         bundle,
         around.scorers,
@@ -91,5 +81,5 @@ def _checked(bundle: Path, around: Surroundings, go_on: Callable[[int], None]) -
         sanitiser=around.sanitiser,
         runners=around.runners,
         now=around.clock(),
-        progress=go_on,
+        progress=lambda _: go_on(),
     )

@@ -36,7 +36,7 @@ from theatre.engine.evidence_bundle import (
 )
 from theatre.engine.oracle_contract import REMOTE, Isolation, weakest
 from theatre.engine.replay.activation import isolation_at_start
-from theatre.engine.replay.beside import beside_the_loop
+from theatre.engine.replay.beside import beside_the_loop, unless_cancelled
 from theatre.engine.replay.computations import (
     EPISODES,
     EpisodeLines,
@@ -142,7 +142,12 @@ class Settlement:
             contextlib.closing(EpisodeLines(gold)) as episodes,
             contextlib.closing(
                 DistinctEvidence(
-                    self._template, self._provider, gold, self._receipt.commitment_hash
+                    self._template,
+                    self._provider,
+                    gold,
+                    draws=self._draws,
+                    runner=self._around.runner_for(self._template),
+                    registry=self._around.registry,
                 )
             ) as evidence,
         ):
@@ -171,7 +176,7 @@ class Settlement:
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await beside_the_loop(ending.write, builder)
-            documents = await beside_the_loop(evidence.write, builder)
+            documents = await beside_the_loop(evidence.write, builder, unless_cancelled())
             settled = SettledRun(
                 ending=ending,
                 calls=facts,

@@ -83,3 +83,7 @@ class Surroundings:
     def sanitiser_for(self, template: ProductTheatreTemplate) -> InputSanitiser | None:
         """Return the sanitiser where the template commits to one, else None."""
         return self.sanitiser if template.execution_policy.sanitise_input else None
+
+    def runner_for(self, template: ProductTheatreTemplate) -> EpisodeRunner | None:
+        """Return the runner of interactive episodes; None where each is a single call."""
+        return self.runners.get(template.product_theatre_config.episode_runner)

@@ -26,6 +26,7 @@ from theatre.engine.scoring.provider import (
 from theatre.engine.scoring.ratings import CommittedRating, committed_ratings
 from theatre.engine.scoring.tallies import COMPOSITE
 from theatre.engine.scoring.threshold import FailureStop
+from theatre.engine.scoring.trivial_players import TrivialPlayers
 
 __all__ = [
     "COMPOSITE",
@@ -44,6 +45,7 @@ __all__ = [
     "Probability",
     "ScoredEpisode",
     "TheatreScoringProvider",
+    "TrivialPlayers",
     "baseline_findings",
     "committed_ratings",
     "data_findings",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import heapq
 import tempfile
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import cast
@@ -21,6 +21,7 @@ from theatre.engine.canonical_json import (
     canonical_line,
     parse_object,
 )
+from theatre.engine.errors import UnplayableError
 from theatre.engine.models import CriterionResult, GroundTruthEpisode, InvocationStatus, Verdict
 from theatre.engine.scoring.arithmetic import rounded_number
 from theatre.engine.scoring.data_audit import string_leaves
@@ -33,6 +34,7 @@ from theatre.engine.scoring.provider import (
     score_criterion,
 )
 from theatre.engine.scoring.tallies import CriterionTally
+from theatre.engine.scoring.trivial_players import TrivialPlayers
 from theatre.engine.scoring.units import ResampledUnits
 
 MAX_EPISODES = 1000
@@ -60,10 +62,10 @@ class NotApplicable(StrEnum):
     """Its scorer is a function of what a judge was asked about the answer."""
     HUMAN = "human"
     """People have a share in its score."""
-    INTERACTIVE = "interactive"
-    """Its answer is what a runner makes of many turns."""
     NO_FIELD = "no-field"
     """The template does not say in which member the answer stands."""
+    UNPLAYABLE = "unplayable"
+    """The runner of its episodes does not bring one to an end where the answers are trivial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,27 +138,40 @@ class BaselineScores:
         provider: TheatreScoringProvider,
         constructs: Sequence[str],
         *,
-        interactive: bool,
+        players: TrivialPlayers | None,
         commitment_hash: str,
     ) -> None:
-        """Take the constructs of an episode in the order of calls."""
+        """Take the constructs of an episode in the order of calls; `players` of an interactive."""
         self._provider = provider
         self._constructs = constructs
+        self._players = players
         self._seed = commitment_hash
         rated = {rating.criterion_id for rating in provider.ratings if rating.share is not None}
         self._reasons = {
-            plan.criterion_id: _reason(plan, rated=rated, interactive=interactive)
+            plan.criterion_id: _reason(plan, rated=rated, placed=players is None)
             for plan in provider.criteria
         }
         self._plans = [
             plan for plan in provider.criteria if self._reasons[plan.criterion_id] is None
         ]
 
-    def as_document(self, drawn: DrawnEpisodes, gold: Mapping[str, JsonObject]) -> JsonObject:
-        """Return `scores/baselines.json`."""
+    def as_document(
+        self,
+        drawn: DrawnEpisodes,
+        gold: Mapping[str, JsonObject],
+        go_on: Callable[[], None] = lambda: None,
+    ) -> JsonObject:
+        """Return `scores/baselines.json`; `go_on`, called before each play, may raise."""
         columns = {baseline: _Column(self._plans, self._seed) for baseline in Baseline}
-        if self._plans:
-            self._score(drawn, gold, columns)
+        reasons = self._reasons
+        try:
+            if self._plans and self._players is not None:
+                self._play(self._players, drawn, gold, columns, go_on)
+            elif self._plans:
+                self._score(drawn, gold, columns)
+        except UnplayableError:
+            columns = {baseline: _Column([], self._seed) for baseline in Baseline}
+            reasons = {name: reason or NotApplicable.UNPLAYABLE for name, reason in reasons.items()}
         return {
             "episodes": len(drawn),
             "criteria": {
@@ -164,9 +179,29 @@ class BaselineScores:
                     "not_applicable": None if reason is None else reason.value,
                     **{name.value: column.score_of(criterion) for name, column in columns.items()},
                 }
-                for criterion, reason in self._reasons.items()
+                for criterion, reason in reasons.items()
             },
         }
+
+    def _play(
+        self,
+        players: TrivialPlayers,
+        drawn: DrawnEpisodes,
+        gold: Mapping[str, JsonObject],
+        columns: Mapping[Baseline, _Column],
+        go_on: Callable[[], None],
+    ) -> None:
+        """Play each episode twice; what others expect is no answer to a turn."""
+        for case in drawn.cases():
+            label = gold.get(case.episode.episode_id)
+            for baseline in (Baseline.EMPTY, Baseline.COPIED):
+                go_on()
+                made = players.answer(case.episode, copies=baseline is Baseline.COPIED)
+                results = {
+                    plan.criterion_id: score_criterion(plan, case.episode, made, label)
+                    for plan in self._plans
+                }
+                columns[baseline].add(results, case.episode.cluster_key)
 
     def _score(
         self,
@@ -289,15 +324,15 @@ def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]
 
 
 def _reason(
-    plan: CriterionPlan, *, rated: Collection[str | None], interactive: bool
+    plan: CriterionPlan, *, rated: Collection[str | None], placed: bool
 ) -> NotApplicable | None:
+    """Return why a criterion has no baselines; an answer that is `placed` needs a place."""
     if plan.scorer.judgement is not None:
         return NotApplicable.JUDGED
     if plan.criterion_id in rated:
         return NotApplicable.HUMAN
-    if interactive:
-        return NotApplicable.INTERACTIVE
-    return None if isinstance(plan.params.get("field"), str) else NotApplicable.NO_FIELD
+    missing = placed and not isinstance(plan.params.get("field"), str)
+    return NotApplicable.NO_FIELD if missing else None
 
 
 def _empty_like(expected: JsonValue) -> JsonValue:
