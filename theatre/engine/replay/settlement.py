@@ -132,13 +132,29 @@ class Settlement:
         attempt was quicker, JournalChangedError where the journal is not what its trail names, and
         CertificateError where the evidence may back no certificate.
         """
+        with EvidenceBundleBuilder(
+            self._receipt.theatre_id, self._settings.output_dir, attempt=self._settings.attempt
+        ) as builder:
+            settled = await self._settle(
+                builder, journal, datasets, resolved_at, certificate_run=certificate_run
+            )
+            # What was gathered for that is released by now: the check needs room of its own.
+            if isinstance(settled, SettledRun):
+                return await self._finish(builder, journal, settled)
+            return settled
+
+    async def _settle(
+        self,
+        builder: EvidenceBundleBuilder,
+        journal: RunJournal,
+        datasets: OpenDatasets,
+        resolved_at: datetime,
+        *,
+        certificate_run: bool,
+    ) -> SettledRun | SealedRun | ProgrammeEnding:
+        """Score what was recorded and carry out the programme; SealedRun where that is all."""
         gold = datasets.gold_labels(self._template.product_theatre_config.gold_label_dataset_id)
         with (
-            EvidenceBundleBuilder(
-                self._receipt.theatre_id,
-                self._settings.output_dir,
-                attempt=self._settings.attempt,
-            ) as builder,
             contextlib.closing(EpisodeLines(gold)) as episodes,
             contextlib.closing(
                 DistinctEvidence(
@@ -172,7 +188,7 @@ class Settlement:
                 return ending
             await beside_the_loop(ending.write, builder)
             documents = await beside_the_loop(evidence.write, builder)
-            settled = SettledRun(
+            return SettledRun(
                 ending=ending,
                 calls=facts,
                 isolation=weakest(isolation_at_start(trail.activated).values()),
@@ -180,7 +196,6 @@ class Settlement:
                 findings=self._findings(trail.activated, ending, *documents),
                 resolved_at=resolved_at,
             )
-            return await self._finish(builder, journal, settled)
 
     def _rehearsal(
         self, aggregate: JsonObject, facts: CallFacts, audit: JsonObject, resolved_at: datetime
