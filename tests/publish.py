@@ -290,8 +290,13 @@ def aligned(shown: list[str], printed: list[str]) -> Iterator[str]:
 
 
 def form(line: str) -> str:
-    """Return a line without its figures, hashes and widths."""
-    return re.sub(r"[0-9a-f]*\d[0-9a-f.…-]*|(?<= )-(?= |$)|\s+", "", line)
+    """Return a line without its figures, hashes and widths.
+
+    One of nothing but figures is not like an empty one: the demo prints both, in numbers that its
+    coin decides.
+    """
+    bare = re.sub(r"[0-9a-f]*\d[0-9a-f.…-]*|(?<= )-(?= |$)|\s+", "", line)
+    return bare or ("0" if line.strip() else "")
 
 
 def write(path: Path, text: str) -> None:

@@ -60,13 +60,13 @@ def in_check(asked: list[JsonObject]) -> JsonObject:
     audit = CheckedAudit(["label"], canonical_bytes)
     for number, sent in enumerate(asked):
         label = LABELS[number % len(LABELS)]
-        audit.add(
+        question = audit.question(
             sent=sent,
             truths=[{"label": label}],
             expectations={"label": label},
-            line=LINE,
             cluster_key=None,
         )
+        audit.add(question, LINE)
     return audit.document()
 
 

@@ -4,7 +4,8 @@
 episodes over HTTP, one call each, ROUNDS times, each in a process of its own, and one of a quarter
 of them; checks each bundle with `echelon check`; and writes its documents by `rfc8785`, by `json`
 and by the engine, in turns. All times are processor time. With `run FOLDER EPISODES` it is such a
-run, with `check FOLDER` the check of what that left.
+run, with `bare FOLDER EPISODES` one without data audit, baselines and self-check, with
+`check FOLDER` the check of what a run left.
 """
 
 from __future__ import annotations
@@ -24,11 +25,14 @@ from pathlib import Path
 import orjson
 import rfc8785
 
-from tests.benchmarks.http_run import MODES, PEAK, show
+from tests.benchmarks.http_run import MODES, PEAK, check_replaced, show
 from tests.benchmarks.trivial_theatre import commit, construct, run
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
-from theatre.engine.canonical_json import JsonValue, canonical_bytes, parse_json
+from theatre.engine.bundle_check import CheckReport
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_json
+from theatre.engine.evidence_bundle import EvidenceBundleBuilder
+from theatre.engine.replay import settlement
 
 EPISODES = 20_000
 ROUNDS = 5
@@ -60,6 +64,41 @@ def run_once(folder: Path, episodes: int) -> float:
         return time.process_time() - began
 
 
+class Uncounted:
+    """Stands for the counts of a run, without counting."""
+
+    def __init__(self, *_: object) -> None:
+        pass
+
+    def add(self, *_: object) -> None:
+        """Leave an episode out."""
+
+    def close(self) -> None:
+        """Close nothing."""
+
+    def write(self, builder: EvidenceBundleBuilder) -> tuple[JsonObject, JsonObject]:
+        """Write both documents as if there had been nothing to count."""
+        none = ("empty", "copied", "most_frequent", "other_episode")
+        counts = ("distinct_inputs", "distinct_scored_inputs", "near_duplicates")
+        criterion: JsonObject = {"distinct_inputs": 0, "expectations": 0, "majority_share": None}
+        audit: JsonObject = {
+            **dict.fromkeys(("episodes", *counts, "answers_in_inputs", "clusters"), 0),
+            "criteria": {"answer": criterion},
+        }
+        unmade: JsonObject = {"not_applicable": "no-field", **dict.fromkeys(none)}
+        baselines: JsonObject = {"episodes": 0, "criteria": {"answer": unmade}}
+        builder.write_document("scores/data_audit.json", audit)
+        builder.write_document("scores/baselines.json", baselines)
+        return audit, baselines
+
+
+def run_bare(folder: Path, episodes: int) -> float:
+    """Run a theatre without data audit, baselines and self-check; return its seconds."""
+    setattr(settlement, "DistinctEvidence", Uncounted)  # noqa: B010 - it is imported there
+    with check_replaced(lambda *_, **__: CheckReport(checks=())):
+        return run_once(folder, episodes)
+
+
 def check_once(folder: Path) -> float:
     """Check the bundle of a run as `echelon check` does; return the seconds of this process."""
     with contextlib.redirect_stdout(io.StringIO()) as report:
@@ -80,19 +119,23 @@ def in_process(*arguments: object) -> tuple[float, float]:
 def show_runs(episodes: int, rounds: int, folder: Path) -> None:
     """Print what an episode costs, and the check of all of them, a run and its check in turns."""
     few = max(1, episodes // 4)
-    runs, checks = [], []
+    runs, bare, checks = [], [], []
     for number in range(rounds):
         runs.append(in_process("run", folder / str(number), episodes))
+        bare.append(in_process("bare", folder / f"bare {number}", episodes))
         checks.append(in_process("check", folder / str(number)))
-    _, small = in_process("run", folder / "few", few)
+    small = in_process("run", folder / "few", few)
     show(f"an episode over HTTP, of {episodes}", [seconds / episodes for seconds, _ in runs])
+    show("  not counted, not checked", [seconds / episodes for seconds, _ in bare])
     show(f"echelon check of {episodes} episodes", [seconds for seconds, _ in checks])
-    for name, peak in (
-        (f"peak of a run of {few}", small),
-        (f"peak of a run of {episodes}", max(peak for _, peak in runs)),
-        ("peak of its check", max(peak for _, peak in checks)),
+    for name, measured in (
+        (f"peak of a run of {few}", [small]),
+        (f"peak of a run of {episodes}", runs),
+        ("  not counted, not checked", bare),
+        ("peak of its check", checks),
     ):
-        sys.stdout.write(f"{name:44} max {peak:9.1f} MB\n")
+        peaks = [peak for _, peak in measured]
+        sys.stdout.write(f"{name:44} min {min(peaks):9.1f} MB   max {max(peaks):9.1f} MB\n")
 
 
 def documents(bundle: Path) -> dict[str, JsonValue]:
@@ -132,9 +175,10 @@ def show_canonical_json(bundle: Path, rounds: int) -> None:
 
 def main() -> None:
     """Measure everything, at the sizes that the caller asks for, or one run or check."""
-    if sys.argv[1:2] in (["run"], ["check"]):
-        folder = Path(sys.argv[2])
-        once = run_once(folder, int(sys.argv[3])) if sys.argv[1] == "run" else check_once(folder)
+    if sys.argv[1:2] in (["run"], ["bare"], ["check"]):
+        folder, kind = Path(sys.argv[2]), sys.argv[1]
+        runs = {"run": run_once, "bare": run_bare}
+        once = check_once(folder) if kind == "check" else runs[kind](folder, int(sys.argv[3]))
         # Not `ru_maxrss`: a new process begins with the peak of the one that started it.
         (peak,) = (line.split()[1] for line in PEAK.open() if line.startswith("VmHWM:"))
         sys.stdout.write(f"{once} {int(peak) / 1024}\n")

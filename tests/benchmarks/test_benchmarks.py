@@ -57,9 +57,11 @@ OF_A_DOCUMENT = [
             "8 1",
             [
                 "an episode over HTTP, of 8",
+                "not counted, not checked",
                 "echelon check of 8 episodes",
                 "peak of a run of 2",
                 "peak of a run of 8",
+                "not counted, not checked",
                 "peak of its check",
                 "certificate",
                 *OF_A_DOCUMENT,

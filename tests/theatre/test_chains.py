@@ -145,6 +145,7 @@ def test_a_scorer_that_changes_what_it_is_shown_changes_no_record(tmp_path: Path
             output.clear()
         cast("dict[str, JsonObject]", case.hops).clear()
         case.input_data.clear()
+        cast("JsonObject", case.expected).clear()
         cast("JsonObject", case.answer).clear()
         return 1.0
 

@@ -370,7 +370,10 @@ def test_engine_and_check_count_the_same(episodes: list[Any]) -> None:
     for sent, truth, outcome, scores, cluster in episodes:
         held: dict[str, JsonValue] = {"a": truth, "b": "eight888"}
         line = {"outcome": outcome, "scores": dict(zip("ab", scores, strict=True))}
-        checked.add(sent=sent, truths=[truth], expectations=held, line=line, cluster_key=cluster)
+        question = checked.question(
+            sent=sent, truths=[truth], expectations=held, cluster_key=cluster
+        )
+        checked.add(question, line)
         if outcome != "not_run":
             engine.add(
                 AuditedEpisode(

@@ -180,6 +180,9 @@ class Tally:
         self.plan = Plan(template)
         self.commitment_hash = commitment_hash
         self.episodes = episodes
+        threshold = self.plan.threshold
+        self.most_missing = None if threshold is None else threshold * episodes
+        """With more missing answers than that the run has ended."""
         self.ended = False
         self.statuses: Counter[str | None] = Counter()
         self.outcomes: Counter[str] = Counter()
@@ -250,8 +253,7 @@ class Tally:
         self.outcomes[outcome] += 1
         for name, verdict in zip(self.plan.ids, verdicts, strict=True):
             self.verdicts[name][verdict if isinstance(verdict, str) else SCORED] += 1
-        threshold = self.plan.threshold
-        if threshold is not None and self.outcomes[MISSING] > threshold * self.episodes:
+        if self.most_missing is not None and self.outcomes[MISSING] > self.most_missing:
             self.ended = True
 
     def _place(self, cluster_key: str | None, counted: tuple[int | None, ...]) -> None:
@@ -636,7 +638,7 @@ def is_beyond(
 def is_held_out(commitment_hash: str, episode_id: str, split: Fraction) -> bool:
     """Tell whether the commitment hash draws an episode into the holdout."""
     digest = hashlib.sha256(f"{commitment_hash}:{episode_id}".encode()).hexdigest()
-    return Fraction(int(digest[:16], 16), 2**64) < split
+    return int(digest[:16], 16) * split.denominator < split.numerator * 2**64
 
 
 def wilson(right: int, number: int) -> tuple[float, float]:

@@ -376,13 +376,13 @@ class Evidence:
                 else episode["input_data"]
             )
             draw.add(name, line["seq"])
-            audit.add(
+            question = audit.question(
                 sent=sent,
                 truths=[episode.get("expected_output"), label],
                 expectations={one: self.expectation(one, episode) for one in tally.plan.ids},
-                line=line,
                 cluster_key=episode.get("cluster_key"),
             )
+            audit.add(question, line)
         return audit, draw
 
     def drawn_items(self, entry: Document) -> list[str]:

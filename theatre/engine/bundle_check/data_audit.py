@@ -11,11 +11,13 @@ import heapq
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from theatre.engine.bundle_check.arithmetic import Document, published, ratio
 
 LEAST_CHARACTERS, MOST_LABELS, MOST_LEAVES, MOST_EPISODES = 8, 20, 1000, 1000
+DIGEST: Final = 16
+"""Bytes of what stands for a thing that is counted."""
 BASELINES: Final = ("empty", "copied", "most_frequent", "other_episode")
 PLAYED: Final = ("empty", "copied")
 """The baselines of interactive episodes: what is expected at the end answers no turn."""
@@ -24,94 +26,122 @@ LETTERS: Final = re.compile(r"[^\W\d_]+")
 
 def digest(data: bytes) -> bytes:
     """Return what stands for a thing that is counted."""
-    return hashlib.sha256(data).digest()[:16]
+    return hashlib.sha256(data).digest()[:DIGEST]
+
+
+class Question(NamedTuple):
+    """What one episode asked and expected, as digests: what is counted of it."""
+
+    asked: bytes
+    words: bytes
+    expected: Mapping[str, bytes]
+    """Criterion → what is expected there, where that is not null."""
+    sought: list[bytes]
+    """Each text of what is expected that no input should hold; `found` are those that it holds."""
+    found: list[bytes]
+    cluster_key: str | None
 
 
 class DataAudit:
-    """Counts what was asked, episode by episode; `canonical` gives the bytes of a JSON value."""
+    """Counts what was asked, episode by episode; `canonical` gives the bytes of a JSON value.
+
+    Digests lie one behind the other: sixteen bytes each, where a set would take a hundred.
+    """
 
     def __init__(self, criteria: Iterable[str], canonical: Callable[[Any], bytes]) -> None:
         self.canonical = canonical
         self.criteria = list(criteria)
-        self.episodes = 0
-        self.inputs: dict[bytes, int] = {}
-        """Digest of an input → bit 0: scored there; bit n + 1: counted on the nth criterion."""
-        self.texts: set[bytes] = set()
-        self.expected: list[Counter[bytes]] = [Counter() for _ in self.criteria]
-        self.leaves: Counter[bytes] = Counter()
+        self.inputs = bytearray()
+        self.marks: list[int] = []
+        """For each input, bit 0: scored there; bit n + 1: counted on the nth criterion."""
+        self.texts = bytearray()
+        self.expected = [bytearray() for _ in self.criteria]
+        self.leaves = bytearray()
         self.given_away: list[list[bytes]] = []
         self.clusters: set[str] = set()
 
-    def add(
+    def question(
         self,
         *,
         sent: object,
         truths: Iterable[object],
         expectations: Mapping[str, object],
-        line: Document,
         cluster_key: str | None,
-    ) -> None:
-        """Take an episode with its line of `per_episode.jsonl`; one that was not run counts not.
+    ) -> Question:
+        """Return what is counted of an episode; nothing that is shown to a scorer afterwards.
 
         `truths` are its expectation and its label, `expectations` has what is not null on each
         criterion.
         """
+        asked, texts = digest(self.canonical(sent)), list(texts_in(sent))
+        words = " ".join(LETTERS.findall(" ".join(texts).casefold()))
+        leaves = {leaf: digest(leaf.encode()) for leaf in sought(truths)}
+        return Question(
+            asked=asked,
+            words=digest(words.encode()) if words else asked,
+            expected={
+                name: digest(self.canonical(value))
+                for name, value in expectations.items()
+                if value is not None
+            },
+            sought=list(leaves.values()),
+            found=[one for leaf, one in leaves.items() if any(leaf in text for text in texts)],
+            cluster_key=cluster_key,
+        )
+
+    def add(self, question: Question, line: Document) -> None:
+        """Take an episode with its line of `per_episode.jsonl`; one that was not run counts not."""
         if line["outcome"] == "not_run":
             return
-        self.episodes += 1
-        raw = self.canonical(sent)
-        leaves = list(texts_in(sent))
         marks = int(line["outcome"] == "scored")
         for place, name in enumerate(self.criteria):
-            if line["scores"][name] is None:
-                continue
-            marks |= 2 << place
-            if expectations.get(name) is not None:
-                self.expected[place][digest(self.canonical(expectations[name]))] += 1
-        asked = digest(raw)
-        self.inputs[asked] = self.inputs.get(asked, 0) | marks
-        words = " ".join(LETTERS.findall(" ".join(leaves).casefold()))
-        self.texts.add(digest(words.encode()) if words else asked)
-        if cluster_key is not None:
-            self.clusters.add(cluster_key)
-        found = []
-        for leaf in sought(truths):
-            name_of_leaf = digest(leaf.encode())
-            self.leaves[name_of_leaf] += 1
-            if any(leaf in text for text in leaves):
-                found.append(name_of_leaf)
-        if found:
-            self.given_away.append(found)
+            if line["scores"][name] is not None:
+                marks |= 2 << place
+                self.expected[place] += question.expected.get(name, b"")
+        self.inputs += question.asked
+        self.marks.append(marks)
+        self.texts += question.words
+        self.leaves += b"".join(question.sought)
+        if question.found:
+            self.given_away.append(question.found)
+        if question.cluster_key is not None:
+            self.clusters.add(question.cluster_key)
 
     def document(self) -> Document:
         """Return `scores/data_audit.json`."""
-        ranked = sorted(self.leaves.items(), key=lambda item: (-item[1], item[0]))
+        ranked = sorted(Counter(each(self.leaves)).items(), key=lambda item: (-item[1], item[0]))
         labels = {leaf for leaf, times in ranked[:MOST_LABELS] if times > 1}
+        distinct = len({*each(self.inputs)})
         return {
-            "episodes": self.episodes,
-            "distinct_inputs": len(self.inputs),
+            "episodes": len(self.marks),
+            "distinct_inputs": distinct,
             "distinct_scored_inputs": self.marked(1),
-            "near_duplicates": len(self.inputs) - len(self.texts),
+            "near_duplicates": distinct - len({*each(self.texts)}),
             "answers_in_inputs": sum(not labels.issuperset(one) for one in self.given_away),
             "clusters": len(self.clusters),
-            "criteria": {
-                name: {
-                    "distinct_inputs": self.marked(2 << place),
-                    "expectations": len(self.expected[place]),
-                    "majority_share": published(
-                        ratio(
-                            max(self.expected[place].values(), default=0),
-                            self.expected[place].total(),
-                        )
-                    ),
-                }
-                for place, name in enumerate(self.criteria)
-            },
+            "criteria": {name: self.criterion(place) for place, name in enumerate(self.criteria)},
+        }
+
+    def criterion(self, place: int) -> Document:
+        """Return what stands there about one criterion."""
+        expected = Counter(each(self.expected[place]))
+        most = max(expected.values(), default=0)
+        return {
+            "distinct_inputs": self.marked(2 << place),
+            "expectations": len(expected),
+            "majority_share": published(ratio(most, expected.total())),
         }
 
     def marked(self, bit: int) -> int:
-        """Return how many inputs have a mark."""
-        return sum(marks & bit > 0 for marks in self.inputs.values())
+        """Return how many different inputs have a mark."""
+        marked = zip(each(self.inputs), self.marks, strict=True)
+        return len({asked for asked, marks in marked if marks & bit})
+
+
+def each(digests: bytearray) -> Iterator[bytes]:
+    """Yield digests that lie one behind the other."""
+    kept = bytes(digests)
+    return (kept[at : at + DIGEST] for at in range(0, len(kept), DIGEST))
 
 
 class BaselineDraw:
@@ -124,10 +154,11 @@ class BaselineDraw:
     def add(self, episode_id: str, seq: int) -> None:
         """Take an episode that was run."""
         text = f"{self._commitment_hash}:baseline:{episode_id}"
-        number = int(hashlib.sha256(text.encode()).hexdigest(), 16)
-        heapq.heappush(self._kept, (-number, seq))
-        if len(self._kept) > MOST_EPISODES:
-            heapq.heappop(self._kept)
+        number = int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
+        if len(self._kept) < MOST_EPISODES:
+            heapq.heappush(self._kept, (-number, seq))
+        else:
+            heapq.heappushpop(self._kept, (-number, seq))
 
     @property
     def drawn(self) -> list[int]:

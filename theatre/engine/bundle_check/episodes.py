@@ -125,13 +125,14 @@ class _EpisodePass:
         sources, ledger = self._sources, self._ledger
         total = sources.ground_truth.total
         failures, threshold = 0, sources.plan.failure_threshold
+        most_failures = None if threshold is None else threshold * total
         lines = ScoreLines(self._folder, ledger)
         read = 0
         for episode in episodes(self._folder, ledger):
             read += 1
             if read % PROGRESS_STEP == 0:
                 sources.progress(read)
-            if threshold is not None and failures > threshold * total:
+            if most_failures is not None and failures > most_failures:
                 self._discard(episode)
                 answer, outcomes = None, _NOT_RUN
             else:

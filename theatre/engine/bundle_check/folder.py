@@ -34,7 +34,7 @@ MAX_FILE_BYTES = 16 * 1024**3
 MAX_DOCUMENT_BYTES = DEFAULT_MAX_BYTES
 """Largest JSON document, and longest line, that is parsed."""
 
-_CHUNK = 1024 * 1024
+_CHUNK = 64 * 1024
 
 MANIFEST = "manifest.json"
 SUMS = "SHA256SUMS"

@@ -8,7 +8,6 @@ shares the bootstrap alone: its draws are specified number by number.
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -19,8 +18,8 @@ from typing import cast
 import numpy as np
 import numpy.typing as npt
 
-from theatre.engine.bundle_check.arithmetic import COMPOSITE, NANO, Document, Tally
-from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit
+from theatre.engine.bundle_check.arithmetic import COMPOSITE, NANO, Tally
+from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit, Question
 from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
 from theatre.engine.bundle_check.panels import HumanParts, Panel, RatedColumns
 from theatre.engine.bundle_check.plan import CommittedPlan
@@ -238,8 +237,8 @@ class EpisodeScoring:
     ) -> tuple[bytes, EpisodeOutcome]:
         """Return line and outcome of `episode`; without an answer it was not run."""
         gold = self.gold.get(episode.episode_id)
-        # A scorer that changes what it is shown must not reach the audit.
-        sent = None if answer is None else copy.deepcopy(answer.sent)
+        # Before a scorer is shown any of it: one that changed it would change what is counted.
+        question = None if answer is None else self._question(episode, answer, gold)
         document = self.tally.add(
             seq=episode.seq,
             episode_id=episode.episode_id,
@@ -248,27 +247,22 @@ class EpisodeScoring:
             cluster_key=episode.cluster_key,
             confidence=None if answer is None else answer.confidence,
         )
-        if answer is not None:
-            self._audit(episode, sent, gold, document)
+        if question is not None:
+            self.draw.add(episode.episode_id, episode.seq)
+            self.audit.add(question, document)
         outcome, line = EpisodeOutcome(document["outcome"]), canonical_line(document)
         self.lines.add(line)
         if self.columns is not None:
             self.columns.add(episode, outcome, document["scores"])
         return line, outcome
 
-    def _audit(
-        self,
-        episode: GroundTruthEpisode,
-        sent: JsonValue,
-        gold: JsonObject | None,
-        line: Document,
-    ) -> None:
-        self.draw.add(episode.episode_id, episode.seq)
-        self.audit.add(
-            sent=sent,
+    def _question(
+        self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None
+    ) -> Question:
+        return self.audit.question(
+            sent=answer.sent,
             truths=[episode.expected_output, gold],
             expectations=self.scorers.expectations(episode, gold),
-            line=line,
             cluster_key=episode.cluster_key,
         )
 
@@ -299,12 +293,9 @@ def resampled_bounds(tally: Tally, name: str) -> tuple[float | None, float | Non
     """
     ids = tally.plan.ids
     columns = list(range(len(ids))) if name == COMPOSITE else [ids.index(name)]
-    rows = [
-        [*(unit[c][0] for c in columns), *(unit[c][1] for c in columns)]
-        for unit, times in tally.units()
-        for _ in range(times)
-    ]
-    units = np.array(rows, dtype=np.int64)
+    weighed = list(tally.units())
+    rows = [[*(unit[c][0] for c in columns), *(unit[c][1] for c in columns)] for unit, _ in weighed]
+    units = np.repeat(np.array(rows, dtype=np.int64), [times for _, times in weighed], axis=0)
     sums, counts = units[:, : len(columns)], units[:, len(columns) :]
     counted = counts.any(axis=1)
     order = np.lexsort(units[counted].T)

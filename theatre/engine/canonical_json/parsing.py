@@ -106,6 +106,8 @@ def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _safe_integer(literal: str) -> int | float:
+    if len(literal) < len("9007199254740991"):
+        return int(literal)
     # 18 characters always exceed 2^53; int() of a huge literal would also cost quadratic time.
     value = int(literal) if len(literal) <= len("-9007199254740991") else None
     if value is None or abs(value) > MAX_SAFE_INTEGER:

@@ -125,20 +125,36 @@ class Settlement:
         """Write the bundle of a theatre whose calls are done and return what it proves.
 
         A reproduction leaves a bundle and no certificate. A rehearsal, and a run in which nothing
-        was scored, leave no bundle; so does a programme
-        that fails, or waits for people: then its ending is returned. A bundle that the independent
-        check refuses is set aside: then its refusal is returned. Raises BundleError
-        where the disk fails (nothing half-written stays visible), AlreadySealedError where another
-        attempt was quicker, JournalChangedError where the journal is not what its trail names, and
-        CertificateError where the evidence may back no certificate.
+        was scored, leave no bundle; so does a programme that fails, or waits for people: then its
+        ending is returned. A bundle that the independent check refuses is set aside: then its
+        refusal is returned. Raises BundleError where the disk fails (nothing half-written stays
+        visible), AlreadySealedError where another attempt was quicker, JournalChangedError where
+        the journal is not what its trail names, and CertificateError where the evidence may back
+        no certificate.
         """
+        with EvidenceBundleBuilder(
+            self._receipt.theatre_id, self._settings.output_dir, attempt=self._settings.attempt
+        ) as builder:
+            settled = await self._settle(
+                builder, journal, datasets, resolved_at, certificate_run=certificate_run
+            )
+            # What was gathered for that is released by now: the check needs room of its own.
+            if isinstance(settled, SettledRun):
+                return await self._finish(builder, journal, settled)
+            return settled
+
+    async def _settle(
+        self,
+        builder: EvidenceBundleBuilder,
+        journal: RunJournal,
+        datasets: OpenDatasets,
+        resolved_at: datetime,
+        *,
+        certificate_run: bool,
+    ) -> SettledRun | SealedRun | ProgrammeEnding:
+        """Score what was recorded and carry out the programme; SealedRun where that is all."""
         gold = datasets.gold_labels(self._template.product_theatre_config.gold_label_dataset_id)
         with (
-            EvidenceBundleBuilder(
-                self._receipt.theatre_id,
-                self._settings.output_dir,
-                attempt=self._settings.attempt,
-            ) as builder,
             contextlib.closing(EpisodeLines(gold)) as episodes,
             contextlib.closing(
                 DistinctEvidence(
@@ -177,7 +193,7 @@ class Settlement:
                 return ending
             await beside_the_loop(ending.write, builder)
             documents = await beside_the_loop(evidence.write, builder, unless_cancelled())
-            settled = SettledRun(
+            return SettledRun(
                 ending=ending,
                 calls=facts,
                 isolation=weakest(isolation_at_start(trail.activated).values()),
@@ -185,7 +201,6 @@ class Settlement:
                 findings=self._findings(trail.activated, ending, *documents),
                 resolved_at=resolved_at,
             )
-            return await self._finish(builder, journal, settled)
 
     def _rehearsal(
         self, aggregate: JsonObject, facts: CallFacts, audit: JsonObject, resolved_at: datetime
