@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from theatre.cli.adversaries.table import programs
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import (
     OracleAdapter,
@@ -34,7 +35,6 @@ from theatre.oracles.python_callable import PythonOracleAdapter, construct_from_
 from theatre.oracles.served import served_adapter_for
 
 SECRET = "the-answer-is-42"  # noqa: S105 - for a thief to find
-HERE = Path(__file__).parent
 REGISTRY = """
 [constructs.stdin]
 argv = ["{python}", "{folder}/thief.py"]
@@ -60,7 +60,7 @@ def main(folder: Path, transport: str) -> None:
     close_memory()
     # The thief and its registry lie elsewhere than what it is after.
     (folder / "construct").mkdir()
-    (folder / "construct" / "thief.py").write_bytes((HERE / "thief.py").read_bytes())
+    (folder / "construct" / "thief.py").write_bytes((programs() / "thief.py").read_bytes())
     (folder / "construct" / "constructs.toml").write_text(REGISTRY)
     with contextlib.ExitStack() as stack:
         loot = set_out(folder, stack)
