@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,16 +89,18 @@ class ConstructAccess:
         """Return what the operator's programs among the constructs are kept from. Blocks."""
         return isolation_for(template, self._places(), self.closed)
 
-    def isolation(self, *, network: bool = False) -> Isolation:
-        """Return what programs are kept from here, tried once a process. Blocks."""
-        return _isolation_here(self.closed, network)
+    def isolation(self, *, network: bool = False, program: str = sys.executable) -> Isolation:
+        """Return what such programs are kept from here, tried once a process. Blocks."""
+        return _isolation_here(self.closed, network, program)
 
     async def require_isolated(self, wanted: Iterable[Endpoint]) -> None:
         """Raise IsolationUnavailableError for a program that nothing here keeps from answers."""
         for endpoint in wanted:
             construct = self.construct_at(endpoint) if endpoint.is_registered else None
             if isinstance(construct, RegisteredConstruct):
-                found = await asyncio.to_thread(self.isolation, network=construct.network)
+                found = await asyncio.to_thread(
+                    self.isolation, network=construct.network, program=construct.argv[0]
+                )
                 if not found.holds:
                     raise IsolationUnavailableError(
                         "expected a machine that can isolate the operator's programs, got one "
@@ -184,8 +187,12 @@ class ConstructAccess:
 
 
 @cache
-def _isolation_here(closed: tuple[Path, ...], network: bool) -> Isolation:  # noqa: FBT001 - a key
-    return tried_isolation(closed, network=network)
+def _isolation_here(
+    closed: tuple[Path, ...],
+    network: bool,  # noqa: FBT001 - a key
+    program: str,
+) -> Isolation:
+    return tried_isolation(closed, network=network, program=program)
 
 
 async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:

@@ -109,14 +109,14 @@ def list_constructs(folder: Path, *, as_json: bool) -> None:
         found |= ConstructRegistry.load(path).constructs
     closed = closed_places(workspace, folder)
     tried = {
-        network: tried_isolation(closed, network=network)
-        for network in {one.network for one in found.values() if _runs_here(one)}
+        (program, network): tried_isolation(closed, network=network, program=program)
+        for program, network in {_start(one) for one in found.values() if _runs_here(one)}
     }
     rows = [
         {
             "construct": construct_id,
             "adapter_type": "local" if _speaks_on_stdin(one) else "http",
-            "isolation": tried[one.network].as_document() if _runs_here(one) else None,
+            "isolation": tried[_start(one)].as_document() if _runs_here(one) else None,
         }
         for construct_id, one in sorted(found.items())
     ]
@@ -131,6 +131,11 @@ def _runs_here(
     one: RegisteredConstruct | RemoteConstruct,
 ) -> TypeGuard[RegisteredConstruct]:
     return isinstance(one, RegisteredConstruct)
+
+
+def _start(one: RegisteredConstruct) -> tuple[str, bool]:
+    """Return what decides what a program can reach here."""
+    return one.argv[0], one.network
 
 
 def _speaks_on_stdin(one: RegisteredConstruct | RemoteConstruct) -> bool:

@@ -42,8 +42,11 @@ def isolation_for(
 
     None where there is no such construct. Blocks for a start of Python or two.
     """
-    networks = {one.network for one in _programs(template, places)}
-    tried = [tried_isolation(closed, network=network) for network in sorted(networks)]
+    found = {(one.argv[0], one.network) for one in _programs(template, places)}
+    tried = [
+        tried_isolation(closed, network=network, program=program)
+        for program, network in sorted(found)
+    ]
     return weakest(tried).as_document() if tried else None
 
 

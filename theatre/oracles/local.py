@@ -88,7 +88,10 @@ class LocalOracleAdapter:
 
     async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
         """Return what a program started now can reach, as `canary.tried_isolation`."""
-        return await asyncio.to_thread(tried_isolation, closed, network=self._network)
+        program = (await self._program.bound()).argv[0]
+        return await asyncio.to_thread(
+            tried_isolation, closed, network=self._network, program=program
+        )
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; calls made at the same time wait for each other, each its full time.

@@ -111,7 +111,10 @@ class ServedOracleAdapter:
 
     async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
         """Return what a program started now can reach, as `canary.tried_isolation`."""
-        return await asyncio.to_thread(tried_isolation, closed, network=self._network)
+        program = (await self._program.bound()).argv[0]
+        return await asyncio.to_thread(
+            tried_isolation, closed, network=self._network, program=program
+        )
 
     async def check_reachable(self) -> None:
         """Start the program now, unless it runs.

@@ -91,10 +91,14 @@ def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
         stack.enter_context(socket.socket(family))
         for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX)
     )
-    udp = stack.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+    udp, datagram = (
+        stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+        for family in (socket.AF_INET, socket.AF_UNIX)
+    )
     tcp.bind(("127.0.0.1", 0))
     udp.bind(("127.0.0.1", 0))
     unix.bind(str(beside / "socket"))
+    datagram.bind(str(beside / "datagram"))
     abstract.bind(f"\0{beside.name}")
     for one in (tcp, unix, abstract):
         one.listen()
@@ -106,6 +110,7 @@ def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
         "tcp": tcp.getsockname()[1],
         "udp": udp.getsockname()[1],
         "unix": unix.getsockname(),
+        "datagram": datagram.getsockname(),
         "abstract": beside.name,
         "heard": lambda: has_datagram(udp),
         "files": {

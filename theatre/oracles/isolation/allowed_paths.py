@@ -82,13 +82,15 @@ class AllowedPaths:
         return place not in self.hidden and bool(nearest) and nearest[0] in self.reading
 
 
-def allowed_paths(argv: Sequence[str], own: Iterable[Path]) -> AllowedPaths:
-    """Return what the program of `argv` may read, with `own`: its private copy.
+def allowed_paths(programs: Iterable[str], own: Iterable[Path]) -> AllowedPaths:
+    """Return what is read by a start of `programs`, with `own`: the private copy.
 
-    Of the machine the system's libraries and the prefix of the interpreter that argv names.
+    Of the machine the system's libraries and the prefixes of the programs.
     """
-    hidden = tuple({_PACKAGE, *_backend()})
-    reading = (*SYSTEM, *_prefixes(argv[0]), *_prefixes(sys.executable), *KIT, *OWN_CODE, *own)
+    installed = (one for program in (*programs, sys.executable) for one in _prefixes(program))
+    machine = tuple(dict.fromkeys((*SYSTEM, *installed)))
+    hidden = tuple({_PACKAGE, *_backend(), *_other_copies(machine)})
+    reading = (*machine, *KIT, *OWN_CODE, *own)
     return AllowedPaths(reading=tuple(dict.fromkeys(reading)), hidden=hidden)
 
 
@@ -100,6 +102,14 @@ def _backend() -> tuple[Path, ...]:
 
 
 @cache
+def _other_copies(machine: Sequence[Path]) -> frozenset[Path]:
+    """Return the ground truth of this project in other interpreters that a program can read."""
+    installed = (f"{local}lib/python*/*-packages/{_PACKAGE.name}" for local in ("", "local/"))
+    found = {copy for pattern in installed for prefix in machine for copy in prefix.glob(pattern)}
+    resources = {copy / "_resources" for copy in found if copy.resolve() != _PACKAGE}
+    return frozenset(one for one in resources if one.is_dir())
+
+
 def _prefixes(program: str) -> tuple[Path, ...]:
     """Return the folders that a program on PATH is installed in; else the program's file."""
     found = shutil.which(program)

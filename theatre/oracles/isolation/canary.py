@@ -42,6 +42,7 @@ class _Sockets:
     tcp: socket.socket
     udp: socket.socket
     unix: socket.socket
+    datagram: socket.socket
     abstract: socket.socket
 
     def addresses(self) -> dict[str, Any]:
@@ -49,21 +50,26 @@ class _Sockets:
             "tcp": self.tcp.getsockname()[1],
             "udp": self.udp.getsockname()[1],
             "unix": self.unix.getsockname(),
+            "datagram": self.datagram.getsockname(),
             "abstract": self.abstract.getsockname()[1:].decode(),
         }
 
     def have_heard(self) -> bool:
         """Say whether anything arrived, whatever the program says of it."""
-        ready, _, _ = select.select([self.tcp, self.udp, self.unix, self.abstract], [], [], 0)
+        every = [self.tcp, self.udp, self.unix, self.datagram, self.abstract]
+        ready, _, _ = select.select(every, [], [], 0)
         return bool(ready)
 
 
-def tried_isolation(closed: Sequence[Path], *, network: bool) -> Isolation:
+def tried_isolation(
+    closed: Sequence[Path], *, network: bool, program: str = sys.executable
+) -> Isolation:
     """Return what a program with this `network` can reach now. Blocks for a start of Python.
 
-    `closed` are files and folders with answers in them: the store, the data. What could not be
-    tried does not hold.
+    `program` is what its argv names first, whose prefix it can read; `closed` are files and folders
+    with answers in them: the store, the data. What could not be tried does not hold.
     """
+    reach = Reach(reading=(_THIEF,), programs=(program,), network=network)
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="echelon-construct-")))
         files = [stack.enter_context(_bait_in(path)) for path in closed]
@@ -75,7 +81,7 @@ def tried_isolation(closed: Sequence[Path], *, network: bool) -> Isolation:
             **sockets.addresses(),
         }
         try:
-            means, own_pid, said = _asked(order, work, network=network)
+            means, own_pid, said = _asked(order, work, reach)
         except (ConstructUnreachableError, ValueError, OSError):
             return NOT_ISOLATED
         found = Isolation(
@@ -89,7 +95,7 @@ def tried_isolation(closed: Sequence[Path], *, network: bool) -> Isolation:
 
 
 def _asked(
-    order: dict[str, Any], work: Path, *, network: bool
+    order: dict[str, Any], work: Path, reach: Reach
 ) -> tuple[IsolatedBy, int, dict[str, Any]]:
     """Run the thief; return the means, its pid as seen from here, and what it says.
 
@@ -100,7 +106,7 @@ def _asked(
         folder=str(work),
         environment=construct_environment(_VERSION),
         limits=ProcessLimits(),
-        reach=Reach(reading=(_THIEF,), network=network),
+        reach=reach,
     )
     process = started.process
     too_late = threading.Timer(_PATIENCE_SECONDS, process_tree.kill_group, [process.pid])
@@ -163,11 +169,15 @@ def _listening() -> Iterator[_Sockets]:
             stack.enter_context(socket.socket(family))
             for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX)
         )
-        udp = stack.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+        udp, datagram = (
+            stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+            for family in (socket.AF_INET, socket.AF_UNIX)
+        )
         tcp.bind((_LOOPBACK, 0))
         udp.bind((_LOOPBACK, 0))
         unix.bind(f"{folder}/socket")
+        datagram.bind(f"{folder}/datagram")
         abstract.bind("\0" + Path(folder).name)
         for one in (tcp, unix, abstract):
             one.listen()
-        yield _Sockets(tcp=tcp, udp=udp, unix=unix, abstract=abstract)
+        yield _Sockets(tcp=tcp, udp=udp, unix=unix, datagram=datagram, abstract=abstract)

@@ -56,10 +56,12 @@ class Means(StrEnum):
 class Reach:
     """What one start of a program may reach beyond the machine's own libraries.
 
-    `reading` is its private copy, `network` what the operator allows it.
+    `reading` is its private copy, `programs` what it starts beside its argv's first word, `network`
+    what the operator allows it.
     """
 
     reading: tuple[Path, ...] = ()
+    programs: tuple[str, ...] = ()
     network: bool = False
 
 
@@ -81,7 +83,7 @@ def best_means(*, network: bool) -> Means:
 def planned_start(argv: Sequence[str], reach: Reach, folder: Path) -> Start:
     """Return how `argv` is started in `folder`, the only one that it may write to."""
     means = best_means(network=reach.network)
-    paths = allowed_paths(argv, reach.reading)
+    paths = allowed_paths([argv[0], *reach.programs], reach.reading)
     match means:
         case Means.NAMESPACES:
             variant = _working_variant(reach.network)
@@ -129,7 +131,8 @@ def _orders(paths: AllowedPaths, reach: Reach, folder: Path, means: Means) -> di
     return {
         "rules": ruled,
         "filter": filtered,
-        "gives_up_capabilities": os.geteuid() == 0 and not apart,
+        # Bubblewrap takes them itself.
+        "gives_up_capabilities": not apart,
     }
 
 
@@ -202,7 +205,7 @@ def _working_variant(network: bool) -> frozenset[str] | None:  # noqa: FBT001 - 
         return None
     with tempfile.TemporaryDirectory(prefix="echelon-probe-") as folder:
         for variant in _VARIANTS:
-            paths = allowed_paths([sys.executable], [])
+            paths = allowed_paths([], [])
             command = [*_bubblewrap(variant, paths, Path(folder), network=network), "/bin/true"]
             with suppress(OSError):
                 if _ends_well(command):
