@@ -64,10 +64,13 @@ def main(folder: Path, transport: str) -> None:
     (folder / "construct" / "constructs.toml").write_text(REGISTRY)
     with contextlib.ExitStack() as stack:
         loot = set_out(folder, stack)
+        modes = modes_of(loot["files"])
         adapter = adapter_over(transport, folder / "construct")
         taken, tried = asyncio.run(called(adapter, loot, folder))
         heard = loot["heard"]()
-    sys.stdout.write(json.dumps({"taken": taken, "tried": tried, "heard": heard}))
+        changed = modes != modes_of(loot["files"])
+    found = {"taken": taken, "tried": tried, "heard": heard, "changed": changed}
+    sys.stdout.write(json.dumps(found))
 
 
 def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
@@ -79,7 +82,8 @@ def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
     dataset = folder / "dataset.jsonl"
     dataset.write_text(f'{{"expected_output": "{SECRET}"}}\n')
     dataset.chmod(0o644)
-    stack.enter_context(dataset.open("rb"))
+    held_open = stack.enter_context(dataset.open("rb"))
+    os.set_inheritable(held_open.fileno(), True)  # noqa: FBT003 - takes no keyword
     another = PrivateFolder()
     stack.callback(lambda: another.remove())  # noqa: PLW0108 - else it goes with its last name
     (another.path / "construct.py").write_text(SECRET)
@@ -127,6 +131,11 @@ def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
             "passwords": "/etc/shadow",
         },
     }
+
+
+def modes_of(files: dict[str, str]) -> dict[str, int]:
+    """Return the modes of those files and folders that there are."""
+    return {path: Path(path).stat().st_mode for path in files.values() if Path(path).exists()}
 
 
 def has_datagram(udp: socket.socket) -> bool:
