@@ -13,6 +13,7 @@ import json
 import os
 import socket
 import sys
+import sysconfig
 import tempfile
 import time
 from datetime import UTC, datetime
@@ -125,6 +126,7 @@ def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
             "copy of another": str(another.path / "construct.py"),
             "folder of another": str(beside / "notes.txt"),
             "ground truth": str(resource_root() / "fixtures" / "ground_truth"),
+            "installed ground truth": f"{sysconfig.get_path('purelib')}/theatre/_resources",
             "templates": str(resource_root() / "fixtures" / "templates"),
             "registry": str(folder / "construct" / "constructs.toml"),
             "home": str(Path.home() / ".bashrc"),

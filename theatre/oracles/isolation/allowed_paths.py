@@ -103,7 +103,11 @@ def _backend() -> tuple[Path, ...]:
 
 @cache
 def _other_copies(machine: Sequence[Path]) -> frozenset[Path]:
-    """Return the ground truth of this project in other interpreters that a program can read."""
+    """Return this project's ground truth wherever else a program could read it.
+
+    In other interpreters; and in this one, where an editable install leaves a copy beside its link
+    to the checkout.
+    """
     installed = (f"{local}lib/python*/*-packages/{_PACKAGE.name}" for local in ("", "local/"))
     found = {copy for pattern in installed for prefix in machine for copy in prefix.glob(pattern)}
     resources = {copy / "_resources" for copy in found if copy.resolve() != _PACKAGE}

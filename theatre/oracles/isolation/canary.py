@@ -22,6 +22,7 @@ from theatre.engine.oracle_contract import NOT_ISOLATED, IsolatedBy, Isolation
 from theatre.engine.schema_registry import resource_root
 from theatre.oracles import process_tree
 from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.isolation.allowed_paths import allowed_paths
 from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits, construct_environment, start_limited
 
@@ -75,7 +76,7 @@ def tried_isolation(
         files = [stack.enter_context(_bait_in(path)) for path in closed]
         sockets = stack.enter_context(_listening())
         order = {
-            "files": [*map(str, files), *_own_ground_truth()],
+            "files": [*map(str, files), *_own_ground_truth(program)],
             "folders": [str(path.parent) for path in files],
             "runner": os.getpid(),
             **sockets.addresses(),
@@ -139,9 +140,11 @@ def _start_of(stat: str) -> str:
     return stat.rpartition(")")[2].split()[_STARTED]
 
 
-def _own_ground_truth() -> list[str]:
-    """Return a file of this project's own ground truth, wherever it is installed."""
-    return [str(path) for path in sorted((resource_root() / "fixtures").glob("*/*.jsonl"))[:1]]
+def _own_ground_truth(program: str) -> list[str]:
+    """Return a file of each copy of this project's own ground truth that is installed here."""
+    places = (resource_root() / "fixtures", *allowed_paths([program], []).hidden)
+    files = (next(place.rglob("*.jsonl"), None) for place in places)
+    return [str(file) for file in files if file is not None]
 
 
 @contextlib.contextmanager
