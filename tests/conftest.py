@@ -35,9 +35,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     """Leave nothing behind: copies of programs that came with the tests go with them."""
     before = session.config.stash.get(_COPIES_BEFORE, None)
     if before is not None:
-        for copy in set(SHARED.glob("postgresql-*")) - before:
+        made = set(SHARED.glob("postgresql-*")) - before
+        for copy in made:
             shutil.rmtree(copy)
-        if not before and SHARED.is_dir() and not any(SHARED.iterdir()):
+        # Without one of ours it may be a folder that only root can list.
+        if made and not any(SHARED.iterdir()):
             SHARED.rmdir()
 
 

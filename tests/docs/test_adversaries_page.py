@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
 from tests.docs.adversaries_table import drawn
 from theatre.cli.adversaries.leak import SHARE
-from theatre.cli.adversaries.table import adversaries
 
 PAGE = (Path(__file__).parents[2] / "docs" / "adversaries.md").read_text(encoding="utf-8")
 
@@ -19,11 +17,6 @@ def test_a_table_of_the_page_is_the_table_of_the_tests(head: str) -> None:
     lines = PAGE[PAGE.index(head) :].split("\n\n")[0].splitlines()
     # Not whole texts: of many lines pytest shows the one that differs.
     assert lines == drawn()[head].splitlines()
-
-
-def test_the_page_names_nobody_whose_guard_is_not_built() -> None:
-    named = set(re.findall(r"^\| `([\w-]+)`", PAGE, re.MULTILINE))
-    assert not named & {one.name for one in adversaries(pending=True)}
 
 
 def test_the_page_says_how_much_leaks() -> None:

@@ -193,11 +193,22 @@ def _filled(argument: str, folder: Path, copy: Path) -> str:
     return argument.replace(PYTHON, sys.executable).replace(FOLDER, str(copy))
 
 
-def _remove(folder: Path, lock: int) -> None:
-    for inner, _, _ in os.walk(folder):
-        with suppress(OSError):
-            Path(inner).chmod(0o700)
+def remove_folder(folder: Path) -> None:
+    """Remove a folder and what a program left in it, as far as that can be done.
+
+    Modes are changed of folders alone: a link in one that is closed may lead to a file of ours, of
+    which `tempfile` would change the mode (CVE-2023-6597).
+    """
+    for inner, names, _ in os.walk(folder):
+        for path in (Path(inner), *(Path(inner) / name for name in names)):
+            with suppress(OSError):
+                if not path.is_symlink():
+                    path.chmod(0o700)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+def _remove(folder: Path, lock: int) -> None:
+    remove_folder(folder)
     os.close(lock)
 
 

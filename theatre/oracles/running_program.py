@@ -9,9 +9,12 @@ import asyncio
 import os
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from theatre.oracles import process_tree
+from theatre.oracles.bound_program import remove_folder
 from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.isolation.means import Means, Reach
 from theatre.oracles.limited_process import ProcessLimits, start_limited
@@ -46,21 +49,19 @@ class RunningProgram:
         """
         self._argv = argv
         self._limits = limits
-        # What an ended construct made unremovable must not fail the run.
-        self._folder = tempfile.TemporaryDirectory(
-            prefix="echelon-construct-", ignore_cleanup_errors=True
-        )
+        folder = tempfile.mkdtemp(prefix="echelon-construct-")
+        self._remove_folder = weakref.finalize(self, remove_folder, Path(folder))
         try:
             self._started = start_limited(
                 argv,
-                folder=self._folder.name,
+                folder=folder,
                 environment=environment,
                 limits=limits,
                 reach=reach,
                 listener=listener,
             )
         except ConstructUnreachableError:
-            self._folder.cleanup()
+            self._remove_folder()
             raise
         self._popen = self._started.process
         self._pid = self._popen.pid
@@ -131,7 +132,7 @@ class RunningProgram:
         self._started.close_pipes()
         for descriptor in self._exit_descriptors():
             os.close(descriptor)
-        self._folder.cleanup()
+        self._remove_folder()
 
     def _exit_code(self) -> int | None:
         code: int | None = self._popen.returncode

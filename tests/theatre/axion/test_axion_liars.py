@@ -1,8 +1,7 @@
 """Liars that take no offer: what each part of the audit makes of them, in the theatre's worlds.
 
-All are programs of their own (`fixtures/constructs/axion`). A seed is hidden where it is a draw
-that no program is given, as the coin's is; it is public where it follows from the commitment hash
-and the episode id, as it did before.
+All are programs of their own (`fixtures/constructs/axion`). A seed is hidden where it is a draw of
+the coin; it is public where it follows from the commitment hash and the episode id, as before.
 """
 
 from __future__ import annotations
@@ -21,6 +20,7 @@ import pytest
 from tests.theatre.axion.axion_theatres import FIXTURES, template_of
 from theatre.axion.harness.theatre_runner import play
 from theatre.engine.canonical_json import JsonObject, sha256_hex
+from theatre.engine.coin import COIN_BYTES, Coin, Draws
 from theatre.scorers.computations.paired_intervals import mean_difference
 
 pytestmark = pytest.mark.untraced
@@ -40,8 +40,7 @@ def public_seed(episode_id: str) -> str:
     return f"{COMMITMENT}:play:{episode_id}"
 
 
-def hidden_seed(episode_id: str) -> str:
-    return sha256_hex(f"a draw of the coin|{episode_id}".encode())
+hidden_seed = Draws(Coin(bytes(range(COIN_BYTES))), COMMITMENT).play_seed
 
 
 @pytest.fixture(scope="module")

@@ -13,12 +13,14 @@ import json
 import os
 import socket
 import sys
+import sysconfig
 import tempfile
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from theatre.cli.adversaries.table import programs
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import (
     OracleAdapter,
@@ -34,7 +36,6 @@ from theatre.oracles.python_callable import PythonOracleAdapter, construct_from_
 from theatre.oracles.served import served_adapter_for
 
 SECRET = "the-answer-is-42"  # noqa: S105 - for a thief to find
-HERE = Path(__file__).parent
 REGISTRY = """
 [constructs.stdin]
 argv = ["{python}", "{folder}/thief.py"]
@@ -60,14 +61,17 @@ def main(folder: Path, transport: str) -> None:
     close_memory()
     # The thief and its registry lie elsewhere than what it is after.
     (folder / "construct").mkdir()
-    (folder / "construct" / "thief.py").write_bytes((HERE / "thief.py").read_bytes())
+    (folder / "construct" / "thief.py").write_bytes((programs() / "thief.py").read_bytes())
     (folder / "construct" / "constructs.toml").write_text(REGISTRY)
     with contextlib.ExitStack() as stack:
         loot = set_out(folder, stack)
+        modes = modes_of(loot["files"])
         adapter = adapter_over(transport, folder / "construct")
         taken, tried = asyncio.run(called(adapter, loot, folder))
         heard = loot["heard"]()
-    sys.stdout.write(json.dumps({"taken": taken, "tried": tried, "heard": heard}))
+        changed = modes != modes_of(loot["files"])
+    found = {"taken": taken, "tried": tried, "heard": heard, "changed": changed}
+    sys.stdout.write(json.dumps(found))
 
 
 def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
@@ -79,7 +83,8 @@ def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
     dataset = folder / "dataset.jsonl"
     dataset.write_text(f'{{"expected_output": "{SECRET}"}}\n')
     dataset.chmod(0o644)
-    stack.enter_context(dataset.open("rb"))
+    held_open = stack.enter_context(dataset.open("rb"))
+    os.set_inheritable(held_open.fileno(), True)  # noqa: FBT003 - takes no keyword
     another = PrivateFolder()
     stack.callback(lambda: another.remove())  # noqa: PLW0108 - else it goes with its last name
     (another.path / "construct.py").write_text(SECRET)
@@ -91,10 +96,14 @@ def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
         stack.enter_context(socket.socket(family))
         for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX)
     )
-    udp = stack.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+    udp, datagram = (
+        stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+        for family in (socket.AF_INET, socket.AF_UNIX)
+    )
     tcp.bind(("127.0.0.1", 0))
     udp.bind(("127.0.0.1", 0))
     unix.bind(str(beside / "socket"))
+    datagram.bind(str(beside / "datagram"))
     abstract.bind(f"\0{beside.name}")
     for one in (tcp, unix, abstract):
         one.listen()
@@ -106,6 +115,7 @@ def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
         "tcp": tcp.getsockname()[1],
         "udp": udp.getsockname()[1],
         "unix": unix.getsockname(),
+        "datagram": datagram.getsockname(),
         "abstract": beside.name,
         "heard": lambda: has_datagram(udp),
         "files": {
@@ -116,12 +126,18 @@ def set_out(folder: Path, stack: contextlib.ExitStack) -> dict[str, Any]:
             "copy of another": str(another.path / "construct.py"),
             "folder of another": str(beside / "notes.txt"),
             "ground truth": str(resource_root() / "fixtures" / "ground_truth"),
+            "installed ground truth": f"{sysconfig.get_path('purelib')}/theatre/_resources",
             "templates": str(resource_root() / "fixtures" / "templates"),
             "registry": str(folder / "construct" / "constructs.toml"),
             "home": str(Path.home() / ".bashrc"),
             "passwords": "/etc/shadow",
         },
     }
+
+
+def modes_of(files: dict[str, str]) -> dict[str, int]:
+    """Return the modes of those files and folders that there are."""
+    return {path: Path(path).stat().st_mode for path in files.values() if Path(path).exists()}
 
 
 def has_datagram(udp: socket.socket) -> bool:

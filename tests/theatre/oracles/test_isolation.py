@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.theatre.echelon_process import REPOSITORY
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import (
     NOT_ISOLATED,
     REMOTE,
@@ -29,6 +30,7 @@ from theatre.oracles.isolation import allowed_paths
 from theatre.oracles.isolation.canary import tried_isolation
 from theatre.oracles.isolation.landlock import landlock_abi
 from theatre.oracles.isolation.means import PYTHON_ALONE, REFUSED, Reach, bubblewrap
+from theatre.oracles.served import served_adapter_for
 
 RequestFor = Callable[..., OracleInvocationRequest]
 
@@ -40,9 +42,22 @@ NO_MEANS = "namespaces,landlock,other-user"
 OPEN_TO_ALL = {
     *("store", "journal", "trail", "dataset", "copy of another", "folder of another"),
     *("ground truth", "templates", "registry", "write journal", "write dataset", "write store"),
-    *("tcp", "udp", "unix", "abstract", "kill"),
+    *("tcp", "udp", "unix", "datagram", "abstract", "kill", "limit"),
 }
 """What the thief takes where nothing isolates, whoever runs it."""
+OPEN_TO_ROOT = {"environ", "mem", "vm", "cwd", "fd", "root", "passwords", "capabilities"}
+"""What it takes besides from a run of root's: ordinary users are stopped by `close_memory`."""
+TRANSPORTS = ("stdin", "served", "callable")
+
+AS_IT_IS = "whoever runs the tests"
+# Root's interpreter may lie where no other user comes. In a namespace of its own it has another
+# name and no capability, to the kernel an ordinary user with files of its own; or it is root, and
+# hands every capability on to the programs that it starts.
+USERS = {
+    AS_IT_IS: (),
+    "ordinary user": ("--uid", "1000", "--gid", "1000"),
+    "root with all": ("--uid", "0", "--gid", "0", "--cap-add", "ALL"),
+}
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="nothing isolates elsewhere")
 
@@ -55,14 +70,11 @@ def needs(means: str) -> None:
         pytest.skip("the kernel has no Landlock")
 
 
-def robbed(folder: Path, transport: str, refused: str, *, as_user: bool) -> dict[str, Any]:
+def robbed(folder: Path, transport: str, refused: str, *, user: str = AS_IT_IS) -> dict[str, Any]:
     """Let a thief loose on a run of its own process; return what it took."""
     command = [sys.executable, str(ROBBED), str(folder), transport]
-    if as_user and os.geteuid() == 0:
-        # Root's interpreter may lie where no other user comes. In here it has another name, and
-        # no capability: to the kernel an ordinary user with files of its own.
-        apart = ["--unshare-user", "--uid", "1000", "--gid", "1000", "--dev-bind", "/", "/"]
-        command = [str(bubblewrap()), *apart, "--", *command]
+    if apart := USERS[user]:
+        command = [str(bubblewrap()), "--unshare-user", *apart, "--dev-bind", "/", "/", *command]
     folder.mkdir()
     environment = {**os.environ, REFUSED: refused, "SECRET_OF_THE_RUN": SECRET}
     environment["PYTHONPATH"] = str(REPOSITORY)
@@ -74,44 +86,40 @@ def robbed(folder: Path, transport: str, refused: str, *, as_user: bool) -> dict
     return found
 
 
-@pytest.mark.parametrize("as_user", [False, True], ids=["whoever runs the tests", "ordinary user"])
-@pytest.mark.parametrize("transport", ["stdin", "served", "callable"])
+@pytest.mark.parametrize("user", USERS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("means", MEANS)
-def test_a_thief_takes_nothing(
-    tmp_path: Path,
-    means: str,
-    transport: str,
-    as_user: bool,  # noqa: FBT001 - a case
-) -> None:
+def test_a_thief_takes_nothing(tmp_path: Path, means: str, transport: str, user: str) -> None:
     needs(means)
-    if as_user and os.geteuid() == 0:
+    if USERS[user]:
         needs("namespaces")
-    assert robbed(tmp_path / "run", transport, MEANS[means], as_user=as_user) == {
+    assert robbed(tmp_path / "run", transport, MEANS[means], user=user) == {
         "taken": [],
         "tried": {"files": True, "processes": True, "network": True, "by": means},
         "heard": False,
+        "changed": False,
     }
 
 
-def test_the_same_thief_takes_everything_where_nothing_isolates(tmp_path: Path) -> None:
-    found = robbed(tmp_path / "run", "stdin", NO_MEANS, as_user=False)
+@pytest.mark.parametrize("transport", TRANSPORTS)
+def test_the_same_thief_takes_everything_where_nothing_isolates(
+    tmp_path: Path, transport: str
+) -> None:
+    found = robbed(tmp_path / "run", transport, NO_MEANS)
     assert found["tried"] == NOT_ISOLATED.as_document()
-    assert OPEN_TO_ALL - set(found["taken"]) == set()
+    open_here = OPEN_TO_ALL | OPEN_TO_ROOT if os.geteuid() == 0 else OPEN_TO_ALL
+    assert open_here - set(found["taken"]) == set()
     assert found["heard"] is True
 
 
-@pytest.mark.parametrize(
-    ("means", "taken"),
-    [("namespaces", ["tcp", "udp"]), ("landlock", ["tcp", "udp", "unix"])],
-)
-def test_a_network_that_the_operator_allows_is_open_and_said(
-    tmp_path: Path, means: str, taken: list[str]
-) -> None:
+@pytest.mark.parametrize("means", MEANS)
+def test_a_network_that_the_operator_allows_is_open_and_said(tmp_path: Path, means: str) -> None:
     needs(means)
-    assert robbed(tmp_path / "run", "networked", MEANS[means], as_user=False) == {
-        "taken": taken,
+    assert robbed(tmp_path / "run", "networked", MEANS[means]) == {
+        "taken": ["tcp", "udp"],
         "tried": {"files": True, "processes": True, "network": False, "by": means},
         "heard": True,
+        "changed": False,
     }
 
 
@@ -202,21 +210,64 @@ def test_the_canary_gets_out_through_a_place_that_programs_can_read(
     )
 
 
+PROGRAM = """
+[constructs.{name}]
+argv = ["{name}", "{{folder}}/honest.py"]
+folder = "."
+files = ["honest.py"]
+{more}
+"""
+
+
 @pytest.mark.parametrize("means", MEANS)
-def test_the_canary_sees_what_lies_around_a_program_on_path(
-    tmp_path: Path, means: str, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("more", ["", "serves_http = true"], ids=["stdin", "served"])
+def test_the_canary_sees_what_lies_round_the_program_of_a_construct(
+    tmp_path: Path, more: str, means: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs(means)
-    program, data = tmp_path / "project" / "bin" / f"tool-{means}", tmp_path / "project" / "data"
-    for folder in (program.parent, data):
-        folder.mkdir(parents=True)
-    program.symlink_to("/bin/true")
     monkeypatch.setenv(REFUSED, MEANS[means])
-    monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    assert tried_isolation([data], Reach(program=program.name)) == Isolation(
-        files=False, processes=True, network=True, by="none"
-    )
-    assert tried_isolation([data], PYTHON_ALONE).files is True
+    for folder in ("among_data/bin", "among_data/data", "apart/bin"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "honest.py").touch()
+
+    async def tried(name: str) -> JsonObject:
+        program = tmp_path / name / "bin" / name
+        program.touch(mode=0o755)
+        monkeypatch.setenv("PATH", str(program.parent))
+        registry = tmp_path / "constructs.toml"
+        registry.write_text(PROGRAM.format(name=name, more=more))
+        open_adapter = served_adapter_for if more else local_adapter_for
+        adapter = open_adapter(
+            ConstructRegistry.load(registry).find(name),
+            clock=lambda: datetime.now(UTC),
+            monotonic=time.monotonic,
+        )
+        try:
+            found = await adapter.tried_isolation([tmp_path / "among_data" / "data"])
+            return found.as_document()
+        finally:
+            await adapter.aclose()
+
+    closed = {"files": True, "processes": True, "network": True, "by": means}
+    assert asyncio.run(tried("apart")) == closed
+    assert asyncio.run(tried("among_data")) == closed | {"files": False, "by": "none"}
+
+
+@pytest.mark.parametrize("means", MEANS)
+@pytest.mark.parametrize(
+    "place", ["lib/python3.12/site-packages", "local/lib/python3/dist-packages"]
+)
+def test_ground_truth_that_another_interpreter_has_installed_is_hidden(
+    tmp_path: Path, place: str, means: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    needs(means)
+    monkeypatch.setenv(REFUSED, MEANS[means])
+    program = tmp_path / "bin" / "python"
+    answers = tmp_path / place / "theatre" / "_resources" / "fixtures" / "ground_truth"
+    for folder in (program.parent, answers):
+        folder.mkdir(parents=True)
+    program.touch(mode=0o755)
+    assert tried_isolation([answers], Reach(program=str(program))).files
 
 
 def test_the_construct_kit_imports_nothing_of_the_project_that_is_not_allowed() -> None:

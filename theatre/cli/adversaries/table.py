@@ -61,8 +61,7 @@ class Paid(BaseModel):
 class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    pending: tuple[str, ...]
-    adversary: Annotated[list[Adversary], Field(min_length=1)]
+    adversary: Annotated[tuple[Adversary, ...], Field(min_length=1)]
     paid: tuple[Paid, ...] = ()
 
 
@@ -71,10 +70,9 @@ def programs() -> Path:
     return resource_root() / "fixtures" / "adversaries"
 
 
-def adversaries(*, pending: bool = False) -> tuple[Adversary, ...]:
-    """Return the rows in order: those whose guard is in place, or those that still wait for it."""
-    table = _table()
-    return tuple(row for row in table.adversary if (row.name in table.pending) == pending)
+def adversaries() -> tuple[Adversary, ...]:
+    """Return the rows in order."""
+    return _table().adversary
 
 
 def paid() -> tuple[Paid, ...]:

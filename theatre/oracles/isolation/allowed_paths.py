@@ -87,9 +87,10 @@ def allowed_paths(programs: Iterable[str], own: Iterable[Path]) -> AllowedPaths:
 
     Of the machine the system's libraries and the prefixes of these programs.
     """
-    hidden = tuple({_PACKAGE, *_backend()})
     prefixes = [one for program in (*programs, sys.executable) for one in _prefixes(program)]
-    reading = (*SYSTEM, *prefixes, *KIT, *OWN_CODE, *own)
+    machine = tuple(dict.fromkeys((*SYSTEM, *prefixes)))
+    hidden = tuple({_PACKAGE, *_backend(), *_other_copies(machine)})
+    reading = (*machine, *KIT, *OWN_CODE, *own)
     return AllowedPaths(reading=tuple(dict.fromkeys(reading)), hidden=hidden)
 
 
@@ -101,6 +102,18 @@ def _backend() -> tuple[Path, ...]:
 
 
 @cache
+def _other_copies(machine: Sequence[Path]) -> frozenset[Path]:
+    """Return this project's ground truth wherever else a program could read it.
+
+    In other interpreters; and in this one, where an editable install leaves a copy beside its link
+    to the checkout.
+    """
+    installed = (f"{local}lib/python*/*-packages/{_PACKAGE.name}" for local in ("", "local/"))
+    found = {copy for pattern in installed for prefix in machine for copy in prefix.glob(pattern)}
+    resources = {copy / "_resources" for copy in found if copy.resolve() != _PACKAGE}
+    return frozenset(one for one in resources if one.is_dir())
+
+
 def _prefixes(program: str) -> tuple[Path, ...]:
     """Return the folders that a program on PATH is installed in; else the program's file."""
     found = shutil.which(program)

@@ -22,6 +22,7 @@ from theatre.engine.oracle_contract import NOT_ISOLATED, IsolatedBy, Isolation
 from theatre.engine.schema_registry import resource_root
 from theatre.oracles import process_tree
 from theatre.oracles.errors import ConstructUnreachableError
+from theatre.oracles.isolation.allowed_paths import allowed_paths
 from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits, construct_environment, start_limited
 
@@ -42,6 +43,7 @@ class _Sockets:
     tcp: socket.socket
     udp: socket.socket
     unix: socket.socket
+    datagram: socket.socket
     abstract: socket.socket
 
     def addresses(self) -> dict[str, Any]:
@@ -49,12 +51,14 @@ class _Sockets:
             "tcp": self.tcp.getsockname()[1],
             "udp": self.udp.getsockname()[1],
             "unix": self.unix.getsockname(),
+            "datagram": self.datagram.getsockname(),
             "abstract": self.abstract.getsockname()[1:].decode(),
         }
 
     def have_heard(self) -> bool:
         """Say whether anything arrived, whatever the program says of it."""
-        ready, _, _ = select.select([self.tcp, self.udp, self.unix, self.abstract], [], [], 0)
+        every = [self.tcp, self.udp, self.unix, self.datagram, self.abstract]
+        ready, _, _ = select.select(every, [], [], 0)
         return bool(ready)
 
 
@@ -69,7 +73,7 @@ def tried_isolation(closed: Sequence[Path], reach: Reach) -> Isolation:
         files = [stack.enter_context(_bait_in(path)) for path in closed]
         sockets = stack.enter_context(_listening())
         order = {
-            "files": [*map(str, files), *_own_ground_truth()],
+            "files": [*map(str, files), *_own_ground_truth(reach)],
             "folders": [str(path.parent) for path in files],
             "runner": os.getpid(),
             **sockets.addresses(),
@@ -133,9 +137,11 @@ def _start_of(stat: str) -> str:
     return stat.rpartition(")")[2].split()[_STARTED]
 
 
-def _own_ground_truth() -> list[str]:
-    """Return a file of this project's own ground truth, wherever it is installed."""
-    return [str(path) for path in sorted((resource_root() / "fixtures").glob("*/*.jsonl"))[:1]]
+def _own_ground_truth(reach: Reach) -> list[str]:
+    """Return a file of each copy of this project's own ground truth that is installed here."""
+    places = (resource_root() / "fixtures", *allowed_paths(reach.programs, []).hidden)
+    files = (next(place.rglob("*.jsonl"), None) for place in places)
+    return [str(file) for file in files if file is not None]
 
 
 @contextlib.contextmanager
@@ -163,11 +169,15 @@ def _listening() -> Iterator[_Sockets]:
             stack.enter_context(socket.socket(family))
             for family in (socket.AF_INET, socket.AF_UNIX, socket.AF_UNIX)
         )
-        udp = stack.enter_context(socket.socket(type=socket.SOCK_DGRAM))
+        udp, datagram = (
+            stack.enter_context(socket.socket(family, socket.SOCK_DGRAM))
+            for family in (socket.AF_INET, socket.AF_UNIX)
+        )
         tcp.bind((_LOOPBACK, 0))
         udp.bind((_LOOPBACK, 0))
         unix.bind(f"{folder}/socket")
+        datagram.bind(f"{folder}/datagram")
         abstract.bind("\0" + Path(folder).name)
         for one in (tcp, unix, abstract):
             one.listen()
-        yield _Sockets(tcp=tcp, udp=udp, unix=unix, abstract=abstract)
+        yield _Sockets(tcp=tcp, udp=udp, unix=unix, datagram=datagram, abstract=abstract)

@@ -26,6 +26,7 @@ _RULE_PATH_BENEATH = 1
 _FIRST_DESCRIPTOR_PASSED = 3
 _OUT_OF_THE_WAY = 10
 _HIGHEST_CAPABILITY = 63
+_CAPABILITY_VERSION = 0x20080522
 _CPU_CEILING_SECONDS = 10**9
 _EXIT_NOT_STARTED = 127
 
@@ -115,9 +116,10 @@ def _isolate(order: dict[str, Any]) -> None:
         os.setresgid(*3 * (order["user"],))
         os.setresuid(*3 * (order["user"],))
     if order["gives_up_capabilities"]:
-        # Root's come back with every program it executes, unless they left this set.
+        # Root's come back with every program it executes: all in this set, and all inheritable.
         for capability in range(_HIGHEST_CAPABILITY + 1):
             _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+        _call("capset", _libc.capset(struct.pack("=Ii", _CAPABILITY_VERSION, 0), bytes(24)))
     if order["rules"] is not None or order["filter"] is not None:
         _call("prctl", _libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
     if order["rules"] is not None:

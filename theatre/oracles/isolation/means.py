@@ -64,6 +64,11 @@ class Reach:
     network: bool = False
     program: str | None = None
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """Return the program of the machine, if there is one."""
+        return () if self.program is None else (self.program,)
+
 
 PYTHON_ALONE = Reach()
 """A program for the interpreter that runs, without a network."""
@@ -87,8 +92,7 @@ def best_means(*, network: bool) -> Means:
 def planned_start(argv: Sequence[str], reach: Reach, folder: Path) -> Start:
     """Return how `argv` is started in `folder`, the only one that it may write to."""
     means = best_means(network=reach.network)
-    programs = [argv[0]] if reach.program is None else [argv[0], reach.program]
-    paths = allowed_paths(programs, reach.reading)
+    paths = allowed_paths((argv[0], *reach.programs), reach.reading)
     match means:
         case Means.NAMESPACES:
             variant = _working_variant(reach.network)
@@ -136,7 +140,8 @@ def _orders(paths: AllowedPaths, reach: Reach, folder: Path, means: Means) -> di
     return {
         "rules": ruled,
         "filter": filtered,
-        "gives_up_capabilities": os.geteuid() == 0 and not apart,
+        # Bubblewrap takes them itself.
+        "gives_up_capabilities": not apart,
     }
 
 
@@ -209,7 +214,7 @@ def _working_variant(network: bool) -> frozenset[str] | None:  # noqa: FBT001 - 
         return None
     with tempfile.TemporaryDirectory(prefix="echelon-probe-") as folder:
         for variant in _VARIANTS:
-            paths = allowed_paths([sys.executable], [])
+            paths = allowed_paths([], [])
             command = [*_bubblewrap(variant, paths, Path(folder), network=network), "/bin/true"]
             with suppress(OSError):
                 if _ends_well(command):

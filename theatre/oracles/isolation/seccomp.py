@@ -18,6 +18,10 @@ _EPERM, _ENOSYS = 1, 38
 _X32_CALLS = 0x40000000
 _MSG_FASTOPEN = 0x20000000
 _CLONE_NEWUSER = 0x10000000
+_INTERNET = (2, 10, 16)
+"""AF_INET and AF_INET6, and AF_NETLINK, by which names are looked up."""
+_IS_DATAGRAM = 0b10
+"""Set in SOCK_DGRAM and SOCK_RAW, not in SOCK_STREAM and SOCK_SEQPACKET."""
 _O_ACCMODE, _O_TRUNC = 0o3, 0o1000
 
 
@@ -50,6 +54,7 @@ _X86_64 = _Architecture(
     calls=_COMMON
     | {
         "socket": 41,
+        "socketpair": 53,
         "connect": 42,
         "sendto": 44,
         "sendmsg": 46,
@@ -65,6 +70,7 @@ _X86_64 = _Architecture(
         "openat": 257,
         "truncate": 76,
         "ptrace": 101,
+        "prlimit64": 302,
         "process_vm_readv": 310,
         "process_vm_writev": 311,
         "kcmp": 312,
@@ -97,6 +103,7 @@ _AARCH64 = _Architecture(
     calls=_COMMON
     | {
         "socket": 198,
+        "socketpair": 199,
         "connect": 203,
         "sendto": 206,
         "sendmsg": 211,
@@ -111,6 +118,7 @@ _AARCH64 = _Architecture(
         "openat": 56,
         "truncate": 45,
         "ptrace": 117,
+        "prlimit64": 261,
         "process_vm_readv": 270,
         "process_vm_writev": 271,
         "kcmp": 272,
@@ -177,7 +185,7 @@ def is_known_machine() -> bool:
 
 
 def filter_for(*, network: bool, signals: bool, truncation: bool) -> Filter:
-    """Return the filter of a program; `network` leaves sockets open.
+    """Return the filter of a program; `network` leaves all but Unix sockets open.
 
     `signals` and `truncation` close here what nothing else does: then a program can signal
     itself alone, and can cut no file by its name.
@@ -195,7 +203,12 @@ def filter_for(*, network: bool, signals: bool, truncation: bool) -> Filter:
     program += _refusals(number, (*_OTHER_PROCESSES, *_KERNEL), _EPERM)
     program += _refusals(number, _DONE_WITHOUT, _ENOSYS)
     program += _flagged(number["clone"], 0, _CLONE_NEWUSER)
-    if not network:
+    program += _only(number["prlimit64"], 0, _OWN_PID)
+    # A pair of datagram sockets can send to any path-named one on the machine.
+    program += _flagged(number["socketpair"], 1, _IS_DATAGRAM)
+    if network:
+        program += _only(number["socket"], *_INTERNET)
+    else:
         program += _refusals(number, _NETWORK, _EPERM)
         for name, argument in _SENDING.items():
             program += _flagged(number[name], argument, _MSG_FASTOPEN)
@@ -207,9 +220,11 @@ def filter_for(*, network: bool, signals: bool, truncation: bool) -> Filter:
                 program += _cutting(number[name], argument)
     if signals:
         for name in _SIGNALS:
-            program += _checked_target(number[name])
+            program += _only(number[name], _OWN_PID)
     program.append((_RETURN, 0, 0, _ALLOW))
-    own_pid = [place for place, one in enumerate(program) if one == (_IF_EQUAL, 1, 0, _OWN_PID)]
+    own_pid = [
+        place for place, one in enumerate(program) if (one[0], one[-1]) == (_IF_EQUAL, _OWN_PID)
+    ]
     return Filter(
         b"".join(struct.pack("=HBBI", *one) for one in program),
         tuple(8 * place + 4 for place in own_pid),
@@ -248,12 +263,13 @@ def _cutting(number: int, argument: int) -> list[Instruction]:
     ]
 
 
-def _checked_target(number: int) -> list[Instruction]:
-    """Refuse a signal to another process than the one whose pid the launcher puts in."""
+def _only(number: int, *allowed: int) -> list[Instruction]:
+    """Refuse a call whose first argument is none of `allowed`."""
+    left = len(allowed)
     return [
-        (_IF_EQUAL, 0, 4, number),
+        (_IF_EQUAL, 0, left + 3, number),
         (_LOAD_WORD, 0, 0, _ARGUMENTS),
-        (_IF_EQUAL, 1, 0, _OWN_PID),
+        *((_IF_EQUAL, left - place, 0, value) for place, value in enumerate(allowed)),
         _refuse(_EPERM),
         (_LOAD_WORD, 0, 0, _NUMBER),
     ]

@@ -50,6 +50,7 @@ def _ways(wanted: dict[str, Any]) -> dict[str, Callable[[], None]]:
         "tcp": lambda: _connect(socket.AF_INET, loopback),
         "udp": lambda: _send(("127.0.0.1", wanted["udp"])),
         "unix": lambda: _connect(socket.AF_UNIX, wanted["unix"]),
+        "datagram": lambda: _send_from_pair(wanted["datagram"]),
         "abstract": lambda: _connect(socket.AF_UNIX, "\0" + wanted["abstract"]),
     }
 
@@ -85,6 +86,12 @@ def _connect(family: int, address: object) -> None:
 def _send(address: tuple[str, int]) -> None:
     with socket.socket(type=socket.SOCK_DGRAM) as one:
         one.sendto(b"canary", address)
+
+
+def _send_from_pair(path: str) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        ours.sendto(b"canary", path)
 
 
 if __name__ == "__main__":
