@@ -37,6 +37,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
         "mock-adapter-refused", "Canned answers are no evidence"
     ),
     engine.UnaskedError: kinds.INTERNAL,
+    engine.UnplayableError: kinds.INTERNAL,
     engine.UnknownScorerError: unacceptable("scorer-unknown", "A scorer is not installed"),
     engine.ProgrammeError: unacceptable("programme-refused", "The programme cannot be executed"),
     engine.ExecutionPathUnavailableError: kinds.EXECUTION_PATH,

@@ -25,6 +25,7 @@ FAULTS = {
     "TheatreError",
     "TierRecordError",
     "UnaskedError",
+    "UnplayableError",
     "VerificationError",
 }
 TABLE = {
