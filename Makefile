@@ -51,8 +51,8 @@ soak: $(DEV)
 soak-adversaries: $(DEV)
 	ECHELON_SOAK_ADVERSARIES=1 $(TESTS) tests/theatre/test_adversaries.py
 
-# Pins, commitment hashes and results of the shipped theatres, and what quotes them, after a change of
-# theirs. It ends with an error where a score changed: look at why before you commit it.
+# Pins, commitment hashes and results of the shipped theatres, the sealed bundles in docs/evidence that
+# have become stale, and what quotes them, after a change of theirs. It ends with an error where a score changed: look at why before you commit it.
 publish: $(DEV)
 	$(BIN) tests.publish --readme
 

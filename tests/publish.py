@@ -1,8 +1,9 @@
 """Writes anew what is published of the shipped theatres: `python -m tests.publish [--readme]`.
 
-Pins of templates, commitment hashes, and the results of really running each theatre; then every
-page that quotes one of them. Idempotent. It says what changed, and warns where a score did: a
-change of versions alone changes no score of a construct that is the same every time.
+Pins of templates, commitment hashes, and the results of really running each theatre; the bundles
+in `docs/evidence` that have become stale; then every page that quotes one of them. Idempotent. It
+says what changed, and warns where a score did: a change of versions alone changes no score of a
+construct that is the same every time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from tests.demonstration import shared_demonstration
-from tests.docs.test_axion_page import PROBES, pair_row, scores
+from tests.docs.test_axion_page import PAIR, PROBES, PSEUDO, pair_row, scores
+from tests.sealed_evidence import seal_what_is_stale, sealed_document
 from tests.theatre.axion.axion_theatres import NAMES, run_axion
 from tests.theatre.cartograph_runs import run_cartograph
 from tests.theatre.debate.debate_theatres import run_debates
@@ -95,6 +97,7 @@ def main(arguments: list[str]) -> int:
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
         for path, document in zip(expected, pool.map(results_of, expected), strict=True):
             warnings += publish_results(path, document)
+    seal_what_is_stale(say)
     changes = changed(before, published(read_now) | example())
     publish_quotations(changes)
     publish_axion_figures()
@@ -241,15 +244,15 @@ def publish_quotations(changes: Mapping[str, str]) -> None:
 
 
 def publish_axion_figures() -> None:
-    """Write the tables of docs/axion.md, whose figures follow from commitment hashes."""
+    """Write the tables of docs/axion.md, whose figures follow from the coins of sealed bundles."""
     page = ROOT / "docs" / "axion.md"
     text = page.read_text(encoding="utf-8")
-    pseudo = scores("product_axion_pseudo_v1")
+    pseudo = sealed_document(PSEUDO, "certificate.json")["scores"]
     for name, value in scores("product_axion_v1").items():
         row = f"| `{name}` | {value:.3f} | {pseudo[name]:.3f} |"
         text = re.sub(rf"^\| `{name}` \| [\d.]+ \| [\d.]+ \|$", row, text, flags=re.MULTILINE)
-    pair = json.loads((TEMPLATES / "product_axion_pair_v1.expected.json").read_bytes())
-    verdicts = pair["separation"]["verdicts"]
+    computed = sealed_document(PAIR, "scores/aggregate.json")["computed"]
+    verdicts = computed["separate_the_pair"]["verdicts"]
     before, marked, table = text.partition("<!-- pair -->\n")
     rows, _, after = table.partition("\n\n")
     shown = [*rows.splitlines()[:2], *(pair_row(one, verdicts[one]) for one in ("all", *PROBES))]

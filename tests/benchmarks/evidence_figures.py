@@ -67,7 +67,7 @@ def run_once(folder: Path, episodes: int) -> float:
 class Uncounted:
     """Stands for the counts of a run, without counting."""
 
-    def __init__(self, *_: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         pass
 
     def add(self, *_: object) -> None:
@@ -76,7 +76,7 @@ class Uncounted:
     def close(self) -> None:
         """Close nothing."""
 
-    def write(self, builder: EvidenceBundleBuilder) -> tuple[JsonObject, JsonObject]:
+    def write(self, builder: EvidenceBundleBuilder, _: object) -> tuple[JsonObject, JsonObject]:
         """Write both documents as if there had been nothing to count."""
         none = ("empty", "copied", "most_frequent", "other_episode")
         counts = ("distinct_inputs", "distinct_scored_inputs", "near_duplicates")

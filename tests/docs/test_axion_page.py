@@ -9,6 +9,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
+from tests.sealed_evidence import sealed_document
 from theatre.axion.cli import cli
 from theatre.axion.harness.ladder import CLIMBERS, SIMULATORS
 from theatre.axion.harness.roster import AGENTS
@@ -16,6 +17,8 @@ from theatre.axion.harness.roster import AGENTS
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "axion.md").read_text(encoding="utf-8")
 TEMPLATES = ROOT / "fixtures" / "templates"
+PSEUDO = "product_axion_pseudo_v1"
+PAIR = "product_axion_pair_v1"
 PROBES = ("P3", "P4", "P5", "P6")
 
 
@@ -25,11 +28,13 @@ def scores(name: str) -> dict[str, float]:
     return found
 
 
-def test_the_figures_of_both_theatres_are_the_published_ones() -> None:
+def test_the_figures_of_both_theatres_are_the_published_and_the_sealed_ones() -> None:
+    """What the honest agent gets is the same under every coin; the other's bundle is shipped."""
     rows = re.findall(r"^\| `(\w+)` \| (\d\.\d{3}) \| (\d\.\d{3}) \|$", PAGE, re.MULTILINE)
-    honest, pseudo = scores("product_axion_v1"), scores("product_axion_pseudo_v1")
+    honest, sealed = scores("product_axion_v1"), sealed_document(PSEUDO, "certificate.json")
+    assert set(honest.values()) == {1}
     assert {name: (one, other) for name, one, other in rows} == {
-        name: (f"{value:.3f}", f"{pseudo[name]:.3f}") for name, value in honest.items()
+        name: (f"{value:.3f}", f"{sealed['scores'][name]:.3f}") for name, value in honest.items()
     }
 
 
@@ -47,13 +52,13 @@ def test_every_command_on_the_page_is_one_that_there_is() -> None:
         assert [option for option in re.findall(r"--\w+", rest) if option not in said.output] == []
 
 
-def test_the_figures_of_the_pair_are_the_published_ones() -> None:
-    published = json.loads((TEMPLATES / "product_axion_pair_v1.expected.json").read_bytes())
+def test_the_figures_of_the_pair_are_the_sealed_ones() -> None:
+    aggregate = sealed_document(PAIR, "scores/aggregate.json")
     rows = PAGE.partition("<!-- pair -->\n")[2].partition("\n\n")[0].splitlines()[2:]
-    found = published["separation"]
+    found = aggregate["computed"]["separate_the_pair"]
     assert rows == [pair_row(name, found["verdicts"][name]) for name in ("all", *PROBES)]
     assert f"AUROC is\n{found['auroc']:g}." in PAGE
-    assert published["scores"] == {"honest_passes": 1, "pseudo_is_caught": 1}
+    assert aggregate["scores"] == {"honest_passes": 1, "pseudo_is_caught": 1}
 
 
 def pair_row(name: str, found: dict[str, Any]) -> str:

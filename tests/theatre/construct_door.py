@@ -27,11 +27,11 @@ import time
 
 
 def report(**call):
-    """Report a call to the test; return when it may be answered."""
+    """Report a call to the test; return, when it may be answered, whether it should be."""
     call |= {{"stage": {stage}, "at": time.time(), "cwd": os.getcwd()}}
     with socket.create_connection(("127.0.0.1", {port})) as door:
         door.sendall(json.dumps(call).encode() + b"\\n")
-        door.recv(1)
+        return door.recv(1) == b"."
 '''
 _FIRST_OF_STAT = 1
 
@@ -45,6 +45,8 @@ class ConstructDoor:
     held_call: int | None = None
     """The number of the call that is never answered."""
     at_each_call: Callable[[], object] = lambda: None
+    refuses: Callable[[dict[str, Any]], bool] = lambda _: False
+    """Which calls the construct is to answer badly."""
     _gates: dict[str, threading.Event] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -90,9 +92,10 @@ class _Handler(StreamRequestHandler):
     def handle(self) -> None:
         assert isinstance(self.server, _Server)
         call = json.loads(self.rfile.readline())
-        self.server.doors[call["stage"]].take(call)
+        door = self.server.doors[call["stage"]]
+        door.take(call)
         with contextlib.suppress(OSError):
-            self.wfile.write(b".")
+            self.wfile.write(b"!" if door.refuses(call) else b".")
 
 
 class _Server(ThreadingTCPServer):

@@ -17,7 +17,10 @@ from theatre.engine.bundle_check import Verdict
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.schema_registry import SchemaRegistry
 
+SCHEMA = "echelon_reproduction_schema.json"
+REGISTRY = SchemaRegistry()
 ORIGINAL = "0a" * 32
 NOW = datetime(2100, 1, 1, tzinfo=UTC)
 ENVIRONMENT: JsonObject = {
@@ -116,6 +119,32 @@ def test_it_says_nothing_that_does_not_follow(
     files = load(run.bundle)
     forged = changed(files, "reproduction.json", lambda whole: whole.update(change))
     assert both(resealed(forged, Effort.CHAIN), tmp_path / "forged")
+
+
+UNFIT: dict[str, JsonObject] = {
+    "no run at all": {"reproduces": None},
+    "a hash in capitals": {"results_hash": "0B" * 32},
+    "a number for an environment": {"environment_hash": 1},
+    "a tier": {"verification_tier": "PROVEN"},
+}
+
+
+def test_it_fits_the_shipped_schema_and_needs_each_member(run: Finished) -> None:
+    document = run.document("reproduction.json")
+    assert REGISTRY.validate(SCHEMA, document) == []
+    for name in document:
+        lacking = {key: value for key, value in document.items() if key != name}
+        (found,) = REGISTRY.validate(SCHEMA, lacking)
+        assert found.detail == f"expected member {name}, got an object without it"
+
+
+@pytest.mark.parametrize("change", UNFIT.values(), ids=UNFIT)
+def test_what_does_not_fit_the_schema_is_found(
+    run: Finished, tmp_path: Path, change: JsonObject
+) -> None:
+    forged = changed(load(run.bundle), "reproduction.json", lambda whole: whole.update(change))
+    bundle = stored(resealed(forged, Effort.CHAIN), tmp_path / "forged")
+    assert failed_ids(check(bundle)) >= {"certificate-schema", "certificate-fields"}
 
 
 def test_a_certificate_over_a_receipt_that_reproduces_is_refused(

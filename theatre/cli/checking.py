@@ -44,12 +44,14 @@ def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckRepor
     )
 
 
-def require_consistent(bundle: Path, *, as_json: bool, is_named: bool = False) -> None:
+def require_consistent(
+    bundle: Path, *, as_json: bool, is_named: bool = False, certificate: Path | None = None
+) -> None:
     """Compute every score of a bundle again; where that fails, say so and end.
 
-    `is_named`: which bundle it is stands above the report, too.
+    `is_named`: which bundle it is stands above the report, too. Errors as `check_folder`.
     """
-    report = check_folder(bundle)
+    report = check_folder(bundle, certificate=certificate)
     if report.consistent:
         return
     if as_json:

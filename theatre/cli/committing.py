@@ -18,6 +18,7 @@ from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import (
     DatasetError,
+    NotReproducibleError,
     PinMismatchError,
     ProgrammeError,
     TheatreError,
@@ -97,9 +98,16 @@ async def commit_reproduction(
 ) -> Theatre:
     """Commit the template of a bundle again, with the coin and the data of that bundle.
 
-    Its receipt says so: no certificate comes of it. Errors as `commit_template`.
+    Its receipt says so: no certificate comes of it. Errors as `commit_template`, and
+    NotReproducibleError where people rate.
     """
     require_runnable(revealed.template)
+    for step in product_template(revealed.template).resolution_programme:
+        if step.type == "hitl_rubric":
+            raise NotReproducibleError(
+                f"expected a run whose results rest on its constructs, got one with the step "
+                f"{step.step_id}, at which people rate: nobody can give their scores again"
+            )
     return await _committed(
         revealed.template,
         revealed.coin,

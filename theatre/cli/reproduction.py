@@ -2,48 +2,58 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, TypeAlias
 
 from theatre.cli.output import echo
 from theatre.cli.tables import interval_text, number_text, print_table
 from theatre.engine.canonical_json import JsonObject, parse_object
-from theatre.engine.evidence_bundle import REPRODUCTION
+from theatre.engine.evidence_bundle import CERTIFICATE, REPRODUCTION
 from theatre.engine.scoring import COMPOSITE
-
-EQUAL: Final = "equal"
-WITHIN: Final = "within intervals"
-DIFFERENT: Final = "different"
 
 _Document: TypeAlias = dict[str, Any]
 
 
-def compared(original: Path, again: Path) -> JsonObject:
+class Verdict(StrEnum):
+    """What a reproduction says of a run."""
+
+    EQUAL = "equal"
+    WITHIN = "within intervals"
+    DIFFERENT = "different"
+
+
+def compared(original: Path, again: Path, once_more: Path | None = None) -> JsonObject:
     """Return what a bundle and its reproduction have in common, and the verdict.
 
     `equal` where the results hash is the same. A construct that was shown to answer the same input
-    in the same way can be nothing less; any other is `within intervals` where each score lies in
-    the other's interval. Else `different`.
+    in the same way, by repeats in the original or by `once_more`, a second reproduction that is
+    equal to the first, can be nothing less; any other is `within intervals` where each score lies
+    in the other's interval. Else `different`.
     """
     one, other = (_document(bundle, "scores/aggregate.json") for bundle in (original, again))
+    hashes = [one["results_hash"], other["results_hash"]]
+    if once_more is not None:
+        hashes.append(_document(once_more, "scores/aggregate.json")["results_hash"])
     scores = {
         name: _pair(one, other, name)
         for name in (*_document(original, "template.json")["criteria"]["criteria_ids"], COMPOSITE)
     }
-    is_equal = one["results_hash"] == other["results_hash"]
-    is_within = all(pair["within"] for pair in scores.values())
-    if is_equal:
-        verdict = EQUAL
+    is_deterministic = _answered_alike(original) or hashes[1] in hashes[2:]
+    if hashes[0] == hashes[1]:
+        verdict = Verdict.EQUAL
+    elif all(pair["within"] for pair in scores.values()) and not is_deterministic:
+        verdict = Verdict.WITHIN
     else:
-        verdict = WITHIN if is_within and not _is_deterministic(original) else DIFFERENT
+        verdict = Verdict.DIFFERENT
     receipts = [_document(bundle, "commitment_receipt.json") for bundle in (original, again)]
     return {
-        "verdict": verdict,
+        "verdict": verdict.value,
         "theatre_id": receipts[1]["theatre_id"],
         "bundle_path": str(again.resolve()),
         "reproduction": _document(again, REPRODUCTION),
-        "results_hash": [one["results_hash"], other["results_hash"]],
+        "results_hash": [*hashes],
         "environment_hash": [
             (receipt["environment"] or {}).get("environment_hash") for receipt in receipts
         ],
@@ -70,13 +80,21 @@ def print_reproduction(comparison: _Document) -> None:
     print_table(header, rows)
     echo("")
     for name, label in (("results_hash", "results"), ("environment_hash", "environment")):
-        one, other = comparison[name]
+        one, *others = comparison[name]
         echo(f"{label:11}  {one}")
-        echo(f"{'again':11}  {'the same' if one == other else other}")
-    differ, total = comparison["episodes_that_differ"], comparison["episodes"]
-    echo(f"episodes     {differ} of {total} with another line")
+        for other in others:
+            echo(f"{'again':11}  {'the same' if one == other else other}")
     echo(f"bundle       {comparison['bundle_path']}")
-    echo(f"{comparison['verdict']}: a reproduction certifies nothing, its coin was public")
+    differ, total = comparison["episodes_that_differ"], comparison["episodes"]
+    echo(
+        f"{comparison['verdict']} ({differ} of {total} episodes with another line): "
+        "a reproduction certifies nothing, its coin was public"
+    )
+
+
+def may_vary(original: Path) -> bool:
+    """Tell whether what answered can be another program than then: its version is not its files."""
+    return bool(_document(original, CERTIFICATE)["version_source"] != "computed")
 
 
 def _pair(one: _Document, other: _Document, name: str) -> JsonObject:
@@ -99,7 +117,7 @@ def _lies_in(score: float | None, interval: _Document, middle: float | None) -> 
     return bool(interval["low"] <= score <= interval["high"])
 
 
-def _is_deterministic(bundle: Path) -> bool:
+def _answered_alike(bundle: Path) -> bool:
     """Tell whether a run repeated episodes, and was answered in the same way each time."""
     policy = _document(bundle, "template.json").get("execution_policy", {})
     differences = _document(bundle, "tier.json")["facts"]["determinism_differences"]

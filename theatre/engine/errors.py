@@ -157,6 +157,12 @@ class ExecutionPathUnavailableError(ProgrammeError):
     code = "execution-path-unavailable"
 
 
+class NotReproducibleError(ProgrammeError):
+    """A run whose results rest on people: asking the constructs again does not make it again."""
+
+    code = "not-reproducible"
+
+
 class JournalError(TheatreError):
     """A run journal contradicts its theatre or itself; `seq` is the episode, where it is one's."""
 

@@ -50,6 +50,7 @@ TABLE = {
         "NoRecordError",
         "NoVerificationError",
         "NotComparableError",
+        "NotReproducibleError",
         "OutboundPolicyError",
         "OutboundRefusedError",
         "OutputTakenError",

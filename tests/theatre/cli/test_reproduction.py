@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.theatre.runs import WRONG, Answer, ScriptedAdapter, episodes, pilot_stage, right
 from theatre.cli.reproduction import compared
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, JsonValue, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
 
@@ -20,17 +20,18 @@ def wrong_in(*numbers: int) -> Answer:
     return answer
 
 
-def held(folder: Path, one: Answer, other: Answer, **changes: int) -> dict[str, Any]:
-    """Compare a run of sixty episodes with one that reproduces it."""
-    named = {f"/execution_policy/{name}": value for name, value in changes.items()}
-    run = pilot_stage(folder / "one", episodes(60), changes={**named}).run(ScriptedAdapter(one))
-    stage = pilot_stage(
-        folder / "other",
-        episodes(60),
-        changes={**named},
-        reproduces=str(run.document("certificate.json")["evidence_bundle_hash"]),
-    )
-    return compared(run.bundle, stage.run(ScriptedAdapter(other)).bundle)
+def made(folder: Path, answer: Answer, *, sample: int = 0, reproduces: str | None = None) -> Path:
+    """Run sixty episodes, `sample` of them twice; return the bundle."""
+    changes: dict[str, JsonValue] = {"/execution_policy/deterministic_sample": sample}
+    stage = pilot_stage(folder, episodes(60), changes=changes, reproduces=reproduces)
+    return stage.run(ScriptedAdapter(answer)).bundle
+
+
+def held(folder: Path, one: Answer, other: Answer, *, sample: int = 0) -> dict[str, Any]:
+    """Compare a run with one that reproduces it."""
+    run = made(folder / "one", one, sample=sample)
+    reproduces = sha256_hex((run / "SHA256SUMS").read_bytes())
+    return compared(run, made(folder / "other", other, sample=sample, reproduces=reproduces))
 
 
 @pytest.mark.parametrize(
@@ -52,7 +53,7 @@ def test_the_verdict_follows_from_hash_and_intervals(
     verdict: str,
     differ: int,
 ) -> None:
-    found = held(tmp_path, wrong_in(*one), wrong_in(*other), deterministic_sample=sample)
+    found = held(tmp_path, wrong_in(*one), wrong_in(*other), sample=sample)
     assert (found["verdict"], found["episodes_that_differ"]) == (verdict, differ)
     assert found["results_hash"][0] != found["results_hash"][1] or verdict == "equal"
 
@@ -66,8 +67,23 @@ def test_a_construct_that_answered_otherwise_when_asked_again_is_within(tmp_path
         known.add(request.episode_id)
         return {**WRONG} if again else wrong_in(1, 2)(request)
 
-    found = held(tmp_path, wavering, wrong_in(1, 3), deterministic_sample=10)
+    found = held(tmp_path, wavering, wrong_in(1, 3), sample=10)
     assert found["verdict"] == "within intervals"
+
+
+def test_a_second_reproduction_shows_whether_a_construct_varies(tmp_path: Path) -> None:
+    run = made(tmp_path / "run", wrong_in(1, 2))
+    first, other = (
+        made(tmp_path / str(wrong), wrong_in(*wrong), reproduces="0a" * 32)
+        for wrong in ((1, 3), (3, 4))
+    )
+    found = [compared(run, first, second) for second in (first, other, run)]
+    assert [one["verdict"] for one in found] == [
+        "different",
+        "within intervals",
+        "within intervals",
+    ]
+    assert [len({*cast("list[str]", one["results_hash"])}) for one in found] == [2, 3, 2]
 
 
 def test_a_score_that_nothing_measured_is_only_itself(tmp_path: Path) -> None:

@@ -16,16 +16,15 @@ pytestmark = pytest.mark.untraced
 
 TOKEN = "ghp_planted0123456789abcdefghijklmnopqrst"  # noqa: S105  # opens nothing
 ORACLE = '''
-"""Writes down all that it can see of the run."""
+"""Says all that it can see of the run."""
 
 import os
 import sys
-from pathlib import Path
 
 
 def summarise(input_data):
-    Path({seen!r}).write_text(repr((dict(os.environ), sys.argv, input_data)))
-    return {"summary": "", "key_claims": ["1 file."], "follow_up_response": "1"}
+    seen = repr((dict(os.environ), sys.argv, input_data))
+    return {"summary": seen, "key_claims": ["1 file."], "follow_up_response": "1"}
 '''
 
 
@@ -46,9 +45,7 @@ def traces(folder: Path, answer: Answer) -> list[str]:
 
 
 def test_a_whole_run_leaves_no_trace_of_the_token(tmp_path: Path) -> None:
-    (tmp_path / "curious.py").write_text(
-        ORACLE.replace("{seen!r}", repr(str(tmp_path / "seen"))), encoding="utf-8"
-    )
+    (tmp_path / "curious.py").write_text(ORACLE, encoding="utf-8")
     answer, service = ask(
         tmp_path,
         *("verify", "--repo", "https://github.com/o/n", "--construct", "curious:summarise"),
@@ -56,8 +53,9 @@ def test_a_whole_run_leaves_no_trace_of_the_token(tmp_path: Path) -> None:
         *("--verbose", "--log-json", tmp_path / "log.jsonl"),
     )
     assert (answer.code, service.tokens) == (0, {f"Bearer {TOKEN}"})
-    assert (tmp_path / "seen").is_file()
-    assert len([path for path in (tmp_path / "home").rglob("*") if path.is_file()]) > 20
+    kept = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
+    assert len(kept) > 20
+    assert any(b"'ECHELON_CONSTRUCT_VERSION':" in path.read_bytes() for path in kept)
     assert traces(tmp_path, answer) == []
     template = parse_object((tmp_path / "kept" / "template.json").read_bytes())
     config = template["product_theatre_config"]

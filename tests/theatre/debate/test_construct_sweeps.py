@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.theatre.construct_door import ConstructDoor, door_of, report_source
 from tests.theatre.debate.scripted_runs import FIXTURES
 from tests.theatre.echelon_process import Answer, echelon, processes_that_mention
 
@@ -20,32 +21,34 @@ REGISTRY = """
 argv = ["{python}", "-B", "-m", "theatre.construct_kit", %s, "--folder", "{folder}", "moody:answer"]
 folder = "constructs"
 files = ["case_reading.py", "moody.py", "sampler.py", "speech.py"]
+network = true
+serves_http = %s
 
 [constructs.elsewhere]
 url = "http://127.0.0.1:9/invoke"
 """
 MOODY = """
-from pathlib import Path
-
 import sampler
 
 
 def answer(asked):
-    if Path({down!r}).exists() and asked["settings"]["seed"] == 1 and asked["turn_index"] == 3:
+    if not report(seed=asked["settings"]["seed"], turn=asked["turn_index"]):
         return {"content": "", "final_answer": None}
     return sampler.sample(asked)
 """
 
 
 class Stage:
-    """A plan, the registry beside it, and a construct that fails while a file is there."""
+    """A plan, the registry beside it, and a construct that fails where its door says so."""
 
     def __init__(self, folder: Path, *, way: str = '"--stdio"', **members: Any) -> None:  # noqa: ANN401 - members of the plan
         self.folder, self.out = folder, folder / "out"
         shutil.copytree(FIXTURES / "scenarios", folder / "scenarios")
         shutil.copytree(CONSTRUCTS, folder / "constructs")
         (folder / "constructs" / "moody.py").write_text(self.moody, encoding="utf-8")
-        (folder / "constructs.toml").write_text(REGISTRY % way, encoding="utf-8")
+        (folder / "constructs.toml").write_text(
+            REGISTRY % (way, "true" if "port" in way else "false"), encoding="utf-8"
+        )
         source: Any = json.loads((FIXTURES / "construct_sweep.json").read_bytes())
         source["seeds"]["count"] = 3
         for one in source["configurations"]:
@@ -54,13 +57,12 @@ class Stage:
         self.plan.write_text(json.dumps(source | members), encoding="utf-8")
 
     @property
-    def down(self) -> Path:
-        return self.folder / "down"
+    def door(self) -> ConstructDoor:
+        return door_of(self.folder)
 
     @property
     def moody(self) -> str:
-        # It runs from a copy: the place of what is no file of its own is written into it.
-        return MOODY.replace("{down!r}", repr(str(self.down)))
+        return report_source(repr(str(self.folder))) + MOODY
 
     def sweep(self, *options: str) -> Answer:
         home = self.folder / "home"
@@ -105,7 +107,7 @@ def decisions(artefact: Any) -> tuple[str, ...]:  # noqa: ANN401 - JSON
 
 def test_a_run_whose_construct_fails_is_left_out_and_made_later(tmp_path: Path) -> None:
     stage = Stage(tmp_path / "stage")
-    stage.down.touch()
+    stage.door.refuses = lambda call: (call["seed"], call["turn"]) == (1, 3)
     answer = stage.sweep("--json")
     assert (answer.code, answer.document["new_runs"]) == (8, 8)
     assert [one.partition(":")[0] for one in answer.document["failed_runs"]] == [
@@ -116,7 +118,7 @@ def test_a_run_whose_construct_fails_is_left_out_and_made_later(tmp_path: Path) 
     assert len(kept) == 2 * 8
     told = stage.sweep()
     assert (told.code, "left out: cool, seed 1: expected content" in told.stderr) == (8, True)
-    stage.down.unlink()
+    stage.door.refuses = lambda _: False
     assert stage.sweep("--json").document["new_runs"] == 4
     assert {path: path.read_bytes() for path in kept} == kept
     # Another version is another sweep.

@@ -39,7 +39,10 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha25
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import SchemaRegistry
 
-CERTIFICATE_SCHEMA = "echelon_certificate_schema.json"
+SCHEMAS = {
+    CERTIFICATE: "echelon_certificate_schema.json",
+    REPRODUCTION: "echelon_reproduction_schema.json",
+}
 SCHEMA_VERSION = "1.2.0"
 
 _FROM_RESULTS = (
@@ -90,25 +93,21 @@ class CertificateSources:
 def check_certificate_schema(
     documents: Documents, registry: SchemaRegistry, ledger: Ledger
 ) -> None:
-    """Make the check `certificate-schema`; a reproduction has nothing for it."""
-    if documents.is_reproduction:
-        ledger.completed(CheckId.CERTIFICATE_SCHEMA, "a reproduction has no certificate")
-        return
-    document = documents.get(CERTIFICATE)
+    """Make the check `certificate-schema`, of what a reproduction has in its place too."""
+    document = documents.get(documents.conclusion)
     if document is None:
-        ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"{CERTIFICATE} as a document", "none")
+        ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"{documents.conclusion} as a document", "none")
         return
     issued_under = at(document, "schema_version")
-    if issued_under != SCHEMA_VERSION:
+    if not documents.is_reproduction and issued_under != SCHEMA_VERSION:
         seen = f"issued under {shown(issued_under)}: run again"
         ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"schema_version {SCHEMA_VERSION}", seen)
         return
-    for violation in registry.validate(CERTIFICATE_SCHEMA, document):
-        expected = f"a certificate that fits {CERTIFICATE_SCHEMA}"
-        ledger.wrong(
-            CheckId.CERTIFICATE_SCHEMA, expected, f"{violation.pointer}: {violation.detail}"
-        )
-    ledger.completed(CheckId.CERTIFICATE_SCHEMA, SCHEMA_VERSION)
+    schema = SCHEMAS[documents.conclusion]
+    for violation in registry.validate(schema, document):
+        seen = f"{violation.pointer}: {violation.detail}"
+        ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"a document that fits {schema}", seen)
+    ledger.completed(CheckId.CERTIFICATE_SCHEMA, schema)
 
 
 def check_certificate_copy(documents: Documents, copy: bytes | None, ledger: Ledger) -> None:
