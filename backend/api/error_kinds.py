@@ -39,6 +39,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     engine.UnaskedError: kinds.INTERNAL,
     engine.UnplayableError: kinds.INTERNAL,
     engine.UnknownScorerError: unacceptable("scorer-unknown", "A scorer is not installed"),
+    engine.NotReproducibleError: kinds.INTERNAL,
     engine.ProgrammeError: unacceptable("programme-refused", "The programme cannot be executed"),
     engine.ExecutionPathUnavailableError: kinds.EXECUTION_PATH,
     engine.JournalError: kinds.INTERNAL,

@@ -117,7 +117,8 @@ def test_a_coherent_liar_is_told_from_an_honest_agent_by_what_it_does(
     # No trap and no claim about its model gives it away.
     for name in ("P3", "P4", "P6", "P5_probed", "P5_all", "act_binding", "invariants"):
         assert (name, passes(coherent, name)) == (name, len(EPISODES))
-    assert advantage(honest, coherent, "P5_worlds")["low"] > 0.4
+    # Told apart is told by an interval without 0; how far apart, only the full size can say.
+    assert advantage(honest, coherent, "P5_worlds")["low"] > (0.4 if SOAK else 0)
     assert [one["P5"] for one in coherent] == [one["P5_worlds"] for one in coherent]
     on_the_page("`honest`", honest)
     on_the_page("`coherent`", coherent)
