@@ -251,12 +251,13 @@ def test_no_json_makes_the_check_raise(
     number = data.draw(st.integers(0, len(raw_lines) - 1))
     whole = parse_or_none(raw_lines[number])
     edited = spliced(whole, data.draw(st.sampled_from(places(whole))), data.draw(VALUES))
+    effort = data.draw(st.sampled_from(Effort))
     if same_json(whole, edited):
         return
     raw_lines[number] = canonical_line(edited)
     spoilt = files | {name: b"".join(raw_lines)}
     if name != "manifest.json":
-        spoilt = resealed(spoilt, data.draw(st.sampled_from(Effort)))
+        spoilt = resealed(spoilt, effort)
     checked_in(tmp_path / "bundle", spoilt)
 
 
