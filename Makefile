@@ -1,6 +1,7 @@
 # Two commands matter: `make demo` and `make test`. Both install what they need into .venv.
 .POSIX:
-.PHONY: demo test check tests pythons soak soak-adversaries publish bench lock clean
+.PHONY: demo test check tests pythons soak soak-chaos soak-mutants soak-data soak-figures
+.PHONY: soak-adversaries publish bench lock clean
 
 PYTHON = $$(sh .ci/pythons | head -n 1)
 RUN = .venv/.run-installed
@@ -30,18 +31,22 @@ check: $(DEV)
 	$(BIN) mypy
 	.venv/bin/lint-imports
 
-# The full suite on one Python. A tracer makes Python several times as slow: the engine's own tests
+# The suite on one Python, but for what tests/soak.py lists. A tracer makes Python several times as slow: the engine's own tests
 # carry the coverage gate, and what only repeats them by the thousand runs without it.
 tests: $(DEV)
 	$(BIN) coverage erase
-	$(TESTS) -m "not untraced" --cov --cov-report=term tests/theatre/test_*.py
-	$(TESTS) -m untraced
+	$(TESTS) -m "not untraced and not soak" --cov --cov-report=term tests/theatre/test_*.py
+	$(TESTS) -m "untraced and not soak"
 
 # Vectors, Cartograph and results_hash on every other supported Python of this machine.
 pythons: .venv/bin/python
 	sh .ci/reproduce
 
-# The same tests with larger numbers: every mutant, a million doubles, more crashes. Hours; the mutants
+# What `make test` leaves out, in four parts of which CI runs one for each commit.
+soak-chaos soak-mutants soak-data soak-figures: $(DEV)
+	$(TESTS) -m $$(echo $@ | tr - _)
+
+# All tests, with larger numbers: every mutant, a million doubles, more crashes. Hours; the mutants
 # are most of it, and ECHELON_TEST_MUTANTS=600 tries as few as `make test`.
 soak: $(DEV)
 	ECHELON_SOAK=1 $(TESTS)

@@ -12,6 +12,7 @@ from hypothesis import settings
 
 from tests.demonstration import Demonstration, shared_demonstration
 from tests.drawn import drawn
+from tests.soak import part_of
 
 ENGINE_TESTS = Path(__file__).parent / "theatre"
 SHARED = Path("/var/lib/echelon-theatre")
@@ -44,10 +45,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what the coverage gate does without: all but the engine's own tests, unless marked."""
+    """Mark what the coverage gate does without, and what is left to a part of the soak."""
     for item in items:
         if item.path.parent != ENGINE_TESTS:
             item.add_marker(pytest.mark.untraced)
+        part = part_of(item.nodeid)
+        if part is not None:
+            item.add_marker(pytest.mark.soak)
+            item.add_marker(f"soak_{part}")
 
 
 def pytest_collection_finish() -> None:
