@@ -195,6 +195,9 @@ def test_the_installed_wheel_serves_and_certifies_in_an_empty_folder(
     with tarfile.open(fileobj=io.BytesIO(archive)) as packed:
         packed.extractall(tmp_path / "downloaded")  # noqa: S202 - of the service started above
     (bundle,) = (tmp_path / "downloaded").iterdir()
+    isolation = json.loads((bundle / "certificate.json").read_bytes())["isolation"]
+    # The package's own ground truth lies in the prefix of the interpreter that a construct runs.
+    assert (isolation["files"], isolation["processes"]) == (True, True)
     checked = succeeds(installed / "echelon", "check", bundle, cwd=tmp_path, env=outside)
     assert checked.endswith("consistent (no one vouches for it): 31 checks\n")
     found = {path.name for path in tmp_path.iterdir()}
