@@ -18,17 +18,25 @@ NOT_APPLICABLE = {
 """Why a criterion has no baselines → the words of a table."""
 
 
-def best_baseline(baselines: Mapping[str, Any] | None, criterion: str) -> str:
-    """Return the highest score that an answer without any work reaches, and by which way."""
+def best_baseline(
+    baselines: Mapping[str, Any] | None, criterion: str
+) -> tuple[float, Baseline] | str:
+    """Return the highest score of an answer without any work and its way, or why there is none."""
     if baselines is None:
-        return "-"
+        return ""
     one = baselines["criteria"][criterion]
     if one["not_applicable"] is not None:
-        return f"- ({NOT_APPLICABLE[one['not_applicable']]})"
+        return NOT_APPLICABLE[one["not_applicable"]]
     scored = [(one[name.value]["score"], name) for name in Baseline if one[name.value] is not None]
-    if not scored:
-        return "- (never scored)"
-    score, name = max(scored, key=lambda pair: pair[0])
+    return max(scored, key=lambda pair: pair[0]) if scored else "never scored"
+
+
+def baseline_text(baselines: Mapping[str, Any] | None, criterion: str) -> str:
+    """Return the same for a table."""
+    best = best_baseline(baselines, criterion)
+    if isinstance(best, str):
+        return f"- ({best})" if best else "-"
+    score, name = best
     return f"{number_text(score)} ({name.value})"
 
 
@@ -57,7 +65,7 @@ def print_preview(evidence: Mapping[str, Any]) -> None:
                 str(one["distinct_inputs"]),
                 str(one["expectations"]),
                 number_text(one["majority_share"]),
-                best_baseline(baselines, criterion),
+                baseline_text(baselines, criterion),
             )
             for criterion, one in audit["criteria"].items()
         ],

@@ -28,15 +28,11 @@ def draw_bundle(bundle: Path, folder: Path, *, home: Path) -> list[Path]:
     """
     certificate = parse_object((bundle / "certificate.json").read_bytes())
     aggregate = parse_object((bundle / "scores" / "aggregate.json").read_bytes())
-    title = (
-        f"{certificate['template_id']}: {certificate['construct_id']} "
-        f"@ {str(certificate['construct_version'])[:12]}"
-    )
     prepare(folder, home=home)
     # Imported here: matplotlib costs a second that nothing else need pay.
     from theatre.cli.plots import write_plots  # noqa: PLC0415  # see above
 
-    return write_plots(aggregate, title, folder)
+    return write_plots(aggregate, certificate, folder)
 
 
 def prepare(folder: Path, *, home: Path) -> None:

@@ -1,11 +1,13 @@
-"""Pictures of one certified run, drawn from its `scores/aggregate.json` alone.
+"""Pictures of one certified run, drawn from its `scores/aggregate.json` and certificate alone.
 
 Drawn with matplotlib's object interface: no window system, no state, the same bytes for the same
-aggregate.
+documents.
 """
 
 from __future__ import annotations
 
+import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +16,8 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from theatre.cli.plot_style import ACCENT, QUIET, finish, plain_style
+from theatre.cli.evidence_report import best_baseline
+from theatre.cli.plot_style import ACCENT, INK, QUIET, finish, plain_style
 from theatre.cli.reliability_plot import Reliability, StatedBin, reliability_figure
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.scoring import COMPOSITE
@@ -30,17 +33,21 @@ class _Row(NamedTuple):
     method: str
 
 
-def write_plots(aggregate: JsonObject, title: str, folder: Path) -> list[Path]:
-    """Write the pictures that `aggregate` has the numbers for, as SVG; return their paths.
+def write_plots(aggregate: JsonObject, certificate: JsonObject, folder: Path) -> list[Path]:
+    """Write the pictures that a run has the numbers for, as SVG; return their paths.
 
     `criteria.svg` always; `reliability.svg` where the construct gave probabilities. Raises
     OSError where the folder cannot be made or written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     numbers: Mapping[str, Any] = aggregate
+    title = (
+        f"{certificate['template_id']}: {certificate['construct_id']} "
+        f"@ {str(certificate['construct_version'])[:12]}"
+    )
     with mpl.rc_context():
         plain_style()
-        figures = {"criteria.svg": _criteria(numbers, title)}
+        figures = {"criteria.svg": _criteria(numbers, certificate, title)}
         calibration = numbers["calibration"]
         if calibration is not None and calibration["probabilities"]:
             figures["reliability.svg"] = _reliability(calibration, title)
@@ -49,17 +56,20 @@ def write_plots(aggregate: JsonObject, title: str, folder: Path) -> list[Path]:
     return [folder / name for name in figures]
 
 
-def _criteria(numbers: Mapping[str, Any], title: str) -> Figure:
+def _criteria(numbers: Mapping[str, Any], certificate: Mapping[str, Any], title: str) -> Figure:
     rows = _rows(numbers)
-    figure = Figure(figsize=(7.5, 1.4 + 0.55 * len(rows)), layout="constrained")
+    figure = Figure(figsize=(7.5, 1.8 + 0.55 * len(rows)), layout="constrained")
     axes: Axes = figure.add_subplot()
     for place, row in enumerate(reversed(rows)):
         _draw_row(axes, place, row)
     axes.set_yticks(range(len(rows)), [row.name for row in reversed(rows)])
     axes.set_ylim(-0.6, len(rows) - 0.4)
     _draw_parts(axes, rows, numbers["holdout_scores"])
+    _draw_trivial(axes, rows, certificate["baselines"])
     axes.set_xlim(-0.02, 1.02)
-    axes.set_xlabel("score, with its 95 % interval")
+    axes.set_xlabel("score, with its 95 % interval\n" + _evidence(certificate), fontsize=8)
+    if axes.get_legend_handles_labels()[1]:
+        figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)
     finish(axes, title)
     return figure
 
@@ -117,7 +127,30 @@ def _draw_parts(axes: Axes, rows: Sequence[_Row], parts: Mapping[str, Any] | Non
         if points:
             label = f"{part} ({parts[part]['episodes']} episodes)"
             axes.plot(*zip(*points, strict=True), marker, color=QUIET, ms=8, mew=1.5, label=label)
-    axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.28), ncols=2, frameon=False, fontsize=8)
+
+
+def _draw_trivial(axes: Axes, rows: Sequence[_Row], baselines: Mapping[str, Any] | None) -> None:
+    """Mark what the best answer without any work scores, where one was tried."""
+    best = {row.name: best_baseline(baselines, row.name) for row in rows if row.name != COMPOSITE}
+    points = [
+        (found[0], place)
+        for place, row in enumerate(reversed(rows))
+        if isinstance(found := best.get(row.name), tuple)
+    ]
+    if points:
+        label = "best trivial answer"
+        axes.plot(*zip(*points, strict=True), "v", color=INK, ms=6, mfc="none", label=label)
+
+
+def _evidence(certificate: Mapping[str, Any]) -> str:
+    """Return tier, questions and kinds of findings, in lines of the picture's width."""
+    audit = certificate["data_audit"]
+    parts = [str(certificate["verification_tier"])]
+    if audit is not None:
+        parts.append(f"{audit['episodes']} questions, {audit['distinct_inputs']} distinct")
+    codes = Counter(finding.partition(":")[0] for finding in certificate["findings"])
+    parts += [code if times == 1 else f"{code} ({times})" for code, times in codes.items()]
+    return textwrap.fill("; ".join(parts), 90, break_on_hyphens=False)
 
 
 def _reliability(calibration: Mapping[str, Any], title: str) -> Figure:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from theatre.cli.evidence_report import best_baseline, print_questions
+from theatre.cli.evidence_report import baseline_text, print_questions
 from theatre.cli.output import echo
 from theatre.cli.propagation import print_propagation
 from theatre.cli.second_opinions import print_second_opinions
@@ -192,7 +192,7 @@ def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
                 interval_text(certificate["score_intervals"][criterion]),
                 str(counts["scored"]),
                 str(counts["missing"]),
-                best_baseline(certificate["baselines"], criterion),
+                baseline_text(certificate["baselines"], criterion),
             )
         )
     composite = certificate["score_intervals"][COMPOSITE]

@@ -99,6 +99,10 @@ def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_tex
     } <= set(written)
     assert {"train (124 episodes)", "holdout (39 episodes)"} <= set(written)
     assert "product_observer_v1: observer @ ce4148af29c2" in written
+    assert {
+        "best trivial answer",
+        "BACKTESTED; 163 questions, 163 distinct; answers-in-inputs; baseline-meets-interval",
+    } <= set(written)
 
 
 def test_the_picture_of_reliability_holds_brier_and_ece_beside_what_chance_would_show(
