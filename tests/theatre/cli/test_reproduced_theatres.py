@@ -1,7 +1,8 @@
 """`echelon reproduce` of every shipped theatre that rests on constructs alone: equal, or found out.
 
-`make test` finds one family after another out over a few episodes; `make soak` runs every theatre
-with all of them. The sealed bundles in `docs/evidence` come out again in their own test.
+`make test` finds one family after another out over a few episodes; `make soak-data` makes every
+theatre again with all of them, `make soak` finds each out. The sealed bundles in `docs/evidence`
+come out again in their own test.
 """
 
 from __future__ import annotations
@@ -59,15 +60,13 @@ def reproduced(bundle: Path, home: Path, *options: str | Path) -> tuple[int, Jso
     return answer.code, answer.document
 
 
-@pytest.mark.skipif(not SOAK, reason="five minutes of processor time, in make soak")
 @pytest.mark.parametrize("name", THEATRES)
 def test_a_shipped_theatre_comes_out_again(tmp_path: Path, name: str) -> None:
-    bundle = made(shipped(name, tmp_path), tmp_path / "home")
+    bundle = made(TEMPLATES / f"{name}.json", tmp_path / "home")
     code, said = reproduced(bundle, tmp_path / "elsewhere")
     assert (code, said["verdict"], said["episodes_that_differ"]) == (0, "equal", 0)
 
 
-@pytest.mark.skipif(not SOAK, reason="as the others, in make soak")
 def test_a_theatre_with_a_construct_of_its_own_and_a_verification_come_out_again(
     tmp_path: Path,
 ) -> None:
