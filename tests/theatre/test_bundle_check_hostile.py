@@ -258,7 +258,9 @@ def test_no_json_makes_the_check_raise(
     spoilt = files | {name: b"".join(raw_lines)}
     if name != "manifest.json":
         spoilt = resealed(spoilt, effort)
-    checked_in(tmp_path / "bundle", spoilt)
+    # Who changes a hash of the chain and makes the chain anew has changed nothing.
+    if spoilt != files:
+        checked_in(tmp_path / "bundle", spoilt)
 
 
 @pytest.mark.no_cover  # tracing would double the time

@@ -62,10 +62,10 @@ class ServedOracleAdapter:
     `bind` makes the private copy that runs, and computes its version, for every start, in a thread.
     The argv is executed as bound but for `{port}`, never by a shell, in an empty folder of its
     own, isolated, without `network` unless it is allowed one. Without `{port}` it is handed the
-    socket that listens; for a program that opens its own, no port can be held, and the first
-    start takes another where one was lost, up to three. The process lives until `aclose`; where
-    it died, the next call starts it again on the same port. The start, at most `start_seconds`, is
-    no part of a call's time. Clocks as in `HTTPOracleAdapter`.
+    socket that listens; for a program that opens its own, no port can be held, and a start takes
+    another where one was lost, up to three. The process lives until `aclose`; where it died, the
+    next call starts it again on any free port. The start, at most `start_seconds`, is no part of a
+    call's time. Clocks as in `HTTPOracleAdapter`.
 
     Reasons beside those of `HTTPOracleAdapter`: `unreachable` where the program does not come
     up, with the end of what it printed. A call that met the death of the program has its last
@@ -90,8 +90,6 @@ class ServedOracleAdapter:
         self._monotonic = monotonic
         self._changing = asyncio.Lock()
         self._running: _Running | None = None
-        self._port = 0
-        self._http: HTTPOracleAdapter | None = None
         self._tries = 0
         self._problem: TheatreError | None = None
         self._closed = False
@@ -141,9 +139,8 @@ class ServedOracleAdapter:
         """End the program with all that it started; calls under way end as `disconnected`."""
         self._closed = True
         async with self._changing:
-            if self._http is not None:
-                await self._http.aclose()
             if self._running is not None:
+                await self._running.http.aclose()
                 await self._running.process.dismiss()
                 await self._stop(self._running)
             self._program.release()
@@ -183,13 +180,13 @@ class ServedOracleAdapter:
         program = await self._program.bound()
         opens_port = any(PORT in argument for argument in program.argv)
         for _ in range(_PORTS_TRIED - 1 if opens_port else 0):
-            place = claimed_place(self._port, listens=False)
+            place = claimed_place(0, listens=False)
             try:
                 return await self._start_at(program, place)
             except ConstructUnreachableError:
-                if self._port or not is_taken(place.port):
+                if not is_taken(place.port):
                     raise
-        return await self._start_at(program, claimed_place(self._port, listens=not opens_port))
+        return await self._start_at(program, claimed_place(0, listens=not opens_port))
 
     async def _start_at(self, program: BoundProgram, place: ServedPlace) -> _Running:
         try:
@@ -209,11 +206,10 @@ class ServedOracleAdapter:
             await process.end()
             process.close()
             raise
-        self._port = place.port
-        self._http = self._http or self._http_to(place.port)
-        return _Running(process=process, version=program.version, http=self._http)
+        return _Running(process=process, version=program.version, http=self._http_to(place.port))
 
     async def _stop(self, running: _Running) -> None:
+        await running.http.aclose()
         await running.process.end()
         running.process.close()
         self._program.release()

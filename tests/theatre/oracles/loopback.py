@@ -115,6 +115,9 @@ class LoopbackServer:
         self._listening.set()
         await self._stop.wait()
         server.close()
+        # What was accepted in this very turn is a task that never ran: cancelled so, it would leave
+        # its socket open.
+        await asyncio.sleep(0)
         conversations = asyncio.all_tasks() - {asyncio.current_task()}
         for conversation in conversations:
             conversation.cancel()
