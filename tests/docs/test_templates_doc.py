@@ -1,4 +1,4 @@
-"""The worked example of `docs/templates.md` is valid and runs; its table of rules is the code's."""
+"""The example of `docs/templates.md` is valid and runs; the contract has every rule of the code."""
 
 from __future__ import annotations
 
