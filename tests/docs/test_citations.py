@@ -124,7 +124,7 @@ def wrong_citations(path: Path, text: str) -> Iterator[str]:
     if path.suffix != ".md":
         known = rf"{PAGE} {SECTIONS}|RFC \d+,? §[\d.]*\d"
         yield from re.findall(r"\S+ §[\d.]*\d", re.sub(known, "", text))
-        yield from re.findall(r"(?<!docs/)contract/[a-z-]+\.md", text)
+        yield from re.findall(r"(?<!docs/)(?<!\")contract/[a-z-]+\.md", text)
     yield from re.findall(r"spec/[a-z-]+\.md|/work/[a-z]+|BUTTERFREEZONE", text)
 
 
