@@ -1,6 +1,6 @@
 """The settings of the service: environment variables with the prefix `ECHELON_`, read once.
 
-Source: contract/service.md, "Settings". The table in docs/operations.md is held to this class.
+Source: docs/contract/service.md §4. The table in docs/operations.md is held to this class.
 """
 
 from __future__ import annotations

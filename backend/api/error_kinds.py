@@ -1,4 +1,4 @@
-"""The one table from error to kind of problem (contract/service.md, "Conventions")."""
+"""The one table from error to kind of problem (docs/contract/service.md §1)."""
 
 from __future__ import annotations
 

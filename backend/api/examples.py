@@ -1,7 +1,7 @@
 """Examples of the description: requests that were sent to a service, and what it answered.
 
-`examples.json` is recorded by a test (docs/adr/0092-recorded-examples.md) and holds, by operation
-id, a request's body and the answer's by status and media type.
+`examples.json` is recorded by a test (docs/design/service.md, "Examples of the interface are
+recorded") and holds, by operation id, a request's body and the answer's by status and media type.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The kinds of problems: slug, status and title of each, explained at `/problems/{slug}`.
 
-Source: contract/service.md, "Conventions". Which error is of which kind: `error_kinds`.
+Source: docs/contract/service.md §1. Which error is of which kind: `error_kinds`.
 """
 
 from __future__ import annotations

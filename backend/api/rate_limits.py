@@ -1,4 +1,4 @@
-"""How often anybody may ask, counted in this process (docs/adr/0088).
+"""How often anybody may ask, counted in this process (docs/design/service.md, "Rate limits").
 
 By GCRA, the generic cell rate algorithm (ITU-T I.371): one number for each that asks. A whole
 minute's worth may come at once; after that, as many as fit between.

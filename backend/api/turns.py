@@ -1,7 +1,7 @@
 """Turns: requests that keep connections for long, or need a second one, are few at a time.
 
 Else so many of them as there are connections would wait for one another, and everybody for them
-(docs/adr/0091).
+(docs/design/service.md, "An admission semaphore for long requests").
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 `parts/<key>/<number>` are the parts, and `<key>.parts` says of what size they are. It is written
 last: an object is there once it is. What S3 offers for the same (multipart uploads) can neither be
-gone on with nor be listed through obstore (docs/adr/0132).
+gone on with nor be listed through obstore (docs/design/service.md, "Large objects lie in parts").
 """
 
 from __future__ import annotations

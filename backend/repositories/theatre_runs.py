@@ -229,7 +229,8 @@ def _whole() -> Select[*tuple[Any, ...]]:
 async def ended_runs(connection: AsyncConnection, theatre_ids: Collection[str]) -> frozenset[str]:
     """Return which of these theatres have a run that is over, and nothing that is only there.
 
-    A bundle whose archive no row names yet is the only one (docs/adr/0134).
+    A bundle whose archive no row names yet is the only one (docs/design/service.md, "Bundles
+    without an archive").
     """
     named = select(SealedBundle.theatre_id).where(SealedBundle.theatre_id == Theatre.id)
     query = select(Theatre.id).where(

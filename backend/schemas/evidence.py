@@ -33,7 +33,7 @@ class EpisodeDocument(ResponseDocument):
 
 
 class EpisodeRecord(EpisodeDocument):
-    """One episode with its calls, as docs/evidence.md has an invocation record."""
+    """One episode with its calls, as docs/contract/evidence.md has an invocation record."""
 
     record: dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""The ways from the service to a construct (contract/construct.md, "Who may name what").
+"""The ways from the service to a construct (docs/contract/construct.md §3).
 
 A template may name an `http` endpoint that the outbound policy allows, or the id of a construct
 that the operator registered. Commands, modules and files are the operator's alone.

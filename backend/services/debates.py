@@ -1,7 +1,7 @@
 """Debates: taken in, extended event by event, shown as of any event.
 
 What was once stored never changes: a run is its event log, and the log only grows (docs/debate.md,
-"History"; docs/adr/0153).
+"History"; docs/design/service.md, "Debates in the service").
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Bundles that were sealed before archives were kept: taken into the store, and named.
 
 Releases before revision 0008 of the database left bundle and export in the folder of the run, on
-the machine that had sealed them. Whatever machine has one adopts it (docs/adr/0134).
+the machine that had sealed them. Whatever machine has one adopts it (docs/design/service.md,
+"Bundles without an archive").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Human scores: what people are asked, and what they answer (contract/service.md, `/hitl`).
+"""Human scores: what people are asked, and what they answer (docs/contract/service.md §2).
 
 Whoever scores sees the episodes and the answers, and nothing that could lead them: no expectation,
 no score of a machine, none of anybody else.

@@ -1,4 +1,4 @@
-"""How far a construct is trusted now (contract/service.md, `/constructs/{id}/routing`).
+"""How far a construct is trusted now (docs/contract/service.md §2).
 
 What counts are runs without objections (`counted_runs`). The newest of them decides, however it
 ended: neither the best one nor the last that was certified.

@@ -1,6 +1,6 @@
 """What a run has in the evidence store: brought before it goes on, kept before its rows name it.
 
-Order of effects (design §3): the archive of the sealed bundle is durable in the store, then the
+Order of effects (docs/adr/0051): the archive of the sealed bundle is durable in the store, then the
 event `sealed` is noted together with the row that names it, then the certificate. Whichever
 machine goes on, it goes on from what was named.
 """

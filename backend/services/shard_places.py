@@ -1,4 +1,6 @@
-"""Which shards of a run are worked on at a time, and how many calls each may make (ADR 0127, 0128).
+"""Which shards of a run are worked on at a time, and how many calls each may make.
+
+Source: docs/adr/0127; docs/design/service.md, "Concurrency is shared among shards".
 
 The committed `max_concurrency` holds over all of them together: a shard has a share of it from when
 it is queued until it is given up, and the shares never add up to more.

@@ -1,8 +1,8 @@
 """One run of one theatre, from its row to its end: what the engine is given, and what is kept.
 
-Order of effects (design §3): the bundle is sealed first; certificate and state are one transaction;
-the export is written before the theatre is ARCHIVED. Whatever a crash leaves, the same function
-goes on from it.
+Order of effects (docs/adr/0051): the bundle is sealed first; certificate and state are one
+transaction; the export is written before the theatre is ARCHIVED. Whatever a crash leaves, the same
+function goes on from it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Theatres that end before a construct is called: cancelled, or past the date to begin by.
 
 The row's lock decides against a run that begins at the same moment. What the worker of a run that
-was taken up holds is an older epoch from then on: it can write nothing more (docs/adr/0168).
+was taken up holds is an older epoch from then on: it can write nothing more
+(docs/design/service.md, "COMMITTED can end").
 """
 
 from __future__ import annotations

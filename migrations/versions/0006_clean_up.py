@@ -1,4 +1,7 @@
-"""The application's role may remove what has served its time (docs/adr/0101)."""
+"""The application's role may remove what has served its time.
+
+Source: docs/design/service.md, "Retention".
+"""
 
 from __future__ import annotations
 

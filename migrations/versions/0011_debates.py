@@ -1,4 +1,7 @@
-"""Debates as event logs that only grow, and what evaluators said of them (docs/adr/0153)."""
+"""Debates as event logs that only grow, and what evaluators said of them.
+
+Source: docs/design/service.md, "Debates in the service".
+"""
 
 from __future__ import annotations
 

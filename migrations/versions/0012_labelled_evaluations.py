@@ -1,4 +1,7 @@
-"""An evaluator may say several things of one artefact: `raudit`, by its labels (docs/adr/0170)."""
+"""An evaluator may say several things of one artefact: `raudit`, by its labels.
+
+Source: docs/design/service.md, "Labels for `raudit`".
+"""
 
 from __future__ import annotations
 

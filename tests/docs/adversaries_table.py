@@ -42,7 +42,7 @@ def _row(one: Adversary) -> str:
     target = f"#{anchor}" if page == "adversaries.md" else one.rule
     return (
         f"| `{one.name}` | {one.does} | {one.ends} | `{one.guard}` | "
-        f"[{page.removesuffix('.md')}]({target}) |"
+        f"[{page.removesuffix('.md').rpartition('/')[2]}]({target}) |"
     )
 
 

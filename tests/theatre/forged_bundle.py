@@ -1,7 +1,7 @@
 """A bundle in memory, to be changed as a forger would: alone, or with sums and hashes made anew.
 
-Written from docs/evidence.md with `hashlib` alone: it shares no code with the builder of bundles
-or with their check.
+Written from docs/contract/evidence.md with `hashlib` alone: it shares no code with the builder of
+bundles or with their check.
 """
 
 from __future__ import annotations

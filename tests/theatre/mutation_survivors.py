@@ -1,4 +1,6 @@
-"""Tries mutants of a bundle on the independent check, and tells which survive (evidence.md §6).
+"""Tries mutants of a bundle on the independent check, and tells which survive.
+
+Source: docs/contract/evidence.md §6.
 
 Each mutant is checked at four efforts of its forger (see `Effort`). ECHELON_TEST_MUTANTS is how
 many mutants there are, or `all` (so with ECHELON_SOAK).
@@ -84,7 +86,7 @@ ISSUERS_WORD: Mapping[str, str] = {
     f"{CALL}/attempts/*/stderr": "what a construct wrote beside its answer",
     f"{CALL}/version_source": "how the version became known",
 }
-"""Places that only a signature could settle (docs/evidence.md) → what stands there.
+"""Places that only a signature could settle (docs/contract/evidence.md) → what stands there.
 
 `*` is one name, `**` any number of them. Who makes even the chain anew can change what stands there
 in a way that leaves scores and tier as they are.

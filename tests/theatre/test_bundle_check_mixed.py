@@ -1,7 +1,7 @@
 """Two hands, one page: what the run makes of people's scores, and what the check makes of them.
 
-Both were written from docs/evidence.md, without a look at each other; here they are given the
-same episodes and the same panels.
+Both were written from docs/contract/evidence.md, without a look at each other; here they are given
+the same episodes and the same panels.
 """
 
 from __future__ import annotations

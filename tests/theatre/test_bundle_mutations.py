@@ -1,4 +1,6 @@
-"""No change of a real bundle goes unnoticed, however much of it is made anew (evidence.md §6).
+"""No change of a real bundle goes unnoticed, however much of it is made anew.
+
+Source: docs/contract/evidence.md §6.
 
 Each mutant is checked at two efforts of its forger, at all four where all mutants are asked for
 (see `Effort`); what survives the last one has a name in `mutation_survivors`. ECHELON_TEST_MUTANTS

@@ -40,7 +40,7 @@ SWAPPED = "swapped"
 
 
 def by_hand(coin: bytes, *message: object) -> bytes:
-    """Draw as docs/evidence.md says, with the standard library alone."""
+    """Draw as docs/contract/earned.md §4 says, with the standard library alone."""
     key = hmac.new(coin, b"", "sha256").digest()
     text = json.dumps([*message], separators=(",", ":"), ensure_ascii=False)
     return hmac.new(key, text.encode(), "sha256").digest()

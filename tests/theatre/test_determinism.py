@@ -44,7 +44,7 @@ EPISODES = 60
 
 
 def committed_sample(commitment_hash: str, episode_ids: list[str], size: int) -> list[str]:
-    """Return the sample as docs/evidence.md gives it, in the order of the draws."""
+    """Return the sample as docs/contract/evidence.md §7 gives it, in the order of the draws."""
     key = hmac.digest(COIN.secret, b"", "sha256")
     digests = {
         episode_id: hmac.digest(

@@ -28,7 +28,7 @@ FIXTURES = Path(__file__).parents[2] / "fixtures"
 CONSTRUCTS = FIXTURES / "constructs" / "constructs.toml"
 FAKES = ("garbage", "empty", "constant", "constant-plausible", "copied-input")
 EARNED = 0.1
-"""A criterion above this is one that the honest construct earns (contract/scoring.md)."""
+"""A criterion above this is one that the honest construct earns (docs/contract/scoring.md)."""
 
 ENTRY = """
 [constructs.{construct_id}]

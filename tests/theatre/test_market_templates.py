@@ -60,7 +60,7 @@ SOURCE_TABLE = {
         {"RavenPack", "SEC", "filings"},
     ),
 }
-"""Family → outcomes, sources (spec/theatre-context.md, "Geopolitical Template Families")."""
+"""Family → outcomes, sources (docs/requirements.md R47)."""
 
 FAMILIES = pytest.mark.parametrize("family", SOURCE_TABLE)
 

@@ -1,4 +1,4 @@
-"""No change of a shipped theatre's bundle goes unnoticed (evidence.md §6).
+"""No change of a shipped theatre's bundle goes unnoticed (docs/contract/evidence.md §6).
 
 The theatres run for real, on a few of their episodes, so that a check is quick; what only many
 probabilities bring is tried on a whole run. `test_bundle_mutations` has

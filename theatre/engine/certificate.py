@@ -1,7 +1,7 @@
 """The calibration certificate: what was measured, on what, and how far to trust it.
 
-Source: spec/theatre-context.md, "Unified Calibration Certificate Schema", with the additions of
-contract/evidence.md §5. Two values here are equal only if their canonical bytes are.
+Source: docs/requirements.md R34, with the additions of
+docs/contract/evidence.md §5. Two values here are equal only if their canonical bytes are.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CriterionAudit(_Part):
 
 
 class CertifiedDataAudit(_Part):
-    """How many of the questions differ, and what they give away (docs/evidence.md)."""
+    """How many of the questions differ, and what they give away (docs/contract/earned.md §5.1)."""
 
     episodes: int
     distinct_inputs: int
@@ -84,7 +84,7 @@ class CriterionBaselines(_Part):
 
 
 class CertifiedBaselines(_Part):
-    """What answers without any work score (docs/evidence.md)."""
+    """What answers without any work score (docs/contract/earned.md §5.2)."""
 
     episodes: int
     criteria: dict[str, CriterionBaselines]

@@ -1,7 +1,7 @@
 """The coin: 32 random bytes of a theatre, hidden until its bundle is sealed, and what they draw.
 
 Whatever a construct could use, if it knew it before it is asked, is drawn here: not from the
-commitment alone, which is public before the first call (docs/evidence.md, "The coin").
+commitment alone, which is public before the first call (docs/contract/earned.md §4).
 """
 
 from __future__ import annotations

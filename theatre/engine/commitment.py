@@ -1,6 +1,6 @@
 """The commitment: one hash over template, pins and dataset hashes, before anything runs.
 
-Source: contract/evidence.md §2.
+Source: docs/contract/evidence.md §2.
 """
 
 from __future__ import annotations

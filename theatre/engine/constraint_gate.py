@@ -1,6 +1,6 @@
 """The constraint yielding gate: who may skip a quality gate, and who may not.
 
-Source: contract/scoring.md, "Constraint yielding gate". A hard rule: no override, no exception.
+Source: docs/contract/scoring.md §8. A hard rule: no override, no exception.
 Everything that is not exactly a tier of trust, and exactly a known preference, is `full`.
 """
 

@@ -17,7 +17,7 @@ class TheatreError(Exception):
 
 
 class CanonicalisationError(TheatreError):
-    """A value has no RFC 8785 form (contract/evidence.md §1)."""
+    """A value has no RFC 8785 form (docs/contract/evidence.md §1)."""
 
     code = "not-canonicalisable"
 

@@ -1,6 +1,6 @@
 """The evidence bundle: everything a stranger needs to recompute a certificate, in one folder.
 
-Source: contract/evidence.md §4. Written in a temporary folder beside its final name, made
+Source: docs/contract/evidence.md §4. Written in a temporary folder beside its final name, made
 durable, renamed once: a half-written bundle is never visible.
 """
 

@@ -1,6 +1,6 @@
 """The resolution programme: committed steps, executed in committed order.
 
-Source: contract/template.md, "Programme semantics". `construct_invocation` steps run for each
+Source: docs/contract/template.md §5. `construct_invocation` steps run for each
 episode while the theatre is ACTIVE; the others run once in SETTLING. A step that fails leads to its
 `escalation_path`, and the steps between are skipped; without one the programme fails. A programme
 with a step that this version cannot execute is refused before the first call.

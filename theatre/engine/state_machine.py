@@ -1,6 +1,6 @@
 """The lifecycle of a theatre: one transition table, and nothing else that knows it.
 
-Source: spec/theatre-context.md, "Theatre Lifecycle"; spec/theatre-design.md §4.1.
+Source: docs/requirements.md R1.
 """
 
 from __future__ import annotations

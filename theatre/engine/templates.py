@@ -1,6 +1,6 @@
 """Typed views of a validated template. What is hashed is the document, never such a view.
 
-Source: contract/template.md, "Fields"; the defaults here are the documented run-time defaults.
+Source: docs/contract/template.md §2; the defaults here are the documented run-time defaults.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class ProductTheatreTemplate(TheatreTemplate):
         """Return the constructs of an episode in call order: the chain, or those of the steps.
 
         A single `construct_invocation` step stands for the whole chain; its `output_spec` is
-        about the last construct's output. Source: docs/evidence.md, "Hops".
+        about the last construct's output. Source: docs/contract/evidence.md §7.
         """
         config, invocations = self.product_theatre_config, self._invocations
         invoked = tuple(step.construct_id or config.construct_under_test for step in invocations)
@@ -284,7 +284,7 @@ def reserved_members(document: JsonObject) -> tuple[str, ...]:
 def gold_is_unpinned(document: JsonObject) -> bool:
     """Tell whether a 2.0.1 template names gold labels and commits no hash of them.
 
-    They are not used then, and the tier is capped. Source: contract/template.md, rule 19.
+    They are not used then, and the tier is capped. Source: docs/contract/template.md §3.
     """
     config, hashes = document.get("product_theatre_config"), document.get("dataset_hashes")
     return (

@@ -1,7 +1,7 @@
 """A theatre as a value: its template, its state, its receipt once committed.
 
 Every step returns the theatre after it and the audit event that records it; nothing is changed
-in place. Source: spec/theatre-context.md, "Theatre Lifecycle"; design §3 (order of effects).
+in place. Source: docs/requirements.md R1; docs/adr/0051.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Ground truth on disk: found inside the dataset roots, hashed, and read from the same open file.
 
-Source: contract/evidence.md §2 (no second open between hashing and parsing) and
-contract/template.md (dataset roots; `..`, links out of a root and absolute paths).
+Source: docs/contract/evidence.md §2 (no second open between hashing and parsing) and
+docs/contract/template.md (dataset roots; `..`, links out of a root and absolute paths).
 """
 
 from __future__ import annotations

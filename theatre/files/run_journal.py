@@ -2,7 +2,7 @@
 
 Only what the audit trail names counts as recorded: there its digest stands. What a crash left
 behind that, whole lines or a torn one, is removed when the journal is opened, and its episodes are
-called again under the same invocation ids (contract/evidence.md §4, docs/adr/0171).
+called again under the same invocation ids (docs/contract/evidence.md §4, docs/adr/0171).
 """
 
 from __future__ import annotations

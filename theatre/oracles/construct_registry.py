@@ -1,7 +1,7 @@
 """The constructs that an operator registered (`constructs.toml`), and those named by an argv.
 
 Only here does a construct's id become a command or a URL. A template can never name one over HTTP
-(contract/construct.md, "Who may name what").
+(docs/contract/construct.md §3).
 """
 
 from __future__ import annotations

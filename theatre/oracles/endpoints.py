@@ -1,7 +1,7 @@
 """Where a template says its constructs are, and which constructs those are.
 
 Nothing is opened here: a template names an endpoint for each construct, and an endpoint is a
-program, a callable or a URL (contract/template.md, `adapter_endpoint`).
+program, a callable or a URL (docs/contract/template.md §4).
 """
 
 from __future__ import annotations

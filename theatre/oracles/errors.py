@@ -45,7 +45,7 @@ class AdapterClosedError(TheatreError):
 
 
 class OutboundRefusedError(TheatreError):
-    """An endpoint lies where calls may not go (contract/construct.md, "Who may name what")."""
+    """An endpoint lies where calls may not go (docs/contract/construct.md §3)."""
 
     code = "endpoint-not-allowed"
 

@@ -1,4 +1,4 @@
-"""`http@1`: a construct as a service, one JSON envelope a POST (contract/construct.md).
+"""`http@1`: a construct as a service, one JSON envelope a POST (docs/contract/construct.md).
 
 Other forms of body are in `wire_forms`.
 

@@ -1,4 +1,4 @@
-"""`local@1`: a construct as a child process, one JSON envelope a line (contract/construct.md).
+"""`local@1`: a construct as a child process, one JSON envelope a line (docs/contract/construct.md).
 
 A process boundary keeps a construct's faults away from the run; what else it can reach is bounded
 by `theatre.oracles.isolation`.

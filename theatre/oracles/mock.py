@@ -1,4 +1,4 @@
-"""`mock@1`: canned answers, for tests and rehearsals only (contract/construct.md, "Adapters")."""
+"""`mock@1`: canned answers, for tests and rehearsals only (docs/contract/construct.md §2)."""
 
 from __future__ import annotations
 

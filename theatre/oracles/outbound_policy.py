@@ -1,4 +1,4 @@
-"""Where a call to a construct may go (contract/construct.md, "Who may name what").
+"""Where a call to a construct may go (docs/contract/construct.md §3).
 
 Pure: it judges URLs and addresses and connects to nothing. `theatre.oracles.outbound_connector`
 brings every address that is about to be connected before it, so a name that changes its answer

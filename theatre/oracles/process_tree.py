@@ -1,7 +1,7 @@
 """Who belongs to a construct's process, and how the whole family is ended (Linux).
 
 A construct's process adopts the orphans below it while it lives; when it has died they come
-to the runner, which is a child subreaper for that (contract/construct.md, "Adapters"). The
+to the runner, which is a child subreaper for that (docs/contract/construct.md §2). The
 runner then knows them by the mark that the launcher set. Elsewhere than on Linux only the
 process group is ended.
 """

@@ -1,4 +1,4 @@
-"""`python@1`: a Python callable as a construct, `module:name` (contract/construct.md, "Adapters").
+"""`python@1`: a Python callable as a construct, `module:name` (docs/contract/construct.md §2).
 
 It runs in a child process of its own, served by the construct kit: this process never imports
 it. For the command line only; no template that comes over HTTP can name a module.

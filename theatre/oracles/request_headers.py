@@ -1,7 +1,7 @@
 """The headers that an operator adds to each call, kept out of everything that is recorded.
 
 They come from `constructs.toml` (`headers_env`) or the command line, never from a template, and
-are secrets (contract/construct.md, "Who may name what").
+are secrets (docs/contract/construct.md §3).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one retry loop of every transport (contract/construct.md, "Adapters")."""
+"""The one retry loop of every transport (docs/contract/construct.md §2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a construct is sent instead of the text that other people wrote (contract/construct.md).
+"""What a construct is sent instead of the text that other people wrote.
+
+Source: docs/contract/construct.md.
 
 It takes hidden channels away and breaks the markers of chat formats. It reduces injection; it
 does not promise to stop it: instructions in plain words are data, and stay.

@@ -1,6 +1,6 @@
 """One text, cleaned of what a reader cannot see and of what a chat model takes for structure.
 
-Source: contract/construct.md, "Sanitising". Pure, total for any `str`, idempotent, linear, and
+Source: docs/contract/construct.md §7. Pure, total for any `str`, idempotent, linear, and
 the same on every Python: NFC is taken of stretches of characters that it has known since
 Unicode 14.0, for which Unicode promises that it never changes.
 """

@@ -45,7 +45,7 @@ class WireForm(Protocol):
 
 
 class EnvelopeForm:
-    """The envelope of contract/construct.md, both ways."""
+    """The envelope of docs/contract/construct.md, both ways."""
 
     pin = "http@1"
 

@@ -19,7 +19,7 @@ from theatre.engine.scoring.arithmetic import exact
 UNMEASURABLE: Final = math.nan
 """A scorer's result where the expectation, never the answer, is at fault.
 
-The engine counts the episode as `unscored` (contract/scoring.md, "Outcomes of an episode"):
+The engine counts the episode as `unscored` (docs/contract/scoring.md §1):
 the construct does not pay for faulty ground truth, and the tier is capped.
 """
 

@@ -1,6 +1,6 @@
 """The verification certificate: a sealed verification run in the terms of its requirement.
 
-Source: spec/community-oracle-prd.md, FR-4. A pure function of the evidence bundle, so that whoever
+Source: docs/requirements.md R83. A pure function of the evidence bundle, so that whoever
 has the bundle makes the same bytes. It stands beside the theatre certificate, which it names by
 hash, and never in its place.
 """

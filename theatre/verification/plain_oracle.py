@@ -1,6 +1,6 @@
 """Oracles that know no envelope: a bare record goes out, a bare OracleOutput comes back.
 
-Source: spec/community-oracle-prd.md, FR-2.
+Source: docs/requirements.md R77.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A template may bear any name, and a dataset may expect anything. A verification certificate says
 more than that recorded answers have these scores: that they were asked and scored as verifications
-are, about what the changes did (docs/adr/0166).
+are, about what the changes did (docs/design/families.md, "What bears its name").
 """
 
 from __future__ import annotations

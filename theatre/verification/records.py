@@ -1,6 +1,6 @@
 """Ground truth: one change to a repository as a record, and records as canonical lines.
 
-Source: spec/community-oracle-prd.md, FR-1.
+Source: docs/requirements.md R75.
 """
 
 from __future__ import annotations

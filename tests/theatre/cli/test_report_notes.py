@@ -24,7 +24,7 @@ NOTE = "note         {name}: train part 1.000 above the holdout, beyond sampling
 
 
 def held_out(template: Path) -> set[str]:
-    """Return the ids of the holdout, as contract/scoring.md draws it."""
+    """Return the ids of the holdout, as docs/contract/scoring.md draws it."""
     commitment_hash = CommitmentProtocol.hash_template(parse_object(template.read_bytes()))
     drawn = {}
     for number in range(1, EPISODES + 1):

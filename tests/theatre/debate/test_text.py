@@ -1,4 +1,7 @@
-"""Quick ways to read text find what the plain ones find (docs/adr/0149)."""
+"""Quick ways to read text find what the plain ones find.
+
+Source: docs/design/families.md, "Small measures".
+"""
 
 from __future__ import annotations
 

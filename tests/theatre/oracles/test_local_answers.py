@@ -1,4 +1,4 @@
-"""What a construct's line on stdout becomes (contract/construct.md, "Envelope")."""
+"""What a construct's line on stdout becomes (docs/contract/construct.md §1)."""
 
 from __future__ import annotations
 

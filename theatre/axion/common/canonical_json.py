@@ -1,6 +1,6 @@
 """Canonical JSON, profile `axion8`: sorted keys, no spaces, at most eight decimals.
 
-Source: spec/pseudo-axion-mci.md, non-negotiable 1. It is not RFC 8785: a number is rounded half
+Source: docs/requirements.md R102. It is not RFC 8785: a number is rounded half
 to even at the eighth decimal and never has an exponent, and keys are sorted by code point. So
 `1e-09` and `-0.0` are `0`. The way in is the engine's strict parser.
 """

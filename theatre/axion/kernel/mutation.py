@@ -1,6 +1,6 @@
 """How a factor is changed to test a claim, and when that is no change at all.
 
-Source: spec/pseudo-axion-mci.md, P5-MCI. Factors are units of 1e-8 within [0, 1].
+Source: docs/requirements.md R107. Factors are units of 1e-8 within [0, 1].
 """
 
 from __future__ import annotations

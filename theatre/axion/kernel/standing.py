@@ -1,7 +1,8 @@
 """Gate and P5-MCI for episodes that an engine plays: a process of each, which they share.
 
 Both are functions of what they are sent, so it makes no difference which episode asked before. A
-process of its own for each episode would cost more than the episode (docs/adr/0143).
+process of its own for each episode would cost more than the episode (docs/design/families.md, "A
+theatre's gate and P5-MCI are shared").
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The independent check of an evidence bundle (docs/evidence.md).
+"""The independent check of an evidence bundle (docs/contract/evidence.md).
 
 Imports nothing that writes bundles: what it knows, it has from the published format.
 """

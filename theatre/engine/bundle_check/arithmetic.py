@@ -7,7 +7,7 @@ them: intervals that are resampled or have a human part, and what calibrated pro
 show. They are asked of the caller.
 
 Scores are whole billionths, sums are exact, and everything is rounded once
-(docs/statistics.md, "How numbers are rounded").
+(docs/contract/scoring.md §4).
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Tally:
     """Adds up a run, episode by episode in the order of the dataset.
 
     `add` returns the line of `scores/per_episode.jsonl`. An episode behind the one that ended the
-    run counts as not run, whatever is recorded of it (docs/evidence.md, "The scores").
+    run counts as not run, whatever is recorded of it (docs/contract/evidence.md §8).
     """
 
     def __init__(self, template: Document, commitment_hash: str, episodes: int) -> None:
@@ -381,7 +381,7 @@ class Tally:
     def _with_people(
         self, machine: Mapping[str, Fraction | None], people: Mapping[str, Fraction | None]
     ) -> dict[str, Fraction | None]:
-        """Return scores with what people gave (docs/evidence.md, "Human scores")."""
+        """Return scores with what people gave (docs/contract/evidence.md §9)."""
         scores = dict(machine)
         for name, share in self.plan.human.items():
             mean, given = machine[name], people.get(name)
@@ -439,7 +439,7 @@ class Tally:
         *,
         mixed: bool,
     ) -> Document:
-        """Return the interval of a weighted mean by the method of docs/statistics.md."""
+        """Return the interval of a weighted mean by docs/contract/scoring.md §5."""
         whole = name == COMPOSITE
         prefix = "cluster_" if self.clusters else ""
         spread = Spread(self.units(), shares)
@@ -507,7 +507,7 @@ class Tally:
         return means | {COMPOSITE: self.plan.weighted(means)}
 
     def _calibration(self, calibrated: Calibrated) -> Document | None:
-        """Return what docs/statistics.md, "Calibration", asks for."""
+        """Return what docs/contract/scoring.md §5 asks for."""
         if self.plan.calibrated is None:
             return None
         number = sum(count for count, _, _ in self.bins)
@@ -561,7 +561,7 @@ class Tally:
 
 
 class Spread:
-    """What each unit adds to a weighted mean, less its share of it (docs/statistics.md).
+    """What each unit adds to a weighted mean, less its share of it (docs/contract/scoring.md §5).
 
     `number` is how many units have a value where there is a weight, `on_each` how many have one on
     each criterion, `square` the sum of the squares. A unit adds
@@ -596,7 +596,7 @@ class Spread:
 
 
 def outcome_of(status: str | None, verdicts: Iterable[Verdict]) -> str:
-    """Return what an episode counts as (docs/evidence.md, "The scores")."""
+    """Return what an episode counts as (docs/contract/evidence.md §8)."""
     if status != "success":
         return VERDICT_OF[status]
     return SCORED if any(not isinstance(verdict, str) for verdict in verdicts) else UNSCORED
@@ -627,7 +627,7 @@ def each_published(values: Mapping[str, Fraction | None]) -> Document:
 def is_beyond(
     difference: Fraction, parts: Sequence[Sequence[Weighed]], shares: Sequence[int]
 ) -> bool:
-    """Tell whether a gap exceeds z standard errors of the draw (docs/statistics.md)."""
+    """Tell whether a gap exceeds z standard errors of the draw (docs/contract/scoring.md §6)."""
     whole, train, holdout = (Spread(units, shares) for units in ([*parts[0], *parts[1]], *parts))
     variance = whole.square * whole.number**2 / (whole.number - 1)
     return difference**2 > exact(Z) ** 2 * variance * (
@@ -653,7 +653,7 @@ def wilson(right: int, number: int) -> tuple[float, float]:
 
 
 def tier(facts: Document, history: Document, *, resolved_at: str) -> Document:
-    """Return the `assessment` of `tier.json` (docs/evidence.md, "The tier").
+    """Return the `assessment` of `tier.json` (docs/contract/evidence.md §10).
 
     `history` is what was known when the run resolved; its reader refuses what came later.
     """
@@ -806,7 +806,7 @@ def written_time(moment: datetime) -> str:
 
 
 def rated(step: Document, items: Sequence[str], lines: Sequence[Document]) -> Rating:
-    """Return what people gave at a rubric step (docs/evidence.md, "Human scores").
+    """Return what people gave at a rubric step (docs/contract/evidence.md §9).
 
     `step` is its entry in `hitl_steps`, `items` are the episodes that were drawn, `lines` those of
     its file, which the check of people's scores has found to be in order; none where the step was
@@ -837,9 +837,9 @@ class Rating:
         alpha, reason = None, None
         if not self.scorers:
             reason = "not-rated"
-        elif self.scorers < 2:  # noqa: PLR2004 - docs/evidence.md
+        elif self.scorers < 2:  # noqa: PLR2004 - docs/contract/evidence.md
             reason = "fewer-than-2-scorers"
-        elif len(self.rows) < 10:  # noqa: PLR2004 - docs/evidence.md
+        elif len(self.rows) < 10:  # noqa: PLR2004 - docs/contract/evidence.md
             reason = "fewer-than-10-items"
         else:
             every = [value for row in self.rows for value in row]

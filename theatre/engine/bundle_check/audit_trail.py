@@ -1,6 +1,6 @@
 """The audit trail: an unbroken chain, along the lifecycle, in time, up to the sealing.
 
-Source: docs/evidence.md, "The audit trail" and "Times". The lifecycle stands here once more: a
+Source: docs/contract/evidence.md §3 and §11. The lifecycle stands here once more: a
 check that read the engine's own table would share its mistakes. Whether a clock was right, nothing
 in a bundle settles; that its stamps follow from each other, and name no time to come, is settled.
 """

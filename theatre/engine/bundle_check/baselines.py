@@ -1,4 +1,7 @@
-"""What trivial answers score, computed again with the pinned scorers (docs/evidence.md)."""
+"""What trivial answers score, computed again with the pinned scorers.
+
+Source: docs/contract/earned.md §5.2.
+"""
 
 from __future__ import annotations
 

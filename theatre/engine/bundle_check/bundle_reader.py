@@ -1,7 +1,7 @@
 """An evidence bundle read with the standard library alone, for the checks of `verify_bundle.py`.
 
-Written from docs/evidence.md. What cannot be read, or has another form, raises: the check that
-asked for it fails.
+Written from docs/contract/evidence.md. What cannot be read, or has another form, raises: the check
+that asked for it fails.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One call of one episode: the committed request, and attempts as often as committed.
 
-Source: docs/evidence.md, "An invocation record" and "Hops"; docs/constructs.md.
+Source: docs/contract/evidence.md §7; docs/constructs.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The certificate: its schema, every field of it, and the copy that somebody kept.
 
-Source: docs/evidence.md, "The anchors".
+Source: docs/contract/evidence.md §4.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The independent check: everything that a bundle claims, recomputed from the bundle alone.
 
-Source: docs/evidence.md. A defect never hides what can still be computed, and what can
+Source: docs/contract/evidence.md. A defect never hides what can still be computed, and what can
 not is a failure by name: the ids in a report are always the same.
 """
 

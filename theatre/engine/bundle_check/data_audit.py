@@ -1,6 +1,6 @@
 """How much evidence the questions of a run are: the check's own count of them.
 
-Written from docs/evidence.md, "The data audit"; it imports the standard library and the check's
+Written from docs/contract/earned.md §5.1; it imports the standard library and the check's
 arithmetic alone, and is part of `verify_bundle.py`.
 """
 

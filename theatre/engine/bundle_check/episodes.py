@@ -1,6 +1,6 @@
 """One pass over dataset, records and score lines, side by side: memory does not grow.
 
-Recomputes every outcome and score from the recorded answers (docs/evidence.md, "The scores"). Of an
+Recomputes every outcome and score from the recorded answers (docs/contract/evidence.md §8). Of an
 episode only its outcome is kept, for what the programme computes over all of them.
 """
 

@@ -1,6 +1,6 @@
 """What people gave, held against what they were asked: the check `human-scores`.
 
-Source: docs/evidence.md, "Human scores". Everything is taken from the audit trail; the files in
+Source: docs/contract/evidence.md §9. Everything is taken from the audit trail; the files in
 `hitl/` have to repeat it.
 """
 
@@ -47,7 +47,7 @@ REFUSALS = frozenset(
         "step-not-open",
     }
 )
-"""Why a score may be refused (docs/evidence.md)."""
+"""Why a score may be refused (docs/contract/evidence.md)."""
 
 Panels = Mapping[str, Panel]
 """step_id → what its rating came to, for every committed rubric."""

@@ -1,6 +1,6 @@
 """What constructs could reach, as the trail has it tried at the start of the run.
 
-Source: docs/evidence.md, "The audit trail"; docs/certificate.md, `isolation`.
+Source: docs/contract/evidence.md §3; docs/certificate.md, `isolation`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What people's ratings come to: panels, agreement, and the human parts of the scores.
 
-Source: docs/evidence.md, "Human scores"; Krippendorff 2011, "Computing Krippendorff's
+Source: docs/contract/evidence.md §9; Krippendorff 2011, "Computing Krippendorff's
 Alpha-Reliability" (interval data); ADR 0069. What a unit adds to each of several means is added
 up before it is squared: the parts of a score are not independent.
 """

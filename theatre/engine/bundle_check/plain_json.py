@@ -1,6 +1,6 @@
 """Strict JSON and RFC 8785 with the standard library alone, for `verify_bundle.py`.
 
-What is refused, and how numbers are written, is in docs/evidence.md, "JSON".
+What is refused, and how numbers are written, is in docs/contract/evidence.md §1.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What an invocation record says, and where it is another than was committed.
 
-For `verify_bundle.py`. Written from docs/evidence.md, "An invocation record". It runs no
+For `verify_bundle.py`. Written from docs/contract/evidence.md §7. It runs no
 sanitiser, no runner of interactive episodes, no judge and no JSON Schema.
 """
 
@@ -111,7 +111,7 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Draws:
-    """What the coin draws in one theatre (docs/evidence.md, "The coin")."""
+    """What the coin draws in one theatre (docs/contract/earned.md §4)."""
 
     coin: bytes
     commitment_hash: str

@@ -1,6 +1,6 @@
 """What a committed template asks for, read from its document and the documented defaults.
 
-Source: contract/template.md, "Fields" and "Runtime rules". Read here once more, on purpose
+Source: docs/contract/template.md §2 and §3. Read here once more, on purpose
 without the engine's own views and rules: the check must not share their mistakes.
 """
 
@@ -29,7 +29,7 @@ from theatre.engine.models import SINGLE_CALL, EpisodeRunner
 
 _WEIGHT_TOLERANCE = Fraction(1, 1_000_000)
 _WITHOUT_SCORERS = "2.0.1"
-"""The version whose templates may leave the choice open (contract/template.md, "Versions")."""
+"""The version whose templates may leave the choice open (docs/contract/template.md §1)."""
 
 _MAX_PATH = 1000
 """Longest dotted path of a criterion: beyond 4,300 digits Python reads no integer."""

@@ -1,6 +1,6 @@
 """One invocation record: the committed calls in their order, and an answer that may count.
 
-Source: docs/evidence.md, "An invocation record".
+Source: docs/contract/evidence.md §7.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a check of a bundle says: one line for each id, always the same ids, in a fixed order.
 
-Source: docs/evidence.md.
+Source: docs/contract/evidence.md.
 """
 
 from __future__ import annotations

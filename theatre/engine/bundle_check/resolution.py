@@ -1,6 +1,6 @@
 """The committed programme, carried out once more, held against resolution, trail and aggregate.
 
-Source: docs/evidence.md, `resolution.json` and `computed` in `aggregate.json`; docs/templates.md.
+Source: docs/contract/evidence.md §8; docs/contract/template.md §5.
 """
 
 from __future__ import annotations

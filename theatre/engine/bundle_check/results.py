@@ -1,6 +1,6 @@
 """The score files of a bundle, held line by line and whole against what is recomputed.
 
-Source: docs/evidence.md, "The anchors".
+Source: docs/contract/evidence.md §4.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
 _NOT_HASHED = frozenset({"results_hash", "score_intervals"})
 
 BOUND_TOLERANCE = 2e-6
-"""How far an interval's bound may lie from the recomputed one (docs/statistics.md)."""
+"""How far an interval's bound may lie from the recomputed one (docs/contract/scoring.md §5)."""
 
 _ROUNDING = 1e-12
 

@@ -1,4 +1,6 @@
-"""What a construct was sent in place of the dataset's text, recomputed (docs/evidence.md).
+"""What a construct was sent in place of the dataset's text, recomputed.
+
+Source: docs/contract/evidence.md §7.
 
 The sanitiser is the installed one, given by the caller as scorers are: one of another version
 than the recorded one makes the check unavailable, and what needs no sanitiser is still checked.

@@ -1,9 +1,9 @@
 """The pinned scorers, put to recorded answers, and what their numbers add up to.
 
-Source: docs/scorers.md; docs/evidence.md, "The scores"; docs/statistics.md, "Intervals" and
-"Calibration". Which scorer is asked about what, and what an answer comes to that none is asked
-about, is decided here, without the engine's own provider. Of the engine's `scoring` the check
-shares the bootstrap alone: its draws are specified number by number.
+Source: docs/scorers.md; docs/contract/evidence.md §8; docs/contract/scoring.md §5. Which scorer is
+asked about what, and what an answer comes to that none is asked about, is decided here, without the
+engine's own provider. Of the engine's `scoring` the check shares the bootstrap alone: its draws are
+specified number by number.
 """
 
 from __future__ import annotations

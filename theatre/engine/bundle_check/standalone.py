@@ -1,8 +1,9 @@
 """The checks of `verify_bundle.py`, and its command line.
 
-Each check is a function of the evidence that yields what is wrong. Written from docs/evidence.md
-and docs/certificate.md. It runs no scorer, no computation and no sanitiser, so it takes the
-scores of an episode from `scores/per_episode.jsonl` and computes again all that follows from them.
+Each check is a function of the evidence that yields what is wrong. Written from
+docs/contract/evidence.md and docs/certificate.md. It runs no scorer, no computation and no
+sanitiser, so it takes the scores of an episode from `scores/per_episode.jsonl` and computes again
+all that follows from them.
 """
 
 from __future__ import annotations
@@ -802,7 +803,7 @@ def problems_of_baseline(where: str, one: Document, baseline: str, drawn: int) -
         low, high = wilson(right, number)
         expected = {"method": "wilson", "level": 0.95, "low": low, "high": high}
         yield from differs(where, [published(Fraction(right, number)), expected], [score, interval])
-    elif interval["method"] not in METHODS or interval["level"] != 0.95:  # noqa: PLR2004 - docs/statistics.md
+    elif interval["method"] not in METHODS or interval["level"] != 0.95:  # noqa: PLR2004 - docs/contract/scoring.md
         yield f"{where}: another method than there are"
     elif interval["method"] == "undefined":
         yield from differs(f"{where}/interval", [None, None], ends)
@@ -841,7 +842,10 @@ WORDS: Final = {
 
 
 def problems_of_history(history: Document, theatre_id: str, moment: str) -> Problems:
-    """Yield where the history is none of other runs, known at `moment` (docs/evidence.md)."""
+    """Yield where the history is none of other runs, known at `moment`.
+
+    Source: docs/contract/evidence.md §10.
+    """
     if history.keys() != HISTORY.keys():
         yield "tier.json/history: another member, or one missing"
     for sort, form in HISTORY.items():

@@ -1,7 +1,7 @@
 """What the resolution programme of a template commits: calls, ratings, computations.
 
-Source: docs/evidence.md, "Hops", "Sanitising", "Human scores"; contract/template.md, rules 9, 11
-and 20. Read from the document once more: what is asked must not be taken from the code that asked.
+Source: docs/contract/evidence.md §7 and §9; docs/contract/template.md §3. Read from the document
+once more: what is asked must not be taken from the code that asked.
 """
 
 from __future__ import annotations
@@ -266,7 +266,10 @@ class CommittedStep:
 
     @property
     def guards_integrity(self) -> bool:
-        """Tell whether the tier is capped where the step was not completed (docs/evidence.md)."""
+        """Tell whether the tier is capped where the step was not completed.
+
+        Source: docs/contract/evidence.md §8.
+        """
         named = self.computation
         return self.walks_a_chain or (named is not None and bool(named.output_spec))
 

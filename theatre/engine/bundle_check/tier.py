@@ -64,7 +64,7 @@ _HISTORY = _exactly(
     ),
     signals=_list_of(**_ABOUT, source=_NAME, consistent={"type": "boolean"}, at=_TIME),
 )
-"""The form of a history (docs/evidence.md, `tier.json`)."""
+"""The form of a history (docs/contract/evidence.md §10)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,11 +192,11 @@ def _facts(evidence: TierEvidence) -> JsonObject:
         "scorers_committed": plan.scorers_committed,
         "bundle_complete": evidence.bundle_complete,
         "commitment_verifiable": evidence.commitment_verifiable,
-        # A run that ended before its last episode is incomplete (docs/evidence.md).
+        # A run that ended before its last episode is incomplete (docs/contract/evidence.md §8).
         "extra_caps": [
             *(["episodes-not-run"] if counts["not_run"] else []),
             *plan.caps,
-            # Whoever is asked in a plain form reports no version (docs/evidence.md).
+            # Whoever is asked in a plain form reports no version (docs/contract/evidence.md §8).
             *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
             *(["reproduction"] if evidence.is_reproduction else []),
             *([] if holds(evidence.isolation) else ["construct-not-isolated"]),

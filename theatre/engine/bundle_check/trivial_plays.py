@@ -1,4 +1,6 @@
-"""What comes of an interactive episode that is answered without any work (docs/evidence.md).
+"""What comes of an interactive episode that is answered without any work.
+
+Source: docs/contract/earned.md §5.2.
 
 The installed runner plays it from the seed that the revealed coin gives; no construct is asked.
 """

@@ -1,6 +1,6 @@
 """Canonical JSON (RFC 8785) and the strict parser: the only ways out of and into a hash.
 
-Source: contract/evidence.md §1. `rfc8785` does the serialising, or a quicker way that is sure
+Source: docs/contract/evidence.md §1. `rfc8785` does the serialising, or a quicker way that is sure
 of the same bytes; this package adds the refusals that the contract asks for.
 """
 

@@ -1,7 +1,7 @@
 """What a scorer asks a judge, what came of it, and the same once more from the record.
 
 A judge is no pure function, so its exchanges are made and recorded first; the score is a pure
-function of them (contract/scoring.md, "Criteria and scorers").
+function of them (docs/contract/scoring.md §2).
 """
 
 from __future__ import annotations

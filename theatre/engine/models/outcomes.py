@@ -12,7 +12,7 @@ ExecutionPath = Literal["replay", "market"]
 
 
 class InvocationStatus(StrEnum):
-    """How a construct's answer ended; lower case on the wire (contract/construct.md)."""
+    """How a construct's answer ended; lower case on the wire (docs/contract/construct.md)."""
 
     SUCCESS = "success"
     TIMEOUT = "timeout"
@@ -21,7 +21,7 @@ class InvocationStatus(StrEnum):
 
 
 class EpisodeOutcome(StrEnum):
-    """What an episode counts as (contract/scoring.md, "Outcomes of an episode")."""
+    """What an episode counts as (docs/contract/scoring.md §1)."""
 
     SCORED = "scored"
     MISSING = "missing"

@@ -1,6 +1,6 @@
 """The forms of what the evidence keeps of calls: the writer fills them, the check reads into them.
 
-Source: docs/evidence.md, "An invocation record" and "The audit trail"; docs/constructs.md. A form
+Source: docs/contract/evidence.md §7 and §3; docs/constructs.md. A form
 says which members a document has, and of which type. Which values may stand there, and whether
 they are right, writer and check decide each by itself (docs/adr/0018).
 """

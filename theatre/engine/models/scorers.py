@@ -12,7 +12,7 @@ from theatre.engine.models.judging import Judgement
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScoringCase:
-    """All that a scorer may see of one episode (contract/scoring.md, "Criteria and scorers").
+    """All that a scorer may see of one episode (docs/contract/scoring.md §2).
 
     `expected` is the value at the criterion's `expected` path, or the whole expectation;
     `answer` the value at its `field` path, or the whole `output_data`; `hops` the output of

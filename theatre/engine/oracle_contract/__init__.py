@@ -1,4 +1,4 @@
-"""How a construct is called and how its answer is read (contract/construct.md, "Envelope").
+"""How a construct is called and how its answer is read (docs/contract/construct.md §1).
 
 The same strict reader serves every adapter, so a construct cannot be judged differently
 because of the wire it sits on.

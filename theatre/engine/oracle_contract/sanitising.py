@@ -22,7 +22,7 @@ class SanitisedInput:
 
 
 class InputSanitiser(Protocol):
-    """A pure, versioned function over inputs (contract/construct.md, "Sanitising")."""
+    """A pure, versioned function over inputs (docs/contract/construct.md §7)."""
 
     @property
     def version(self) -> str:

@@ -1,6 +1,6 @@
 """The calls of a run: every episode that is not recorded, of all or of a part of the dataset.
 
-Source: contract/construct.md, "Order, concurrency, determinism".
+Source: docs/contract/construct.md §5.
 """
 
 from __future__ import annotations

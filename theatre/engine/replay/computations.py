@@ -1,6 +1,6 @@
 """The `deterministic_computation` steps of a programme: what each computes, and over what.
 
-Source: contract/template.md, "Programme semantics"; docs/evidence.md on `resolution.json`.
+Source: docs/contract/template.md §5; docs/contract/evidence.md §8.
 """
 
 from __future__ import annotations

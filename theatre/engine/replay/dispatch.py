@@ -1,6 +1,6 @@
 """Several episodes at a time, and the failure stop in dataset order whatever the arrival.
 
-Source: contract/construct.md, "Order, concurrency, determinism"; contract/scoring.md on the stop.
+Source: docs/contract/construct.md §5; docs/contract/scoring.md on the stop.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a run's questions are worth as evidence, gathered while its episodes stream past.
 
-Source: contract/earned.md §5; docs/evidence.md, "The data audit" and "The baselines".
+Source: docs/contract/earned.md §5.
 """
 
 from __future__ import annotations

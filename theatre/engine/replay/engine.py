@@ -1,6 +1,6 @@
 """The replay loop: from a committed theatre to a resolved one, and on from wherever it stopped.
 
-Source: spec/theatre-context.md, "Replay Theatres"; design §3. Every step is repeatable: a run
+Source: docs/requirements.md R15; docs/adr/0051. Every step is repeatable: a run
 that died is run again with the same journal and does only what is not recorded yet.
 """
 

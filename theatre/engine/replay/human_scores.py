@@ -1,6 +1,6 @@
 """Who may score what: the identity rules of a rubric step, and the scores that count.
 
-Source: contract/template.md, `hitl_steps`; docs/evidence.md, "Human scores". Pure.
+Source: docs/contract/template.md §2; docs/contract/evidence.md §9. Pure.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a run needs from storage: a journal to write through, datasets to read from.
 
 The replay loop knows nothing of files or SQL. Each implementation of `RunJournal` passes the
-same conformance test (design §1, §4.8).
+same conformance test (docs/adr/0052).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Holds each answer against the committed `output_spec` (contract/construct.md, "Envelope")."""
+"""Holds each answer against the committed `output_spec` (docs/contract/construct.md §1)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What the audit chain says of the steps that run in SETTLING, and how it is told once.
 
-Source: contract/evidence.md §3; docs/evidence.md, "The audit trail". The chain is the only store of
+Source: docs/contract/evidence.md §3. The chain is the only store of
 human scores and of what a step came to, so a run that died goes on from it.
 """
 

@@ -1,6 +1,6 @@
 """Where people's scores come in: the rubric step at which a theatre's programme waits.
 
-Source: contract/template.md, "Programme semantics". The journal's audit chain is the store: a score
+Source: docs/contract/template.md §5. The journal's audit chain is the store: a score
 is durable once its entry is, and so is a refusal.
 """
 

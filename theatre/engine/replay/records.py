@@ -1,6 +1,6 @@
 """What an invocation record says: its answer, its outputs, whether its repeat differs.
 
-Source: docs/evidence.md, "An invocation record".
+Source: docs/contract/evidence.md §7.
 """
 
 from __future__ import annotations

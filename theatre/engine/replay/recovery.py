@@ -1,7 +1,7 @@
 """After a crash: what the audit chain still lacks, and a bundle that was sealed already.
 
-Source: contract/evidence.md §4: recovery never seals twice, the certificate in a sealed bundle
-is the one that is stored. contract/earned.md §1: what is read back is verified.
+Source: docs/contract/evidence.md §4: recovery never seals twice, the certificate in a sealed bundle
+is the one that is stored. docs/contract/earned.md §1: what is read back is verified.
 """
 
 from __future__ import annotations

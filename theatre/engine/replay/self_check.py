@@ -1,7 +1,7 @@
 """The gate before publishing: no bundle is sealed, or believed, that the own check refuses.
 
-Source: contract/earned.md §1; docs/adr/0171. A refusal is in the audit trail before the draft is
-set aside, and that is done before the theatre ends: no crash lets what was refused be certified.
+Source: docs/contract/earned.md §1; docs/adr/0171. A refusal is in the audit trail before the draft
+is set aside, and that is done before the theatre ends: no crash lets what was refused be certified.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From a finished journal to a sealed bundle with its certificate; nothing here calls anybody.
 
-Source: contract/evidence.md §4-§5; design §3: seal the bundle, then move the state.
+Source: docs/contract/evidence.md §4-§5; docs/adr/0051: seal the bundle, then move the state.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a run recorded, read back against the digests that stand in its audit trail.
 
-Source: contract/earned.md §1; docs/evidence.md, "The audit trail". Everything that is read back is
+Source: docs/contract/earned.md §1; docs/contract/evidence.md §3. Everything that is read back is
 verified while it streams past: on resume before anybody is called, and when the theatre is settled.
 Memory: four bytes an episode, and what is hashed of the batches that are not read to their end.
 """

@@ -1,6 +1,6 @@
 """The RLMF export: a sealed bundle as training records, one an episode that was run, streaming.
 
-Source: contract/template.md, "RLMF export"; docs/rlmf.md.
+Source: docs/contract/template.md §6; docs/rlmf.md.
 """
 
 from theatre.engine.rlmf_export.export import (

@@ -1,6 +1,6 @@
 """One training record: state, action, settlement, and what vouches for them.
 
-Source: contract/template.md, "RLMF export"; `docs/schemas/echelon_rlmf_schema.json`.
+Source: docs/contract/template.md §6; `docs/schemas/echelon_rlmf_schema.json`.
 """
 
 from __future__ import annotations

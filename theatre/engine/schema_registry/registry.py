@@ -1,6 +1,6 @@
 """`SchemaRegistry`: validate a document against a shipped or an inline schema; never raise.
 
-Design §5: `jsonschema` fetches remote references by default, so it gets an empty registry.
+`jsonschema` fetches remote references by default, so it gets an empty registry.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """From episode results, streamed in dataset order, to `scores/`: lines, aggregate, hash.
 
-Source: contract/scoring.md (means, rates, holdout) and contract/evidence.md §4 (the members of
-`aggregate.json`, `results_hash`). Memory grows by a few bytes an episode, for the intervals.
+Source: docs/contract/scoring.md (means, rates, holdout) and docs/contract/evidence.md §4 (the
+members of `aggregate.json`, `results_hash`). Memory grows by a few bytes an episode, for the
+intervals.
 """
 
 from __future__ import annotations

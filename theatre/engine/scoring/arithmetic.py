@@ -1,6 +1,6 @@
 """Exact arithmetic on scores: billionths in, rationals inside, one rounding at the end.
 
-Source: contract/scoring.md, "Arithmetic". Nothing here depends on the order of episodes, the
+Source: docs/contract/scoring.md §4. Nothing here depends on the order of episodes, the
 platform or the Python version.
 """
 

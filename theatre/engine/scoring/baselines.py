@@ -1,6 +1,6 @@
 """What answers without any work would score, through the same scorers as the construct.
 
-Source: contract/earned.md §5; docs/evidence.md, "The baselines". At most a thousand episodes, which
+Source: docs/contract/earned.md §5.2. At most a thousand episodes, which
 wait in a file: memory does not grow with the number of episodes, nor with their size.
 """
 

@@ -1,6 +1,6 @@
 """Intervals of weighted means by resampling whole units: BCa, and the normal one for large n.
 
-Source: contract/scoring.md, "Intervals and calibration"; Efron 1987 (BCa). Scores are integer
+Source: docs/contract/scoring.md §5; Efron 1987 (BCa). Scores are integer
 billionths, so every sum is exact in a double whatever its order, and PCG64's raw stream is the
 same in every numpy: two machines draw the same resamples.
 """

@@ -1,6 +1,6 @@
 """How well stated probabilities fit what came of them: Brier score, its parts, ECE, the curve.
 
-Source: contract/scoring.md, "Intervals and calibration"; Brier 1950; Murphy 1973 with the
+Source: docs/contract/scoring.md §5; Brier 1950; Murphy 1973 with the
 within-bin terms of Stephenson, Coelho and Jolliffe 2008. Exact, and never made up from accuracy.
 """
 

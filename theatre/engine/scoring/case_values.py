@@ -1,6 +1,6 @@
 """Where `field` and `expected` of a criterion point: into an answer, an expectation, a gold label.
 
-Source: contract/scoring.md, "Criteria and scorers".
+Source: docs/contract/scoring.md §2.
 """
 
 from __future__ import annotations

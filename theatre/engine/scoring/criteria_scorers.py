@@ -17,7 +17,7 @@ def criteria_scorers(document: JsonObject) -> dict[str, JsonObject]:
     """Return criterion → {"scorer", "params"} of a validated template.
 
     A 2.0.1 template that names no scorers compares, for each criterion, the member of that name
-    in the answer with the one in the expectation. Source: contract/template.md, "Versions".
+    in the answer with the one in the expectation. Source: docs/contract/template.md §1.
     """
     scoring = cast("JsonObject", document.get("scoring", {}))
     if document.get("schema_version") == _WITHOUT_SCORERS and "criteria_scorers" not in scoring:
@@ -35,8 +35,7 @@ def criteria_scorers(document: JsonObject) -> dict[str, JsonObject]:
 def calibration_criterion(document: JsonObject) -> str | None:
     """Return the criterion that stated probabilities are about: as committed, else the obvious.
 
-    Obvious is the one criterion with `label_accuracy`. Source: contract/scoring.md, "Intervals
-    and calibration".
+    Obvious is the one criterion with `label_accuracy`. Source: docs/contract/scoring.md §5.
     """
     committed = cast("JsonObject", document.get("scoring", {})).get("calibration_criterion")
     if isinstance(committed, str):

@@ -1,6 +1,6 @@
 """How much evidence a dataset is: what is asked twice, what gives its answer away.
 
-Source: contract/earned.md §5; docs/evidence.md, "The data audit". Takes each episode once, with
+Source: docs/contract/earned.md §5.1. Takes each episode once, with
 what was sent; memory grows by some thirty bytes an episode and sixteen a criterion.
 """
 

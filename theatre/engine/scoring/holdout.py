@@ -18,7 +18,7 @@ _DRAW_RANGE = 2**64
 def is_held_out(commitment_hash: str, episode_id: str, split: Fraction) -> bool:
     """Tell whether an episode is held out at share `split` (0 … 1/2).
 
-    Source: contract/scoring.md, "Holdout". Shows over-fitting, not fraud: an author can try
+    Source: docs/contract/scoring.md §6. Shows over-fitting, not fraud: an author can try
     templates until a split suits.
     """
     digest = hashlib.sha256(f"{commitment_hash}:{episode_id}".encode()).hexdigest()

@@ -1,6 +1,6 @@
 """Whether the holdout scores differ from the train scores by more than the draw explains.
 
-Source: contract/scoring.md, "Holdout". The commitment hash drew the parts, so the standard error
+Source: docs/contract/scoring.md §6. The commitment hash drew the parts, so the standard error
 is that of a random draw (Neyman 1923); docs/statistics.md says why not Welch's. Compared in exact
 rationals: the verdict is part of `results_hash`.
 """

@@ -1,6 +1,6 @@
 """What people's scores make of a criterion: (1 - share) · machine mean + share · human mean.
 
-Source: contract/template.md, `hitl_steps`. All of it is exact, so it belongs to `results_hash`.
+Source: docs/contract/template.md §2. All of it is exact, so it belongs to `results_hash`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """From a committed template to the scores of one episode, criterion by criterion.
 
-Source: contract/scoring.md, "Outcomes of an episode" and "Criteria and scorers".
+Source: docs/contract/scoring.md §1 and §2.
 """
 
 from __future__ import annotations

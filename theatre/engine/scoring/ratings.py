@@ -1,6 +1,6 @@
 """Human ratings as a template commits them: what is asked, of how many answers, on which scale.
 
-Source: contract/template.md, `hitl_steps` and "Programme semantics".
+Source: docs/contract/template.md §2 and §5.
 """
 
 from __future__ import annotations

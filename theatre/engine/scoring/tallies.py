@@ -1,6 +1,6 @@
 """Exact running sums of scores: by criterion, and by set of episodes.
 
-Source: contract/scoring.md, "Outcomes of an episode" and "Arithmetic".
+Source: docs/contract/scoring.md §1 and §4.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from theatre.engine.models import EpisodeOutcome
 class FailureStop:
     """Counts failures episode by episode; says after which one the run ends.
 
-    Source: contract/scoring.md: the run ends at the smallest k at which the failures among
+    Source: docs/contract/scoring.md: the run ends at the smallest k at which the failures among
     episodes 1…k exceed threshold * total. `threshold` None means it never stops.
     """
 

@@ -1,6 +1,6 @@
 """Plays interactive episodes with answers that no work went into.
 
-Source: contract/earned.md §5; docs/evidence.md, "The baselines". The episode is the one that the
+Source: docs/contract/earned.md §5.2. The episode is the one that the
 construct was put to, with the same seed; every construct of it is answered for in the same way.
 """
 

@@ -1,6 +1,6 @@
 """Is a document a theatre template that can be committed? Schema first, then every rule.
 
-Source: contract/template.md. All violations are reported, not only the first, and no document,
+Source: docs/contract/template.md. All violations are reported, not only the first, and no document,
 however odd, makes a rule raise.
 """
 

@@ -1,4 +1,4 @@
-"""Rules on criteria and weights: 1, 2, 13 and 16 of contract/template.md."""
+"""Rules on criteria and weights (docs/contract/template.md §3)."""
 
 from __future__ import annotations
 

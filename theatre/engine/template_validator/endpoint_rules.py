@@ -1,4 +1,6 @@
-"""Where a template may say its constructs are (contract/template.md, contract/construct.md).
+"""Where a template may say its constructs are.
+
+Source: docs/contract/template.md, docs/contract/construct.md.
 
 A template names places, never programs, unless it comes from the machine it will run on.
 """

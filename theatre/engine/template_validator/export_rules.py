@@ -1,6 +1,6 @@
 """Rules on what the export of a run is told by: forks and `rlmf_export_config`.
 
-Source: contract/template.md, "RLMF export".
+Source: docs/contract/template.md §6.
 """
 
 from __future__ import annotations

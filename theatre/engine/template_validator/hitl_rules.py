@@ -1,4 +1,4 @@
-"""Rules on committed human ratings: 5 and 11 of contract/template.md."""
+"""Rules on committed human ratings (docs/contract/template.md §3)."""
 
 from __future__ import annotations
 

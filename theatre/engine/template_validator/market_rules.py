@@ -1,4 +1,4 @@
-"""Rules on families, paths and markets: 14 and 15 of contract/template.md."""
+"""Rules on families, paths and markets (docs/contract/template.md §3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules on programme, pins and chain: 3, 4, 9, 12 and 20 of contract/template.md."""
+"""Rules on programme, pins and chain (docs/contract/template.md §3)."""
 
 from __future__ import annotations
 

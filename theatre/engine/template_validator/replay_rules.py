@@ -1,4 +1,4 @@
-"""Rules on data and adapters of a replay: 6, 7, 10 and 19 of contract/template.md.
+"""Rules on data and adapters of a replay (docs/contract/template.md §3).
 
 Pure: whether a file exists and holds the committed bytes is asked at commit and at run.
 """

@@ -1,4 +1,4 @@
-"""Rules on criteria scorers: 17 of contract/template.md. They hold for replay templates."""
+"""Rules on criteria scorers (docs/contract/template.md §3). They hold for replay templates."""
 
 from __future__ import annotations
 

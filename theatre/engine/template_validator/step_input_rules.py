@@ -1,6 +1,6 @@
 """Rules on what a step's `input_spec` commits: computations, and how inputs are sanitised.
 
-Source: contract/template.md, "Programme semantics"; docs/evidence.md. They hold for replays. Which
+Source: docs/contract/template.md §5; docs/contract/evidence.md. They hold for replays. Which
 computations are installed, and what params they take, is asked when a run starts.
 """
 

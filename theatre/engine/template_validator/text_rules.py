@@ -1,4 +1,4 @@
-"""Rules on every string, key and number: 8, 18 and 21 of contract/template.md.
+"""Rules on every string, key and number (docs/contract/template.md §3).
 
 They make sure that every reading of the document gives the same hash, and that it can be shown.
 """

@@ -1,7 +1,7 @@
 """Verification tiers (policy v0): how well a construct's claim is evidenced.
 
 `TierAssigner.assign` judges a run when it is issued, `TierAssigner.effective` its certificate
-when it is read. Source: contract/scoring.md, "Tiers (v0)".
+when it is read. Source: docs/contract/scoring.md §7.
 """
 
 from theatre.engine.tier_assigner.assigner import (

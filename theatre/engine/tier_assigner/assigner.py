@@ -1,6 +1,6 @@
 """The tier of a run when it is issued, and of its certificate whenever it is read.
 
-Source: contract/scoring.md, "Tiers (v0)"; spec/theatre-context.md, "Tier Expiry". Pure: the
+Source: docs/contract/scoring.md §7; docs/requirements.md R38. Pure: the
 time comes from the caller, the certificate is never changed, and no rule looks at a score.
 """
 

@@ -1,6 +1,6 @@
 """What the assigner knows of one run, and of one issued certificate.
 
-Source: contract/scoring.md, "Tiers (v0)": from stored evidence. There is no score here and no
+Source: docs/contract/scoring.md §7: from stored evidence. There is no score here and no
 rate that somebody rounded: only counts, names and yes or no.
 """
 

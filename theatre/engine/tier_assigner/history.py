@@ -1,6 +1,6 @@
 """What happened around a construct outside the run at hand: a value that the assigner reads.
 
-Source: contract/scoring.md, "Tiers (v0)". Runs, telemetry and signals name the construct
+Source: docs/contract/scoring.md §7. Runs, telemetry and signals name the construct
 version they are about, attestations the results they reproduced, so the assigner itself
 picks what counts. Disputes do not: whoever collects the history puts in those that concern
 the certificate at hand (when issuing: the construct), and every one of them counts.

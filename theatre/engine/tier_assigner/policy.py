@@ -1,6 +1,6 @@
 """Tier policy v0: the tiers and every number that decides between them.
 
-Source: contract/scoring.md, "Tiers (v0)". These are policy, versioned in code, not settings:
+Source: docs/contract/scoring.md §7. These are policy, versioned in code, not settings:
 two readers of the same evidence must come to the same tier.
 """
 

@@ -1,6 +1,6 @@
 """The requirements of BACKTESTED and PROVEN, each one a predicate with a code of its own.
 
-Source: contract/scoring.md, "Tiers (v0)"; spec/theatre-context.md, "Verification Tier Rules".
+Source: docs/contract/scoring.md §7; docs/requirements.md R36.
 Every requirement is judged by itself, so one cause may show under two codes: no scored episode
 is `nothing-scored` and also fewer than 50.
 """

@@ -18,7 +18,7 @@ PROVIDER = "anthropic"
 MAX_TOKENS = 8192
 MAX_REPEATS = 5
 """So that all exchanges about an answer fit its record, whatever a judge writes
-(docs/adr/0137)."""
+(docs/design/families.md, "What a judge is asked")."""
 
 ResultT = TypeVar("ResultT")
 Measured: TypeAlias = Callable[[ScoringCase], Generator[JsonObject, JsonObject, ResultT]]
