@@ -108,7 +108,7 @@ def _with_the_service(place: DemoPlace, pages: Pages) -> tuple[dict[str, Certifi
 def _draw(runs: Mapping[str, Certified], place: DemoPlace) -> JsonObject:
     drawn: JsonObject = {}
     for name, one in runs.items():
-        paths = draw_bundle(one.bundle, place.folder / "plots" / name, home=place.folder)
+        paths = draw_bundle(one.bundle, place.folder / "plots" / name)
         drawn[name] = [str(path) for path in paths]
         print_fact(name, ", ".join(str(shortest(path)) for path in paths))
     return drawn
