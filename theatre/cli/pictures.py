@@ -271,7 +271,7 @@ def claim_reliability(certificate: Document) -> str:
         footer=[
             f"{certificate['verification_tier']}; n = {certificate['replay_count']} replays",
             _dates(certificate["timestamp"], certificate["expires_at"]),
-            f"theatre certificate {theatre['sha256']}",
+            f"certificate {theatre['sha256']}",
         ],
     )
 
@@ -376,8 +376,7 @@ def _difference(panel: Panel, place: int, one: Document, changes: int) -> Iterat
     difference = one["difference"]
     x, y = panel.at(panel.across[1], place)
     if difference["value"] is None:
-        middle, _ = panel.at(0, place)
-        yield text(middle, y + 4, "no change counts for both", anchor="middle", colour=QUIET)
+        yield text(panel.left + 8, y + 4, "no change counts for both", size=10, colour=QUIET)
         return
     if difference["low"] is not None:
         yield panel.whisker(difference["low"], difference["high"], place, ACCENT)

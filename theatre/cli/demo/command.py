@@ -19,6 +19,7 @@ from theatre.cli.demo.service import started_service
 from theatre.cli.demo.stage import CLAIMED, Stage
 from theatre.cli.demo.theatres import Certified
 from theatre.cli.exits import CommandEndedError, ExitCode
+from theatre.cli.extras import require_extras
 from theatre.cli.output import json_option, print_document
 from theatre.cli.pictures import draw_bundle
 from theatre.cli.reports import shortest
@@ -45,6 +46,7 @@ def demo(*, as_json: bool) -> None:
     does, and stops it: nothing is left running. Two stand-ins, which are rules and named so, score
     where people are asked. With --json the pages go to stderr. Less than a minute.
     """
+    require_extras("service", "embedded")
     workspace = Workspace.from_environment()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_ended_by_sigterm_too())
