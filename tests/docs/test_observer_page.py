@@ -193,7 +193,7 @@ def sealed_dates() -> dict[str, Any]:
         sealed = archive.extractfile("product_observer_v1/certificate.json")
         assert sealed is not None
         certificate = json.loads(sealed.read())
-    return {name: certificate[name] for name in ("issued_at", "expires_at")}
+    return {name: certificate[name] for name in ("theatre_resolved_at", "expires_at")}
 
 
 @pytest.mark.parametrize("name", ["criteria", "reliability"])

@@ -87,6 +87,7 @@ class _Score(NamedTuple):
 
     name: str
     score: float | None
+    count: int | None
     interval: Document
     others: Mapping[Key, float | None]
 
@@ -123,7 +124,9 @@ def _scores(aggregate: Document, certificate: Document) -> Iterator[_Score]:
     }
     for name, score in means.items():
         others = {key: values.get(name) for key, values in columns.items()}
-        yield _Score(name, score, aggregate["score_intervals"][name], others)
+        counts = certificate["score_counts"].get(name)
+        count = counts["scored"] + counts["missing"] if counts else None
+        yield _Score(name, score, count, aggregate["score_intervals"][name], others)
 
 
 def _split(aggregate: Document) -> dict[Key, Document]:
@@ -192,7 +195,8 @@ def _score_row(panel: Panel, place: int, row: _Score) -> Iterator[str]:
             yield panel.point(key.mark, value, place, key.colour)
     x, _ = panel.at(row.score, place)
     anchor = "start" if row.score < 0.5 else "end"  # noqa: PLR2004 - towards the middle
-    yield text(x, y - 10, f"{row.score:.3f} ({row.interval['method']})", size=10, anchor=anchor)
+    words = row.interval["method"] + ("" if row.count is None else f", n = {row.count}")
+    yield text(x, y - 10, f"{row.score:.3f} ({words})", size=10, anchor=anchor)
 
 
 def _title(certificate: Document, before: str = "") -> str:
@@ -201,7 +205,7 @@ def _title(certificate: Document, before: str = "") -> str:
 
 
 def _foot(certificate: Document) -> list[str]:
-    """Return tier, questions and kinds of findings; episodes and dates; the hash of the results."""
+    """Return what belongs to each score: tier and findings, episodes, dates and hashes."""
     audit, counts = certificate["data_audit"], certificate["episode_counts"]
     parts = [str(certificate["verification_tier"])]
     if audit is not None:
@@ -211,14 +215,15 @@ def _foot(certificate: Document) -> list[str]:
     return [
         "; ".join(parts),
         f"n = {counts['scored']} of {counts['total']} episodes scored",
-        _dates(certificate["issued_at"], certificate["expires_at"]),
+        _dates("resolved", certificate["theatre_resolved_at"], certificate["expires_at"]),
+        f"commitment {certificate['commitment_hash']}",
         f"results {certificate['results_hash']}",
     ]
 
 
-def _dates(issued: str, expires: str | None) -> str:
-    ends = f"expires {expires[:10]}" if expires else "no expiry date"
-    return f"issued {issued[:10]}, {ends}"
+def _dates(what: str, time: str, expires: str | None) -> str:
+    ends = f"expires {expires[:10]}" if expires else "no expiry"
+    return f"{what} {time[:10]}, {ends}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +275,7 @@ def claim_reliability(certificate: Document) -> str:
         title=_title(certificate),
         footer=[
             f"{certificate['verification_tier']}; n = {certificate['replay_count']} replays",
-            _dates(certificate["timestamp"], certificate["expires_at"]),
+            _dates("issued", certificate["timestamp"], certificate["expires_at"]),
             f"certificate {theatre['sha256']}",
         ],
     )

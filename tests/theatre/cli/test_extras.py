@@ -117,3 +117,35 @@ def test_each_module_of_an_extra_comes_with_that_extra_alone() -> None:
             assert not names & core
             # starlette comes with fastapi.
             assert names & wanted[extra] or module == "starlette", module
+
+
+WITHOUT_A_JUDGE = """
+import sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name in {"anthropic", "httpx2"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+sys.meta_path.insert(0, Missing())
+from theatre.cli import main
+sys.argv = ["echelon", *sys.argv[1:]]
+main()
+"""
+
+
+def test_a_command_that_asks_a_judge_says_which_extra_has_it(tmp_path: Path) -> None:
+    debate = REPOSITORY / "fixtures/debates/scripted/wool_prices_after_the_drought-2-posthoc.json"
+    command = ("debate", "evaluate", debate, "--evaluator", "judge")
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_A_JUDGE, *command],
+        env=environment(tmp_path),
+        capture_output=True,
+        check=False,
+        encoding="utf-8",
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == (
+        "error (missing-extra): expected the packages of the extra judge, got an installation "
+        "without them: pip install 'echelon-theatre[judge]'\n"
+    )

@@ -90,7 +90,11 @@ def test_the_picture_of_the_criteria_holds_their_names_scores_and_methods_as_tex
         "composite_score",
     } <= set(written)
     assert {
-        *("0.497 (cluster_bca)", "0.318 (cluster_bca)", "0.706 (cluster_bca)"),
+        *(
+            "0.497 (cluster_bca, n = 163)",
+            "0.318 (cluster_bca, n = 148)",
+            "0.706 (cluster_bca, n = 163)",
+        ),
         "0.467 (cluster_bca)",
     } <= set(written)
     assert {"train (124 episodes)", "holdout (39 episodes)"} <= set(written)
@@ -151,9 +155,11 @@ def test_pictures_are_the_same_bytes_again(place: Place, tmp_path: Path) -> None
 def test_a_picture_says_of_which_certificate_it_is(place: Place) -> None:
     certificate = place.certificate(place.observer)
     for name in ("criteria.svg", "reliability.svg"):
-        assert texts(place.pictures / name)[-3:] == [
+        resolved, expires = (certificate[at][:10] for at in ("theatre_resolved_at", "expires_at"))
+        assert texts(place.pictures / name)[-4:] == [
             "n = 163 of 163 episodes scored",
-            f"issued {certificate['issued_at'][:10]}, expires {certificate['expires_at'][:10]}",
+            f"resolved {resolved}, expires {expires}",
+            f"commitment {certificate['commitment_hash']}",
             f"results {certificate['results_hash']}",
         ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -46,7 +47,8 @@ def demo(*, as_json: bool) -> None:
     does, and stops it: nothing is left running. Two stand-ins, which are rules and named so, score
     where people are asked. With --json the pages go to stderr. Less than a minute.
     """
-    require_extras("service", "embedded")
+    # A PostgreSQL that is on PATH serves as well.
+    require_extras("service", *(() if shutil.which("postgres") else ("embedded",)))
     workspace = Workspace.from_environment()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_ended_by_sigterm_too())
