@@ -260,7 +260,8 @@ def test_a_command_of_an_extra_says_which_one_to_install(
     ended = subprocess.run(
         [core / "echelon", *command],
         cwd=tmp_path,
-        env=outside,
+        # No PostgreSQL on PATH, which would serve the demo as well.
+        env=outside | {"PATH": str(core)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         check=False,
