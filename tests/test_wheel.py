@@ -11,17 +11,23 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from email import message_from_bytes
 from importlib import metadata
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from tests.backend.embedded_home import EmbeddedHome
 from tests.backend.serving import Client
 from tests.theatre.echelon_process import until
+from theatre.cli.demo.command import TEMPLATES
+from theatre.cli.demo.stage import BASELINES
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PACKAGED = (
@@ -31,6 +37,8 @@ PACKAGED = (
 TEMPLATE = "fixtures/templates/product_cartograph_v1.json"
 LISTENING = re.compile(r"running on http://127\.0\.0\.1:(\d+)")
 PATIENCE_SECONDS = 300
+MOST_DISTRIBUTIONS, MOST_BYTES = 28, 150 * 1000 * 1000
+RESOURCES = "theatre/_resources/"
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
 
 
@@ -82,18 +90,47 @@ def files_below(source: Path, folder: str) -> set[str]:
     }
 
 
-def test_the_wheel_holds_package_schemas_and_fixtures_once_and_no_caches(
+def test_the_wheel_holds_the_package_and_what_its_commands_need_once_and_no_caches(
     source: Path, wheel: Path
 ) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     assert [name for name, count in Counter(names).items() if count > 1] == []
     assert [name for name in names if "__pycache__" in name or name.endswith(".pyc")] == []
-    folders = ("docs/schemas", "fixtures", "migrations")
-    resources = {name for folder in folders for name in files_below(source, folder)}
-    modules = files_below(source, "theatre") | files_below(source, "backend")
     packaged = {name for name in names if ".dist-info/" not in name}
-    assert packaged == modules | {f"theatre/_resources/{name}" for name in resources}
+    resources = {name.removeprefix(RESOURCES) for name in packaged if name.startswith(RESOURCES)}
+    assert {f"{RESOURCES}{name}" for name in resources} | files_below(source, "theatre") | (
+        files_below(source, "backend")
+    ) == packaged
+    for folder in ("docs/schemas", "migrations", "fixtures/adversaries"):
+        assert files_below(source, folder) == below(resources, folder)
+    templates = below(resources, "fixtures/templates")
+    assert templates == {f"fixtures/templates/{name}.json" for name in TEMPLATES.values()}
+    data = {
+        value.removeprefix("fixtures/")
+        for name in templates
+        for value in re.findall(r'"(ground_truth/[^"]+)"', (source / name).read_text())
+    }
+    assert below(resources, "fixtures/ground_truth") == {f"fixtures/{name}" for name in data}
+
+
+def below(names: set[str], folder: str) -> set[str]:
+    return {name for name in names if name.startswith(f"{folder}/")}
+
+
+def test_the_wheels_constructs_are_those_of_the_demo_as_the_checkout_has_them(
+    source: Path, wheel: Path
+) -> None:
+    folder = "fixtures/constructs"
+    with zipfile.ZipFile(wheel) as archive:
+        listed = tomllib.loads(archive.read(f"{RESOURCES}{folder}/constructs.toml").decode())
+        held = {name.removeprefix(RESOURCES) for name in archive.namelist()}
+    constructs = listed["constructs"]
+    assert set(constructs) == {"artisan", "cartograph", "easel", "mint", "observer", *BASELINES}
+    here = tomllib.loads((source / folder / "constructs.toml").read_text(encoding="utf-8"))
+    assert constructs == {name: here["constructs"][name] for name in constructs}
+    for name in {construct["folder"] for construct in constructs.values()}:
+        assert files_below(source, f"{folder}/{name}") == below(held, f"{folder}/{name}")
 
 
 def locked_packages() -> set[Path]:
@@ -101,38 +138,79 @@ def locked_packages() -> set[Path]:
     lock = (REPOSITORY / "requirements.lock").read_text(encoding="utf-8")
     # A package may be locked more than once, each time for other Pythons or systems.
     locked = re.findall(r"^([\w.-]+)==([^\s;]+)", lock, flags=re.MULTILINE)
-    found: set[Path] = set()
+    found = []
     for name in {name for name, _ in locked}:
         try:
-            package = metadata.distribution(name)
+            found.append(metadata.distribution(name))
         except metadata.PackageNotFoundError:
             continue
-        assert (name, package.version) in locked
-        parts = {path.parts[0] for path in package.files or ()} - {"..", "__pycache__"}
-        found |= {Path(str(package.locate_file(part))) for part in parts}
+        assert (name, found[-1].version) in locked
+    return paths_of(found)
+
+
+def core_packages(wheel: Path) -> dict[str, metadata.Distribution]:
+    """Return the packages that the wheel needs without an extra, by name."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        told = message_from_bytes(archive.read(name))
+    wanted, found = told.get_all("Requires-Dist", []), dict[str, metadata.Distribution]()
+    while wanted:
+        requirement = Requirement(wanted.pop())
+        name = canonicalize_name(requirement.name)
+        marker = requirement.marker
+        if name not in found and (marker is None or marker.evaluate({"extra": ""})):
+            found[name] = metadata.distribution(name)
+            wanted += found[name].requires or ()
     return found
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of programs of an empty environment with the locked packages and the wheel.
+def bytes_of(package: metadata.Distribution) -> int:
+    places = (Path(str(package.locate_file(path))) for path in package.files or ())
+    return sum(place.stat().st_size for place in places if place.is_file())
 
-    With ECHELON_SOAK they come from the index, as `make` installs them, else by links.
+
+def paths_of(packages: Iterable[metadata.Distribution]) -> set[Path]:
+    """Return what packages have in the environment of the tests, one level deep."""
+    return {
+        Path(str(package.locate_file(part)))
+        for package in packages
+        for part in {path.parts[0] for path in package.files or ()} - {"..", "__pycache__"}
+    }
+
+
+def made(environment: Path, wheel: Path, *, links: Iterable[Path], index: Sequence[str]) -> Path:
+    """Return the folder of programs of an empty environment with the wheel and what it needs.
+
+    With ECHELON_SOAK the packages come from the index, else by links to those of the tests.
     """
-    environment = tmp_path_factory.mktemp("empty environment") / "venv"
     succeeds(sys.executable, "-m", "venv", "--without-pip", environment, cwd=environment.parent)
     python = environment / "bin" / "python"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python)
     if SOAK:
-        locked = ("--require-hashes", "--requirement", REPOSITORY / "requirements.lock")
-        succeeds(*pip, "install", "--quiet", "--no-compile", *locked, cwd=environment)
+        succeeds(*pip, "install", "--quiet", "--no-compile", *index, cwd=environment)
     else:
         where = "import sysconfig; print(sysconfig.get_path('purelib'))"
         packages = Path(succeeds(python, "-c", where, cwd=environment).strip())
-        for path in locked_packages():
+        for path in links:
             (packages / path.name).symlink_to(path)
-    succeeds(*pip, "install", "--quiet", "--no-deps", wheel, cwd=environment)
+    succeeds(*pip, "install", "--quiet", "--no-deps", "--no-compile", wheel, cwd=environment)
     return environment / "bin"
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with all that `make` installs, and the wheel."""
+    environment = tmp_path_factory.mktemp("empty environment") / "venv"
+    index = ("--require-hashes", "--requirement", str(REPOSITORY / "requirements.lock"))
+    return made(environment, wheel, links=locked_packages(), index=index)
+
+
+@pytest.fixture(scope="module")
+def core(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment with the wheel and what it needs without an extra."""
+    environment = tmp_path_factory.mktemp("core") / "venv"
+    links = paths_of(core_packages(wheel).values())
+    return made(environment, wheel, links=links, index=[str(wheel)])
 
 
 @pytest.fixture
@@ -141,6 +219,61 @@ def outside(tmp_path: Path) -> dict[str, str]:
     hidden = ("ECHELON_", "PYTHON", "COVERAGE", "VIRTUAL_ENV")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     return {**kept, "HOME": str(tmp_path)}
+
+
+def test_the_core_is_light(wheel: Path) -> None:
+    packages = core_packages(wheel)
+    assert "cryptography" in packages
+    assert "uvloop" not in packages
+    assert len(packages) + 1 <= MOST_DISTRIBUTIONS, sorted(packages)
+    with zipfile.ZipFile(wheel) as archive:
+        own = sum(entry.file_size for entry in archive.infolist())
+    assert own + sum(map(bytes_of, packages.values())) <= MOST_BYTES
+
+
+def test_the_core_alone_certifies_draws_and_checks(
+    core: Path, outside: dict[str, str], tmp_path: Path
+) -> None:
+    where = "import theatre.engine.schema_registry as s; print(s.resource_root())"
+    resources = Path(succeeds(core / "python", "-c", where, cwd=tmp_path, env=outside).strip())
+    echelon = core / "echelon"
+    command = (echelon, "theatre", "run", resources / TEMPLATE, "--json", "--quiet")
+    run = json.loads(succeeds(*command, cwd=tmp_path, env=outside))
+    assert run["outcome"] == "certified"
+    (bundle,) = (path.parent for path in tmp_path.rglob("manifest.json"))
+    expected = REPOSITORY / TEMPLATE.replace(".json", ".expected.json")
+    certificate = json.loads((bundle / "certificate.json").read_bytes())
+    assert certificate["results_hash"] == json.loads(expected.read_bytes())["results_hash"]
+    checked = succeeds(echelon, "check", bundle, cwd=tmp_path, env=outside)
+    assert checked.endswith("consistent (no one vouches for it): 31 checks\n")
+    drawn = (echelon, "theatre", "show", run["theatre_id"], "--plot", "pictures")
+    assert "plot         pictures/criteria.svg\n" in succeeds(*drawn, cwd=tmp_path, env=outside)
+
+
+@pytest.mark.parametrize(
+    ("command", "extras"),
+    [(("serve",), "service"), (("demo",), "service,embedded"), (("openapi", "--help"), "service")],
+)
+def test_a_command_of_an_extra_says_which_one_to_install(
+    core: Path, outside: dict[str, str], tmp_path: Path, command: tuple[str, ...], extras: str
+) -> None:
+    ended = subprocess.run(
+        [core / "echelon", *command],
+        cwd=tmp_path,
+        # No PostgreSQL on PATH, which would serve the demo as well.
+        env=outside | {"PATH": str(core)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=PATIENCE_SECONDS,
+        encoding="utf-8",
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr == (
+        f"error (missing-extra): expected the packages of the extra {extras}, got an installation "
+        f"without them: pip install 'echelon-theatre[{extras}]'\n"
+    )
+    assert list(tmp_path.iterdir()) == []
 
 
 @contextlib.contextmanager

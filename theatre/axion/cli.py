@@ -12,6 +12,7 @@ from theatre.axion.common.errors import FatalHangError
 from theatre.axion.harness.kernel_room import DEFAULT_WATCHDOG_MS
 from theatre.axion.harness.ladder import run_ladder
 from theatre.axion.harness.ladder_text import ladder_lines
+from theatre.axion.harness.pictures import write_pictures
 from theatre.axion.harness.probes import Probe
 from theatre.axion.harness.report import suite_summary
 from theatre.axion.harness.roster import AGENTS
@@ -194,9 +195,6 @@ def ladder(*, episodes: int, steps: int, seed: int, watchdog_ms: int, out_dir: P
     write(out_dir / "ladder.json", report)
     for line in ladder_lines(report):
         click.echo(line)
-    # Imported here: matplotlib costs a second that nothing else need pay.
-    from theatre.axion.harness.pictures import write_pictures  # noqa: PLC0415  # see above
-
     for path in write_pictures(report, out_dir):
         click.echo(str(path))
 

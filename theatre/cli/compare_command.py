@@ -10,7 +10,7 @@ import click
 from theatre.cli.checking import require_consistent
 from theatre.cli.comparison_report import print_comparison
 from theatre.cli.output import echo, json_option, print_document
-from theatre.cli.pictures import prepare
+from theatre.cli.pictures import differences, write_pictures
 from theatre.cli.recorded_answers import SealedRunFolder, recorded_run
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
@@ -39,7 +39,7 @@ def compare(runs: Sequence[str], *, plot: Path | None, as_json: bool) -> None:
     for bundle in bundles:
         require_consistent(bundle, as_json=as_json, is_named=True)
     comparison = compared(bundles)
-    picture = None if plot is None else _drawn(comparison, plot, workspace)
+    picture = None if plot is None else _drawn(comparison, plot)
     if as_json:
         print_document(comparison | ({} if picture is None else {"plot": str(picture)}))
         return
@@ -68,9 +68,6 @@ def _bundle(run: str, workspace: Workspace) -> Path:
     return found.bundle
 
 
-def _drawn(comparison: JsonObject, folder: Path, workspace: Workspace) -> Path:
-    prepare(folder, home=workspace.home)
-    # Imported here: matplotlib costs a second that nothing else need pay.
-    from theatre.cli.comparison_plot import write_comparison  # noqa: PLC0415  # see above
-
-    return write_comparison(comparison, folder)
+def _drawn(comparison: JsonObject, folder: Path) -> Path:
+    (path,) = write_pictures({"differences.svg": differences(comparison)}, folder)
+    return path

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import cast
 
 import click
 
 from theatre.cli.debate_judging import JUDGE, judged, judged_before
+from theatre.cli.debate_plots import debate_pictures
 from theatre.cli.debate_sweep_command import sweep
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.input_files import read_file
 from theatre.cli.judging import DEFAULT_MODEL
 from theatre.cli.output import echo, json_option, print_document
-from theatre.cli.pictures import prepare
+from theatre.cli.pictures import write_pictures
 from theatre.cli.workspace import Workspace
 from theatre.debate.actions import DIRECTION, Action
 from theatre.debate.errors import InvalidDebateError
@@ -144,15 +146,12 @@ def check(artefact: Path, *, earlier: Path | None, log_path: Path | None, as_jso
 )
 def plot(artefact: Path, *, folder: Path) -> None:
     """Draw what the loop of ARTEFACT measured: quality, controller, quadrants."""
-    read = read_debate(read_file(artefact, what="a debate artefact"), lenient=True)
-    prepare(folder, home=Workspace.from_environment().home)
-    # Imported here: matplotlib costs a second that nothing else need pay.
-    from theatre.cli.debate_plots import write_debate_plots  # noqa: PLC0415  # see above
-
-    paths = write_debate_plots(read.debate, folder)
-    if not paths:
+    raw = read_file(artefact, what="a debate artefact")
+    debate_run = read_debate(raw, lenient=True).debate
+    pictures = debate_pictures(debate_run, hashlib.sha256(raw).hexdigest())
+    if not pictures:
         raise NotFoundError("expected attempts with audits to draw, got none")
-    for path in paths:
+    for path in write_pictures(pictures, folder):
         echo(str(path))
 
 

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
-from pathlib import Path
+from math import hypot
 from typing import NamedTuple
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
-
-from theatre.cli.plot_style import ACCENT, QUIET, STYLE, finish
 from theatre.debate.models import Audit, Debate
 from theatre.debate.pid import Quadrant
+from theatre.svg import (
+    ACCENT,
+    QUIET,
+    SHARES,
+    Key,
+    Panel,
+    Points,
+    Ticks,
+    area,
+    box,
+    line,
+    page,
+    round_ticks,
+    text,
+)
 
 QUADRANTS = tuple(quadrant.value for quadrant in Quadrant)
 
@@ -63,123 +72,156 @@ def _quadrant(audit: Audit | None) -> str | None:
 
 _QUALITY, _CONTROLLER = ("gamma_mean", "theta_mean"), ("e_t", "u_t", "beta_applied")
 _PLACE = ("divergence", "rho_bar")
+_TOP = 44
+_MOST_LABELS = 24
+_ARROW = 5
+_DIVERGED, _GOOD, _FAIR = 0.05, 0.8, 0.5
 
 
-def _drawn(steps: Sequence[Step], member: str) -> tuple[list[int], list[float]]:
-    """Return the places of the steps that have a figure, and the figures."""
-    places = [place for place, step in enumerate(steps) if step.has(member)]
-    return places, [steps[place].figures[member] for place in places]
+def debate_pictures(debate: Debate, sha256: str) -> dict[str, str]:
+    """Return `quality.svg`, `controller.svg` and `quadrants.svg` as far as there are numbers.
 
-
-def write_debate_plots(debate: Debate, folder: Path) -> list[Path]:
-    """Write `quality.svg`, `controller.svg` and `quadrants.svg` as far as there are numbers."""
+    `sha256` is that of the artefact.
+    """
     steps = steps_of(debate)
     title = f"{debate.debate_id}, run {debate.run_id[:8]}"
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(STYLE)
-        figures: dict[str, Figure] = {}
-        if any(step.has(name) for step in steps for name in _QUALITY):
-            figures["quality.svg"] = _quality(steps, title)
-        if any(step.has(*_CONTROLLER) for step in steps):
-            figures["controller.svg"] = _controller(steps, title)
-        if any(step.has(*_PLACE) for step in steps):
-            figures["quadrants.svg"] = _quadrants(steps, title)
-        for name, figure in figures.items():
-            figure.savefig(folder / name, format="svg", metadata={"Date": None})
-    return [folder / name for name in figures]
+    foot = [
+        f"n = {len(steps)} attempts; made {debate.metadata.created_at[:10]}",
+        f"artefact {sha256}",
+    ]
+    pictures: dict[str, str] = {}
+    if any(step.has(name) for step in steps for name in _QUALITY):
+        pictures["quality.svg"] = _quality(steps, title, foot)
+    if any(step.has(*_CONTROLLER) for step in steps):
+        pictures["controller.svg"] = _controller(steps, title, foot)
+    if any(step.has(*_PLACE) for step in steps):
+        pictures["quadrants.svg"] = _quadrants(steps, title, foot)
+    return pictures
 
 
-def _quality(steps: Sequence[Step], title: str) -> Figure:
-    figure = Figure(figsize=(7.5, 3.4), layout="constrained")
-    axes: Axes = figure.add_subplot()
-    for member, colour, marker in zip(_QUALITY, (ACCENT, QUIET), "os", strict=True):
-        axes.plot(*_drawn(steps, member), marker, ls="-", lw=1, color=colour, label=member)
-    axes.axhline(0.8, color=ACCENT, lw=0.8, ls="--")
-    axes.axhline(0.5, color=QUIET, lw=0.8, ls="--")
-    axes.set_ylim(-0.02, 1.02)
-    axes.set_ylabel("mean over reasons; dashed: thresholds")
-    _label_steps(axes, steps)
-    finish(axes, title)
-    return figure
+def _drawn(steps: Sequence[Step], member: str) -> Points:
+    """Return place and figure of the steps that have one."""
+    return [(place, step.figures[member]) for place, step in enumerate(steps) if step.has(member)]
 
 
-def _controller(steps: Sequence[Step], title: str) -> Figure:
-    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
-    for member, colour, marker in (("e_t", QUIET, "s"), ("u_t", ACCENT, "o")):
-        upper.plot(*_drawn(steps, member), marker, ls="-", lw=1, color=colour, label=member)
-    upper.axhline(0, color=QUIET, lw=0.6)
-    upper.set_ylabel("error, output")
-    upper.legend(loc="upper right", frameon=False, fontsize=8)
-    lower.step(*_drawn(steps, "beta_applied"), where="mid", color=ACCENT, lw=1.5)
-    lower.set_ylim(-0.02, 1.02)
-    lower.set_ylabel("strength applied next")
-    finish(upper, title)
-    finish(lower, "")
-    lower.set_xticks(range(len(steps)), [step.label for step in steps], fontsize=8)
-    lower.set_xlabel("turn.attempt")
-    return figure
+def _quality(steps: Sequence[Step], title: str, foot: Sequence[str]) -> str:
+    panel = _over_steps(steps, _TOP, 200, up=(-0.02, 1.02))
+    elements = [
+        *panel.frame(_ticks(steps), SHARES, below="turn.attempt", beside="mean over reasons"),
+        panel.level(_GOOD, ACCENT),
+        panel.level(_FAIR, QUIET),
+    ]
+    keys = []
+    for member, colour, mark in zip(_QUALITY, (ACCENT, QUIET), ("disc", "square"), strict=True):
+        elements += panel.curve(_drawn(steps, member), mark, colour)
+        keys.append(Key(mark, colour, member))
+    keys.append(Key("dashed", QUIET, "thresholds"))
+    return page(title=title, width=720, end=_TOP + 236, elements=elements, keys=keys, footer=foot)
 
 
-def _quadrants(steps: Sequence[Step], title: str) -> Figure:
-    figure = Figure(figsize=(9.5, 4.6), layout="constrained")
-    path, table = figure.subplots(1, 2, width_ratios=(3, 2))
+def _controller(steps: Sequence[Step], title: str, foot: Sequence[str]) -> str:
+    values = [value for name in ("e_t", "u_t") for _, value in _drawn(steps, name)]
+    low, high = min(0.0, *values), max(0.0, *values)
+    room = 0.05 * (high - low) or 1
+    upper = _over_steps(steps, _TOP, 180, up=(low - room, high + room))
+    lower = _over_steps(steps, _TOP + 212, 110, up=(-0.02, 1.02))
+    elements = [
+        *upper.frame(_ticks(steps), round_ticks(*upper.up), beside="error, output"),
+        *lower.frame(_ticks(steps), SHARES, below="turn.attempt", beside="strength"),
+        line([upper.at(upper.across[0], 0), upper.at(upper.across[1], 0)], QUIET),
+        *upper.curve(_drawn(steps, "e_t"), "square", QUIET),
+        *upper.curve(_drawn(steps, "u_t"), "disc", ACCENT),
+        line(
+            [lower.at(x, y) for x, y in _stairs(_drawn(steps, "beta_applied"))], ACCENT, width=1.6
+        ),
+    ]
+    keys = [
+        Key("square", QUIET, "e_t"),
+        Key("disc", ACCENT, "u_t"),
+        Key("line", ACCENT, "strength applied next"),
+    ]
+    return page(title=title, width=720, end=_TOP + 358, elements=elements, keys=keys, footer=foot)
+
+
+def _over_steps(
+    steps: Sequence[Step], top: float, height: float, *, up: tuple[float, float]
+) -> Panel:
+    return Panel(72, top, 624, height, across=(-0.5, len(steps) - 0.5), up=up)
+
+
+def _ticks(steps: Sequence[Step]) -> Ticks:
+    every = 1 + len(steps) // _MOST_LABELS
+    return [(place, "" if place % every else step.label) for place, step in enumerate(steps)]
+
+
+def _stairs(points: Points) -> Points:
+    """Return a line that is level around each point."""
+    return [(x + half, y) for x, y in points for half in (-0.5, 0.5)]
+
+
+def _quadrants(steps: Sequence[Step], title: str, foot: Sequence[str]) -> str:
     placed = [step.figures for step in steps if step.has(*_PLACE)]
-    _draw_path(path, [(one["divergence"], one["rho_bar"]) for one in placed])
-    finish(path, title)
-    _draw_transitions(table, [step.quadrant for step in steps if step.quadrant is not None])
-    finish(table, "steps from a quadrant to the next")
-    table.grid(visible=False)
-    return figure
+    elements = [
+        *_path([(one["divergence"], one["rho_bar"]) for one in placed]),
+        *_transitions([step.quadrant for step in steps if step.quadrant is not None]),
+    ]
+    return page(title=title, width=960, end=_TOP + 396, elements=elements, footer=foot)
 
 
-def _draw_path(axes: Axes, drawn: Sequence[tuple[float, float]]) -> None:
-    """Draw where each step lies, and by an arrow where the next one is."""
-    arrow = {"arrowstyle": "->", "color": QUIET, "lw": 0.8, "shrinkA": 3, "shrinkB": 4}
-    for here, there in pairwise(drawn):
-        axes.annotate("", xy=there, xytext=here, arrowprops=arrow)
-    if drawn:
-        axes.plot(*zip(*drawn, strict=True), "o", color=ACCENT, ms=5)
-        axes.annotate("first", drawn[0], xytext=(7, -10), textcoords="offset points", fontsize=8)
-        axes.annotate("last", drawn[-1], xytext=(7, 9), textcoords="offset points", fontsize=8)
+def _path(drawn: Points) -> Iterator[str]:
+    """Draw where each step lies, and a line to where the next one is."""
     right = max([0.12, *(x * 1.1 for x, _ in drawn)])
-    axes.axvline(0.05, color=QUIET, lw=0.8, ls="--")
-    axes.axhline(0.8, color=QUIET, lw=0.8, ls="--")
+    panel = Panel(64, _TOP, 470, 360, across=(-0.04 * right, right * 1.04), up=(-0.02, 1.02))
+    yield from panel.frame(
+        round_ticks(0, right),
+        SHARES,
+        below="divergence of the agents' quality, bits",
+        beside="mean quality",
+    )
+    yield panel.upright(_DIVERGED, QUIET)
+    yield panel.level(_GOOD, QUIET)
     corners = (("CONVERGED", 0.0, 1.0), ("HEALTHY", right, 1.0), ("STUCK", 0.0, 0.0))
     for name, x, y in (*corners, ("CHAOTIC", right, 0.0)):
-        side = "left" if x == 0 else "right"
-        axes.text(x, y, name, ha=side, va="top" if y else "bottom", fontsize=8, color=QUIET)
-    axes.set_xlim(-0.004, right + 0.004)
-    axes.set_ylim(-0.02, 1.02)
-    axes.set_xlabel("divergence of the agents' quality, bits")
-    axes.set_ylabel("mean quality")
+        place, height = panel.at(x, y)
+        anchor = "end" if x else "start"
+        yield text(place, height + (12 if y else -6), name, size=10, anchor=anchor, colour=QUIET)
+    yield from panel.curve(drawn, "disc", ACCENT)
+    for here, there in pairwise(panel.at(*one) for one in drawn):
+        yield _arrow(here, there)
+    for name, (x, y), down in (("first", drawn[0], 16), ("last", drawn[-1], -8)):
+        place, height = panel.at(x, y)
+        yield text(place + 8, height + down, name, size=10, bold=True)
 
 
-def _draw_transitions(axes: Axes, quadrants: Sequence[str]) -> None:
+def _arrow(here: tuple[float, float], there: tuple[float, float]) -> str:
+    """Return the head of an arrow on the way; nothing for a way too short to see."""
+    across, down = there[0] - here[0], there[1] - here[1]
+    # Beyond the middle: the way back has its own.
+    x, y = here[0] + 0.65 * across, here[1] + 0.65 * down
+    length = hypot(across, down)
+    if length < 2 * _ARROW:
+        return ""
+    dx, dy = _ARROW * across / length, _ARROW * down / length
+    return area(
+        [(x + dx, y + dy), (x - dx - dy, y - dy + dx), (x - dx + dy, y - dy - dx)], QUIET, 1
+    )
+
+
+def _transitions(quadrants: Sequence[str]) -> Iterator[str]:
     """Draw how often a step in one quadrant was followed by one in another."""
-    names = QUADRANTS
     counts = Counter(pairwise(quadrants))
     most = max(counts.values(), default=1)
-    for row, before in enumerate(names):
-        for column, after in enumerate(names):
-            count = counts[before, after]
-            place = (column - 0.5, row - 0.5)
-            shade = 0.55 * count / most
-            axes.add_patch(Rectangle(place, 1, 1, fc=ACCENT, alpha=shade, lw=0))
-            if count:
-                axes.text(column, row, str(count), ha="center", va="center", fontsize=10)
-    places = range(len(names))
-    axes.set_xticks(places, names, fontsize=7)
-    axes.set_yticks(places, names, fontsize=7, rotation=90, va="center")
-    axes.set_xlim(-0.5, len(names) - 0.5)
-    axes.set_ylim(len(names) - 0.5, -0.5)
-    axes.set_xlabel("to")
-    axes.set_ylabel("from")
-    axes.set_aspect("equal")
-
-
-def _label_steps(axes: Axes, steps: Sequence[Step]) -> None:
-    axes.set_xticks(range(len(steps)), [step.label for step in steps], fontsize=8)
-    axes.set_xlabel("turn.attempt")
-    axes.legend(loc="lower right", frameon=False, fontsize=8)
+    left, top, side = 648, _TOP + 36, 72
+    yield text(left, top - 22, "steps from a quadrant to the next", bold=True)
+    for row, before in enumerate(QUADRANTS):
+        y = top + row * side
+        yield text(left - 8, y + side / 2 + 4, before, size=9, anchor="end")
+        for column, after in enumerate(QUADRANTS):
+            x, count = left + column * side, counts[before, after]
+            yield area(box(x, y, side - 1, side - 1), ACCENT, 0.04 + 0.5 * count / most)
+            yield text(x + side / 2, y + side / 2 + 4, str(count or ""), anchor="middle")
+    end = top + len(QUADRANTS) * side
+    for column, after in enumerate(QUADRANTS):
+        yield text(left + (column + 0.5) * side, end + 14, after, size=9, anchor="middle")
+    yield text(left + 2 * side, end + 32, "to", size=10, anchor="middle")
+    yield text(left - 8, top - 6, "from", size=10, anchor="end")

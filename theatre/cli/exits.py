@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import click
 
+from theatre.cli.extras import explained
 from theatre.cli.output import echo, print_document
 from theatre.debate import errors as debate_errors
 from theatre.engine import errors
@@ -118,10 +119,19 @@ def run_guarded(command: click.Command, arguments: Sequence[str]) -> ExitCode:
     except click.exceptions.Exit as ended:
         return ExitCode(ended.exit_code)
     except (*_EXPECTED, click.ClickException, click.Abort, KeyboardInterrupt) as error:
-        failure = _failure(error)
-        _report(failure, as_json="--json" in arguments)
-        return failure.exit_code
+        return _ended(error, arguments)
+    except ModuleNotFoundError as error:
+        missing = explained(error)
+        if missing is None:
+            raise
+        return _ended(missing, arguments)
     return ExitCode.OK
+
+
+def _ended(error: BaseException, arguments: Sequence[str]) -> ExitCode:
+    failure = _failure(error)
+    _report(failure, as_json="--json" in arguments)
+    return failure.exit_code
 
 
 class _Failure(NamedTuple):

@@ -8,9 +8,8 @@ import click
 
 from theatre.cli.input_files import read_file
 from theatre.cli.output import echo, json_option, print_document
-from theatre.cli.pictures import prepare
+from theatre.cli.pictures import claim_reliability, write_pictures
 from theatre.cli.verification_inspection import Inspection, inspection_of, print_inspection
-from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import parse_object
 
 
@@ -47,8 +46,5 @@ def _drawn(inspection: Inspection, folder: Path) -> Path:
             "expected a verification certificate with claims whose confidence is stated to --plot, "
             "got one without"
         )
-    prepare(folder, home=Workspace.from_environment().home)
-    # Imported here: matplotlib costs a second that nothing else need pay.
-    from theatre.cli.reliability_plot import write_claim_reliability  # noqa: PLC0415  # see above
-
-    return write_claim_reliability(certificate, folder)
+    (path,) = write_pictures({"reliability.svg": claim_reliability(certificate)}, folder)
+    return path

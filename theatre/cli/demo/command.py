@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import signal
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,6 +20,7 @@ from theatre.cli.demo.service import started_service
 from theatre.cli.demo.stage import CLAIMED, Stage
 from theatre.cli.demo.theatres import Certified
 from theatre.cli.exits import CommandEndedError, ExitCode
+from theatre.cli.extras import require_extras
 from theatre.cli.output import json_option, print_document
 from theatre.cli.pictures import draw_bundle
 from theatre.cli.reports import shortest
@@ -45,6 +47,8 @@ def demo(*, as_json: bool) -> None:
     does, and stops it: nothing is left running. Two stand-ins, which are rules and named so, score
     where people are asked. With --json the pages go to stderr. Less than a minute.
     """
+    # A PostgreSQL that is on PATH serves as well.
+    require_extras("service", *(() if shutil.which("postgres") else ("embedded",)))
     workspace = Workspace.from_environment()
     with contextlib.ExitStack() as stack:
         stack.enter_context(_ended_by_sigterm_too())
@@ -108,7 +112,7 @@ def _with_the_service(place: DemoPlace, pages: Pages) -> tuple[dict[str, Certifi
 def _draw(runs: Mapping[str, Certified], place: DemoPlace) -> JsonObject:
     drawn: JsonObject = {}
     for name, one in runs.items():
-        paths = draw_bundle(one.bundle, place.folder / "plots" / name, home=place.folder)
+        paths = draw_bundle(one.bundle, place.folder / "plots" / name)
         drawn[name] = [str(path) for path in paths]
         print_fact(name, ", ".join(str(shortest(path)) for path in paths))
     return drawn

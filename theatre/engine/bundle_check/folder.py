@@ -36,6 +36,12 @@ MAX_DOCUMENT_BYTES = DEFAULT_MAX_BYTES
 
 _CHUNK = 64 * 1024
 
+# Not through a link, and never waiting: what was listed as a file may be a pipe by now. Windows has
+# neither, and would change line ends.
+_FLAGS = os.O_RDONLY
+for _name in ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY"):
+    _FLAGS |= getattr(os, _name, 0)
+
 MANIFEST = "manifest.json"
 SUMS = "SHA256SUMS"
 CERTIFICATE = "certificate.json"
@@ -163,9 +169,7 @@ class BundleFolder:
 
     def _open(self, path: str) -> BinaryIO:
         self._size(path)
-        # Not through a link, and never waiting: what was listed as a file may be a pipe by now.
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-        handle = os.fdopen(os.open(self._root / path, flags), "rb")
+        handle = os.fdopen(os.open(self._root / path, _FLAGS), "rb")
         if not stat.S_ISREG(os.fstat(handle.fileno()).st_mode):
             handle.close()
             raise DefectError(f"a plain file at {path}", "something else")
