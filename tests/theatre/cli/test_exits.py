@@ -41,6 +41,7 @@ TABLE = {
         "ConstructFilesError",
         "ConstructRegistryError",
         "ConstructTransportError",
+        "DatasetCopyError",
         "DatasetError",
         "DatasetMismatchError",
         "ExecutionPathUnavailableError",
