@@ -50,6 +50,9 @@ MAX_TEXT_BYTES = 64 * 1024 * 1024
 _HEAD_BYTES = 64 * 1024
 """A file that holds so much of a dataset's beginning holds a copy of it."""
 
+# Words of a whole file would take twenty times its size; a run of them fits into the overlap.
+_PIECE, _OVERLAP = 1024 * 1024, 16 * 1024
+
 _WORD = re.compile(r"\w+")
 _ESCAPE = re.compile(r"""\\(?:(u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|U000[0-9a-fA-F]{5})|[nrtbf"'/])""")
 _Run = tuple[str, ...]
@@ -212,9 +215,11 @@ def _digest(value: JsonObject) -> bytes:
 
 def _runs_of(text: str) -> Iterator[_Run]:
     """Yield the words of a text from each of them on, as written in code or JSON or as they are."""
-    plain = _ESCAPE.sub(lambda one: chr(int(one[1][1:], 16)) if one[1] else " ", text)
-    words = _WORD.findall(plain.casefold())
-    return zip(*(words[start:] for start in range(RUN_OF_WORDS)), strict=False)
+    for start in range(0, len(text), _PIECE):
+        piece = text[start : start + _PIECE + _OVERLAP]
+        plain = _ESCAPE.sub(lambda one: chr(int(one[1][1:], 16)) if one[1] else " ", piece)
+        words = _WORD.findall(plain.casefold())
+        yield from zip(*(words[first:] for first in range(RUN_OF_WORDS)), strict=False)
 
 
 def _refusal(construct_id: str, got: str) -> DatasetCopyError:

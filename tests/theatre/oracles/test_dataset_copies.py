@@ -169,6 +169,14 @@ def test_of_a_large_dataset_a_thousand_episodes_are_looked_for(
         exam.require_untold()
 
 
+def test_a_copy_far_down_in_a_large_file_is_seen(tmp_path: Path) -> None:
+    exam = Exam(tmp_path, TEXTS)
+    for before in range(1_048_400, 1_048_600, 20):
+        (exam.files / "notes").write_bytes(b"x" * before + b" " + as_csv(TEXTS[:MIN_EPISODES]))
+        with pytest.raises(DatasetCopyError, match="at least 10 lines"):
+            exam.require_untold()
+
+
 def shipped() -> Mapping[str, tuple[ProductTheatreTemplate, Path]]:
     found = {}
     for path in sorted((FIXTURES / "templates").glob("product_*_v1.json")):
