@@ -60,6 +60,7 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     RunnerRegistrationError: kinds.INTERNAL,
     oracles.ConstructRegistryError: kinds.INTERNAL,
     oracles.ConstructFilesError: kinds.INTERNAL,
+    oracles.DatasetCopyError: kinds.INTERNAL,
     oracles.UnknownConstructError: unacceptable("construct-unknown", "No such construct"),
     oracles.ConstructUnreachableError: unacceptable(
         "construct-unreachable", "The construct cannot be reached"

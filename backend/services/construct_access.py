@@ -18,6 +18,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.oracle_contract import Isolation
+from theatre.engine.replay import DatasetSource
 from theatre.engine.schema_registry import SchemaViolation
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_registry import (
@@ -26,6 +27,7 @@ from theatre.oracles.construct_registry import (
     local_adapter_for,
     program_of,
 )
+from theatre.oracles.dataset_copies import refuse_dataset_copies
 from theatre.oracles.endpoints import REGISTERED, Endpoint, Places, endpoints
 from theatre.oracles.environment import environment_for, isolation_for
 from theatre.oracles.errors import (
@@ -88,6 +90,13 @@ class ConstructAccess:
     def isolation_of(self, template: ProductTheatreTemplate) -> JsonObject | None:
         """Return what the operator's programs among the constructs are kept from. Blocks."""
         return isolation_for(template, self._places(), self.closed)
+
+    def refuse_copies(self, template: ProductTheatreTemplate, datasets: DatasetSource) -> None:
+        """Refuse the operator's programs that hold the ground truth. Blocks.
+
+        Raises as `refuse_dataset_copies`.
+        """
+        refuse_dataset_copies(template, self._places(), datasets)
 
     def isolation(self, reach: Reach = PYTHON_ALONE) -> Isolation:
         """Return what programs are kept from here, tried once a process. Blocks."""

@@ -169,6 +169,9 @@ async def opened_replay(
     `ReplayEngine` and `ConstructAccess` raise.
     """
     template = product_template(theatre.template)
+    # The version binds the files from then on. A rehearsal leads to no certificate.
+    if theatre.state is TheatreState.COMMITTED and stored.is_certificate_run is not False:
+        await asyncio.to_thread(resources.constructs.refuse_copies, template, resources.data)
     async with resources.constructs.opened(template) as adapters:
         replay = ReplayEngine(
             theatre,

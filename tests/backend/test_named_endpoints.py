@@ -14,6 +14,9 @@ from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_theatre_runs import committed, run
 from tests.backend.theatre_templates import cartograph, with_config
+from tests.theatre.conftest import CONSTRUCT_ID
+from tests.theatre.runs import with_changes
+from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 from theatre.oracles.isolation.means import REFUSED
 
 NOWHERE = "http://nothing.invalid/"
@@ -154,3 +157,28 @@ def test_a_verification_names_no_refused_host_either(ada: Client) -> None:
         "construct": {"construct_id": "oracle", "endpoint": "http://localhost:9/"},
     }
     assert ada.post("/verification/run", wish).slug == "address-not-allowed"
+
+
+def test_nor_is_one_whose_files_hold_the_ground_truth(
+    database: Database, tmp_path: Path, stage: SumsStage
+) -> None:
+    """A rehearsal with it is run: no certificate comes of that."""
+    construct = stage.folder / "construct"
+    notes = (stage.folder / "sums.jsonl").read_text(encoding="utf-8")
+    (construct / "notes.py").write_text(f'NOTES = """{notes}"""\n', encoding="utf-8")
+    registry = ConstructRegistry.load(stage.folder / "constructs.toml")
+    version = construct_version(registry.find(CONSTRUCT_ID))
+    template = with_changes(stage.template, {f"/version_pins/constructs/{CONSTRUCT_ID}": version})
+    settings = settings_for(database, tmp_path / "home", **stage.settings)
+    with served(create_app(settings)) as client:
+        ada = client.registered("ada")
+        path = committed(ada, template)
+        refused = run(ada, path).document
+        assert (refused["state"], refused["run"]["status"]) == ("COMMITTED", "failed")
+        assert refused["error"].startswith(
+            "dataset-copy: expected files of sums without the ground truth of the template, got "
+            "notes.py, which holds the dataset sums: "
+        )
+        assert stage.calls == []
+        rehearsed = run(ada, committed(ada, template), is_certificate_run=False).document
+        assert (rehearsed["run"]["status"], len(stage.calls)) == ("succeeded", 2)

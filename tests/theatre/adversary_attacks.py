@@ -8,6 +8,7 @@ the same of it.
 from __future__ import annotations
 
 import shutil
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -40,9 +41,13 @@ from tests.theatre.runs import (
 )
 from tests.theatre.test_bundle_check_runs import backtested
 from tests.theatre.test_bundle_check_verdicts import invented_history
+from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
+from theatre.cli.adversaries.rehearsing import with_programs
+from theatre.cli.adversaries.table import programs
+from theatre.cli.template_files import read_template
 from theatre.engine.bundle_check.standalone import verify
-from theatre.engine.canonical_json import JsonObject
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.files.run_journal import EPISODES as JOURNAL
 
@@ -54,6 +59,12 @@ ENTRY = """
 argv = ["{{python}}", "{{folder}}/{program}"]
 folder = "{folder}"
 files = ["*.py", "expertise.yaml"]
+"""
+BY_HEART = """
+[constructs.cartograph]
+argv = ["{python}", "-B", "{folder}/by_heart.py"]
+folder = "by_heart"
+files = ["*"]
 """
 
 
@@ -81,6 +92,31 @@ def run_cartograph(folder: Path, entry: str) -> str:
     answer = forked("theatre", "run", template, "--quiet", "--json", home=folder / "home")
     assert not list(folder.rglob("certificate.json"))
     return f"refused: {answer.document['error']['code']}"
+
+
+def by_heart(pack: Callable[[bytes], bytes]) -> Callable[[Path], str]:
+    """Return the attack of a program that answers from the ground truth among its own files."""
+
+    def attack(folder: Path) -> str:
+        template = thinned(read_template(CARTOGRAPH), folder, step=1)
+        (folder / "by_heart").mkdir()
+        shutil.copyfile(programs() / "by_heart.py", folder / "by_heart" / "by_heart.py")
+        truth = (folder / "ground_truth" / "product_cartograph_v1.jsonl").read_bytes()
+        (folder / "by_heart" / "notes").write_bytes(pack(truth))
+        (folder / "constructs.toml").write_text(BY_HEART, encoding="utf-8")
+        written = folder / "template.json"
+        written.write_bytes(canonical_bytes(with_programs(template, folder)))
+        home = folder / "home"
+        answer = forked("theatre", "run", written, "--quiet", "--json", home=home).document
+        if "error" in answer:
+            assert not list(home.rglob("certificate.json"))
+            return f"refused: {answer['error']['code']}"
+        (found,) = home.rglob("certificate.json")
+        paid = parse_object(found.read_bytes())
+        assert paid["composite_score"] == 1
+        return f"paid: {paid['verification_tier']}"
+
+    return attack
 
 
 def edited_while_running(before: bytes, after: bytes) -> Callable[[Path], str]:
@@ -217,6 +253,8 @@ def numbered_copies(folder: Path) -> str:
 ATTACKS: Mapping[str, Callable[[Path], str]] = {
     "unlisted-program": unlisted_program,
     "changed-program": changed_program,
+    "listed-answers": by_heart(lambda truth: truth),
+    "packed-answers": by_heart(zlib.compress),
     "edited-journal": edited_while_running(b'"colour":"blue"', b'"colour":"teal"'),
     "edited-cache": edited_while_running(b'"colour":0', b'"colour":9'),
     "better-answers": of_bundle(better_answers),

@@ -34,6 +34,7 @@ from theatre.engine.theatre import Theatre
 from theatre.files.dataset_checks import verify_datasets
 from theatre.files.datasets import DatasetRoots
 from theatre.files.evidence_preview import preview_evidence
+from theatre.oracles.dataset_copies import refuse_dataset_copies
 from theatre.oracles.endpoints import Places
 from theatre.oracles.environment import environment_for, isolation_for
 from theatre.oracles.input_sanitiser import TextSanitiser
@@ -173,6 +174,17 @@ async def _isolation_of(
     closed = closed_places(workspace, template_folder)
     places = _places(workspace, template_folder)
     return await asyncio.to_thread(isolation_for, template, places, closed)
+
+
+async def refuse_copies(
+    template: ProductTheatreTemplate,
+    workspace: Workspace,
+    template_folder: Path,
+    datasets: DatasetRoots,
+) -> None:
+    """Refuse constructs whose files hold the ground truth, as `refuse_dataset_copies`."""
+    places = _places(workspace, template_folder)
+    await asyncio.to_thread(refuse_dataset_copies, template, places, datasets)
 
 
 def closed_places(workspace: Workspace, template_folder: Path) -> list[Path]:

@@ -80,6 +80,7 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (oracle_errors.ConstructFilesError, ExitCode.INVALID),
     (oracle_errors.ConstructRegistryError, ExitCode.INVALID),
     (oracle_errors.ConstructTransportError, ExitCode.INVALID),
+    (oracle_errors.DatasetCopyError, ExitCode.INVALID),
     (oracle_errors.OutboundPolicyError, ExitCode.INVALID),
     (oracle_errors.OutboundRefusedError, ExitCode.INVALID),
     (oracle_errors.RequestHeadersError, ExitCode.INVALID),

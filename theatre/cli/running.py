@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from theatre.cli.committing import closed_places, environment_of, utc_now
+from theatre.cli.committing import closed_places, environment_of, refuse_copies, utc_now
 from theatre.cli.judging import open_judge
 from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
 from theatre.cli.signals import cancelled_by
@@ -60,7 +60,8 @@ async def run_theatre(
     """Run a theatre of the store to its end; errors as `ReplayEngine` and `opened_adapters`.
 
     A construct that cannot be reached, while there are calls to make, raises as
-    `check_all_reachable`, and leaves the theatre as it was.
+    `check_all_reachable`, and one whose files hold the ground truth raises DatasetCopyError before
+    the first call: both leave the theatre as it was.
 
     Raises KeyboardInterrupt on SIGINT and SIGTERM, after every answer that is in has been
     recorded and every construct has been stopped.
@@ -70,6 +71,10 @@ async def run_theatre(
         await _end_if_overdue(held)
         on_start(held)
         is_calling = held.theatre.state in _BEFORE_THE_LAST_CALL
+        datasets = workspace.datasets_for(held.template_folder, held.data)
+        # The version binds the files from then on. A rehearsal leads to no certificate.
+        if held.theatre.state is TheatreState.COMMITTED and options.on_rehearsed is None:
+            await refuse_copies(template, workspace, held.template_folder, datasets)
         async with (
             opened_adapters(
                 template, workspace, held.template_folder, headers_env=options.headers_env
@@ -89,7 +94,7 @@ async def run_theatre(
                         _previous_environment, held, template, workspace
                     ),
                     invoke=_invoker(options, adapters),
-                    datasets=workspace.datasets_for(held.template_folder, held.data),
+                    datasets=datasets,
                     scorers=load_scorers(),
                     computations=load_computations(),
                     runners=load_episode_runners(),

@@ -28,10 +28,9 @@ def environment_for(template: ProductTheatreTemplate, places: Places) -> JsonObj
     """Return the environment of the constructs that run here under `{python}`.
 
     None where there is no such construct: what a remote one, or a program in another language,
-    runs with cannot be seen here. What cannot be found is the run's to refuse. Reads files the
-    first time: not on an event loop.
+    runs with cannot be seen here. Reads files the first time: not on an event loop.
     """
-    programs = _programs(template, places)
+    programs = local_programs(template, places)
     return python_environment() if any(one.argv[0] == PYTHON for one in programs) else None
 
 
@@ -42,7 +41,7 @@ def isolation_for(
 
     None where there is no such construct. Blocks for a start of Python or two.
     """
-    reaches = {one.reach for one in _programs(template, places)}
+    reaches = {one.reach for one in local_programs(template, places)}
     tried = [tried_isolation(closed, reach) for reach in reaches]
     return weakest(tried).as_document() if tried else None
 
@@ -69,14 +68,8 @@ def python_environment() -> JsonObject:
     }
 
 
-def _distribution(info: Path) -> list[JsonValue]:
-    about, record = Distribution.at(info), info / "RECORD"
-    is_recorded = record.is_file()
-    digest = hashlib.sha256(record.read_bytes()).hexdigest() if is_recorded else None
-    return [about.name, about.version, digest]
-
-
-def _programs(template: ProductTheatreTemplate, places: Places) -> list[RegisteredConstruct]:
+def local_programs(template: ProductTheatreTemplate, places: Places) -> list[RegisteredConstruct]:
+    """Return the constructs that run here; what cannot be found is the run's to refuse."""
     found = []
     for endpoint in endpoints(template):
         with suppress(TheatreError):
@@ -84,3 +77,10 @@ def _programs(template: ProductTheatreTemplate, places: Places) -> list[Register
             if isinstance(construct, RegisteredConstruct):
                 found.append(construct)
     return found
+
+
+def _distribution(info: Path) -> list[JsonValue]:
+    about, record = Distribution.at(info), info / "RECORD"
+    is_recorded = record.is_file()
+    digest = hashlib.sha256(record.read_bytes()).hexdigest() if is_recorded else None
+    return [about.name, about.version, digest]

@@ -17,6 +17,12 @@ class ConstructFilesError(TheatreError):
     code = "construct-files-invalid"
 
 
+class DatasetCopyError(TheatreError):
+    """The files that a construct's version hashes hold what it is to be asked."""
+
+    code = "dataset-copy"
+
+
 class UnknownConstructError(NotFoundError):
     """The registry holds no construct of that id."""
 

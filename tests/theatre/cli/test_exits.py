@@ -43,6 +43,7 @@ TABLE = {
         "ConstructFilesError",
         "ConstructRegistryError",
         "ConstructTransportError",
+        "DatasetCopyError",
         "DatasetError",
         "DatasetMismatchError",
         "ExecutionPathUnavailableError",
