@@ -31,12 +31,10 @@ check: $(DEV)
 	$(BIN) mypy
 	.venv/bin/lint-imports
 
-# The suite on one Python, but for what tests/soak.py lists. A tracer makes Python several times as slow: the engine's own tests
-# carry the coverage gate, and what only repeats them by the thousand runs without it.
+# The suite on one Python, but for what tests/soak.py lists. The engine's own tests carry the coverage
+# gate; the tracer, which makes Python several times as slow, pauses for all others (tests/conftest.py).
 tests: $(DEV)
-	$(BIN) coverage erase
-	$(TESTS) -m "not untraced and not soak" --cov --cov-report=term tests/theatre/test_*.py
-	$(TESTS) -m "untraced and not soak"
+	$(TESTS) -m "not soak" --cov --cov-report=term
 
 # Vectors, Cartograph and results_hash on every other supported Python of this machine.
 pythons: .venv/bin/python

@@ -14,6 +14,7 @@ from tests.demonstration import Demonstration, shared_demonstration
 from tests.drawn import drawn
 from tests.soak import part_of
 
+pytest_plugins = ["tests.error_details"]
 ENGINE_TESTS = Path(__file__).parent / "theatre"
 SHARED = Path("/var/lib/echelon-theatre")
 """Where a service of root copies PostgreSQL's programs to that their user cannot reach."""
@@ -53,6 +54,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if part is not None:
             item.add_marker(pytest.mark.soak)
             item.add_marker(f"soak_{part}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Trace with its set-up only what the coverage gate is for: a tracer makes Python slow."""
+    coverage = item.config.pluginmanager.getplugin("_cov")
+    tracer = None if coverage is None else coverage.cov_controller
+    is_traced = item.get_closest_marker("untraced") is None
+    if tracer is not None and tracer.started != is_traced:
+        (tracer.resume if is_traced else tracer.pause)()
 
 
 def pytest_collection_finish() -> None:

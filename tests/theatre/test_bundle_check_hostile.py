@@ -215,7 +215,7 @@ def any_files(
     return load(whole(tmp_path_factory.mktemp(request.param)))
 
 
-@pytest.mark.no_cover  # tracing would double the time
+@pytest.mark.untraced  # tracing would double the time
 @FUZZ
 @given(data=st.data())
 def test_no_bytes_make_the_check_raise(files: Files, tmp_path: Path, data: st.DataObject) -> None:
@@ -239,7 +239,7 @@ def test_no_member_of_another_kind_makes_the_check_raise(
                 checked_in(tmp_path / "bundle", files | {name: canonical_line(edited)})
 
 
-@pytest.mark.no_cover  # tracing would double the time
+@pytest.mark.untraced  # tracing would double the time
 @FUZZ
 @given(data=st.data())
 def test_no_json_makes_the_check_raise(
@@ -263,7 +263,7 @@ def test_no_json_makes_the_check_raise(
         checked_in(tmp_path / "bundle", spoilt)
 
 
-@pytest.mark.no_cover  # tracing would double the time
+@pytest.mark.untraced  # tracing would double the time
 @FUZZ
 @given(data=st.data())
 def test_no_template_makes_the_check_raise_though_the_receipt_agrees(

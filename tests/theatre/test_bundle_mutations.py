@@ -131,13 +131,13 @@ def folder(files: Files, tmp_path: Path) -> Path:
     return store(files, tmp_path / "bundle")
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize("group", CAUGHT_BY)
 def test_no_mutant_survives_unnamed(files: Files, folder: Path, group: str) -> None:
     assert survivors_of(folder, files, group, chosen(list(mutants(files)))) == {}
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize("group", [*CAUGHT_BY, LOG])
 def test_no_mutant_of_a_run_with_every_feature_survives_unnamed(
     files: Files, feature_files: Files, tmp_path: Path, group: str
@@ -149,7 +149,7 @@ def test_no_mutant_of_a_run_with_every_feature_survives_unnamed(
     assert survivors_of(folder, feature_files, group, chosen(new, at_least=0)) == {}
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize("group", CAUGHT_WHERE_PEOPLE_RATE)
 def test_no_mutant_of_a_run_that_people_rated_survives_unnamed(
     rated_files: Files, of_people: list[Mutant], tmp_path: Path, group: str

@@ -233,7 +233,7 @@ def test_a_value_is_written_and_not_changed() -> None:
     assert repr(value) == "{'whole': 1.0, 'list': [2.0, {'deep': 3.0}], 'pair': (1e-07, 4.0)}"
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.reproducibility
 def test_every_character_has_its_form() -> None:
     for code in range(0x110000):

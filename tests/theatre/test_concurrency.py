@@ -114,7 +114,7 @@ def end_of_run(failing: set[int]) -> int:
     return EPISODES
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @settings(deadline=None, max_examples=300 if SOAK else 20)
 @given(
     # The first one is answered well, so that there is a bundle to look into.
@@ -340,7 +340,7 @@ def test_calls_go_out_in_dataset_order(tmp_path: Path) -> None:
     assert construct.answered != construct.called
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(
     ("batch_size", "limit", "most"),
     [(10, 4, 10), (10, 1, 10), (16, 16, 16), (100, 16, 40), (1, 1, 1), (10, 16, 16)],

@@ -152,7 +152,7 @@ def test_one_call_at_a_time_gives_this(tmp_path: Path) -> None:
     assert [check.as_document() for check in checked(finished.bundle).failed] == []
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize("limit", [3, 16])
 @pytest.mark.parametrize("choose", [0, -1, 5])
 def test_many_calls_at_a_time_give_the_same_and_pass_the_independent_check(

@@ -83,7 +83,7 @@ def test_items_are_the_scored_episodes_with_the_smallest_draws(count: int, size:
 # Means
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @per_property
 @given(
     st.lists(st.integers(min_value=0, max_value=NANO), min_size=1, max_size=8),

@@ -152,7 +152,7 @@ def coverage(scores: str, units: int, method: str, repeats: int) -> float:
     return held / repeats
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(("scores", "units", "method", "share"), SIMULATED, ids=str)
 def test_a_resampled_interval_holds_the_truth_as_often_as_documented(
     scores: str, units: int, method: str, share: float

@@ -37,7 +37,7 @@ def documented() -> list[tuple[int, int, float, float]]:
     return cells
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(("episodes", "items", "agreement", "share"), documented(), ids=str)
 def test_an_interval_with_a_human_part_holds_the_truth_as_often_as_documented(
     episodes: int, items: int, agreement: float, share: float

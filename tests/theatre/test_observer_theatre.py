@@ -124,7 +124,7 @@ def scores(finished: Finished) -> dict[str, Score]:
     }
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize("baseline", BASELINES)
 def test_the_observer_is_imperfect_and_above_each_baseline_by_more_than_the_intervals(
     honest: Finished, tmp_path: Path, baseline: str

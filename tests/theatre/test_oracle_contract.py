@@ -161,7 +161,7 @@ def test_a_rejected_answer_keeps_what_the_construct_reported() -> None:
     assert (response.construct_id, response.construct_version) == (None, None)
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(
     ("raw", "reason"),
     [
@@ -196,7 +196,7 @@ def test_an_answer_of_exactly_the_limit_is_still_read() -> None:
     assert read(padded) == accepted("success", {"result": 1})
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_raw_bytes_are_kept_readable_and_cut_at_the_limit() -> None:
     assert cut_raw(b"caf\xc3\xa9 \xff") == "café \\xff"
     assert cut_raw(b"a" * (MAX_ANSWER_BYTES + 5)) == "a" * MAX_ANSWER_BYTES

@@ -29,7 +29,7 @@ def published_commitment(name: str) -> bytes:
     return (TEMPLATES / f"{name}.commitment.txt").read_bytes()
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.reproducibility
 @pytest.mark.parametrize("name", SHIPPED)
 def test_two_runs_give_the_published_results_byte_for_byte(tmp_path: Path, name: str) -> None:

@@ -133,7 +133,7 @@ def test_an_answer_one_level_deeper_is_an_error() -> None:
     assert (attempt.response.status, attempt.reason) == (InvocationStatus.ERROR, "too-deep")
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_eleven_rejected_answers_full_of_nul_bytes_can_be_read_back(tmp_path: Path) -> None:
     attempts = [read(b"\0" * MAX_ANSWER_BYTES)] * 11
     assert attempts[0].reason == "not-json"
@@ -187,7 +187,7 @@ class Shouting(ScriptedAdapter):
         return await super().invoke(request)
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_a_chain_that_shouts_twice_makes_a_record_that_can_be_read_back(tmp_path: Path) -> None:
     changes: dict[str, JsonValue] = {
         **CHAIN,

@@ -403,7 +403,7 @@ def test_a_record_is_made_when_it_is_asked_for_and_not_before(finished: Finished
     assert len(registry.shown) == 2
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 def test_a_large_run_is_read_from_its_parts_in_order(tmp_path: Path) -> None:
     finished = pilot_stage(tmp_path, episodes(PART_SIZE + 2)).run(
         ScriptedAdapter(), batch_size=1000

@@ -308,7 +308,7 @@ def share_flagged(name: str, n: int, repeats: int) -> float:
     return flagged / repeats
 
 
-@pytest.mark.no_cover  # tracing would double the time, and shows nothing that others do not
+@pytest.mark.untraced  # tracing would double the time, and shows nothing that others do not
 @pytest.mark.parametrize(("name", "n", "share"), documented())
 def test_a_gap_is_flagged_as_often_as_documented(name: str, n: int, share: float) -> None:
     tolerance = 0.001 if SOAK else 4 * math.sqrt(max(share * (1 - share), 0.01) / REPEATS)

@@ -120,7 +120,7 @@ def sorts(bundle: Files) -> SortOf:
     return sort_of
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 @pytest.mark.parametrize("group", [*CAUGHT_WHERE_PEOPLE_RATE, LOG])
 def test_no_mutant_of_a_shipped_theatres_bundle_survives_unnamed(
     files: Files, tried: list[Mutant], tmp_path: Path, group: str
@@ -140,7 +140,7 @@ def test_the_mutants_of_the_shipped_theatres_reach_what_only_they_have(
     assert {group_of(mutant.file) for mutant in tried} <= {*CAUGHT_WHERE_PEOPLE_RATE, LOG}
 
 
-@pytest.mark.no_cover
+@pytest.mark.untraced
 def test_no_mutant_of_a_measured_calibration_error_survives_unnamed(
     tmp_path: Path,
 ) -> None:

@@ -22,6 +22,7 @@ from theatre.oracles.isolation.allowed_paths import LAUNCHER
 from theatre.oracles.isolation.means import Means, Reach, planned_start
 
 _MEBIBYTE = 1024 * 1024
+_ROOM_FOR_TICKS = 1.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,14 +161,16 @@ def start_limited(
 def allow_cpu_for_one_call(pid: int, limits: ProcessLimits) -> None:
     """Raise the soft CPU limit to what the process has used, and one call more.
 
-    The kernel counts whole seconds, so a call may use up to one second more than its limit.
+    The kernel counts ticks, on a busy machine too many, and whole seconds: so a call that keeps
+    to its limit has half of it again, and one that does not may use a second more than that.
     """
     if limits.cpu_seconds is None or sys.platform != "linux":
         return
     # A process that has just ended, or became another user's, shows by its answer.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         _, hard = resource.prlimit(pid, resource.RLIMIT_CPU)
-        soft = math.ceil(process_tree.cpu_seconds_used(pid) + limits.cpu_seconds)
+        used = process_tree.cpu_seconds_used(pid)
+        soft = math.ceil(used + limits.cpu_seconds * _ROOM_FOR_TICKS)
         resource.prlimit(pid, resource.RLIMIT_CPU, (min(soft, hard), hard))
 
 
