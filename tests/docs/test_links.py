@@ -15,7 +15,9 @@ from theatre.engine.bundle_check.report import CheckId
 
 CHECKOUT = Path(__file__).parents[2]
 DOCS = CHECKOUT / "docs"
-PAGES = sorted([CHECKOUT / "README.md", *DOCS.rglob("*.md")])
+PAGES = sorted(
+    [*CHECKOUT.glob("*.md"), *DOCS.rglob("*.md"), *(CHECKOUT / "fixtures").rglob("README.md")]
+)
 ADRS = sorted(path.name for path in (DOCS / "adr").glob("*.md") if path.name != "README.md")
 CERTIFICATE = (DOCS / "certificate.md").read_text(encoding="utf-8")
 FIELDS = "| field | what it says | where it comes from | the checks behind it |"
