@@ -24,7 +24,10 @@ class Demonstration:
 
     home: str
     code: int
+    shown: str
+    """What it printed of its pages."""
     pages: str
+    """All of them, as `--verbose` prints them and as a file has them."""
     document: str
     left: list[str]
     """Running processes and files outside the home, once it had ended."""
@@ -40,7 +43,7 @@ class Demonstration:
         return Path(self.home) / "demo"
 
     def page(self, number: int) -> str:
-        """Return what was printed from the heading of a page to the next."""
+        """Return all of a page, from its heading to the next."""
         heading = re.compile(rf"^── +{number}/\d+ .*\n", re.MULTILINE)
         return heading.split(self.pages)[1].partition("\n── ")[0]
 
@@ -71,11 +74,13 @@ def _demonstration(base: Path) -> Demonstration:
         encoding="utf-8",
     )
     left = left_by(home, Path(surroundings["TMPDIR"]))
+    pages = home / "demo" / "pages.txt"
     EmbeddedHome(home / "demo").end()
     return Demonstration(
         home=str(home),
         code=ended.returncode,
-        pages=ended.stderr,
+        shown=ended.stderr,
+        pages=pages.read_text(encoding="utf-8") if pages.exists() else "",
         document=ended.stdout,
         left=left,
     )

@@ -81,7 +81,7 @@ def main(arguments: list[str]) -> int:
     """Publish; return 1 where a score changed, which a person has to look at."""
     parser = argparse.ArgumentParser(prog="python -m tests.publish", description=__doc__)
     parser.add_argument(
-        "--readme", action="store_true", help="also run the demo for the README's transcript"
+        "--readme", action="store_true", help="also run the demo for the pages that show it"
     )
     parser.add_argument(
         "--since", metavar="COMMIT", help="pages quote what was published there, after a merge"
@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> int:
     publish_quotations(changes)
     publish_axion_figures()
     if options.readme:
-        publish_transcript()
+        publish_transcripts()
     for warning in warnings:
         say(f"WARNING: a score changed: {warning}")
     say(f"{len(changes)} published hashes changed, {len(warnings)} scores")
@@ -259,20 +259,24 @@ def publish_axion_figures() -> None:
     write(page, before + marked + "\n".join(shown) + "\n\n" + after)
 
 
-def publish_transcript() -> None:
-    """Write what `echelon demo` prints into the README, which shows parts of it.
+def publish_transcripts() -> None:
+    """Write what `echelon demo` prints into the pages that show parts of it.
 
     A shown line stands for the next printed one of its form (only figures differ), else for the
     next that begins with the same word, else for the very next.
     """
-    readme = ROOT / "README.md"
-    text = readme.read_text(encoding="utf-8")
-    found = re.search(r"<!-- output: demo -->\n```\w+\n(.*?)```", text, re.DOTALL)
-    if found is None:
-        raise LookupError("the README shows no demo")
     with tempfile.TemporaryDirectory(prefix="echelon-publish-") as folder:
-        printed = shared_demonstration(Path(folder) / "demo").pages.strip().splitlines()
-    write(readme, text.replace(found[1], "".join(aligned(found[1].splitlines(), printed))))
+        demonstration = shared_demonstration(Path(folder) / "demo")
+    for page, label, printed in (
+        (ROOT / "README.md", "demo", demonstration.shown),
+        (ROOT / "docs" / "demo.md", "demo --verbose", demonstration.pages),
+    ):
+        text = page.read_text(encoding="utf-8")
+        found = re.search(rf"<!-- output: {label} -->\n```\w+\n(.*?)```", text, re.DOTALL)
+        if found is None:
+            raise LookupError(f"{page.name} shows no output of {label}")
+        lines = aligned(found[1].splitlines(), printed.strip().splitlines())
+        write(page, text.replace(found[1], "".join(lines)))
 
 
 def aligned(shown: list[str], printed: list[str]) -> Iterator[str]:
@@ -286,7 +290,7 @@ def aligned(shown: list[str], printed: list[str]) -> Iterator[str]:
         alike = [n for n in coming if form(printed[n]) == form(line)]
         alike += [n for n in coming if printed[n].split()[:1] == line.split()[:1]]
         if not coming:
-            raise LookupError(f"the demo ends before {line!r}: edit the README by hand")
+            raise LookupError(f"the demo ends before {line!r}: edit the page by hand")
         alike.append(place)
         yield f"{printed[alike[0]]}\n"
         place = alike[0] + 1

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -99,7 +100,11 @@ def test_without_its_database_the_service_is_alive_and_not_ready(
 
 
 def test_the_version_names_release_and_revision(client: Client) -> None:
-    assert client.get("/version").document == {"version": "0.1.0", "migration": head_revision()}
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+    assert client.get("/version").document == {
+        "version": project["project"]["version"],
+        "migration": head_revision(),
+    }
 
 
 def test_requests_are_counted_by_declared_route(client: Client) -> None:

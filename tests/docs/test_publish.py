@@ -1,4 +1,4 @@
-"""How the README's transcript of the demo is written anew: what it leaves out stays left out."""
+"""How the transcripts of the demo are written anew: what it leaves out stays left out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's commands and output, executed, so that they cannot rot."""
+"""What README.md, docs/demo.md and docs/check.md show as output or as code, executed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ import pytest
 from tests.demonstration import Demonstration
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+README = ROOT / "README.md"
+DEMO = ROOT / "docs" / "demo.md"
+STRANGER = ROOT / "docs" / "check.md"
+LINES_OF_THE_README = 140
 
 VARYING = [
     (re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"), "<uuid>"),
     (re.compile(r"\d{4}-\d{2}-\d{2}T[\d:.]+Z"), "<time>"),
-    (re.compile(r"^(── +\d+/\d+  .*\S) +\d+ s$", re.MULTILINE), r"\1"),
+    (re.compile(r"^(── \d/\d  .*\S) +\d+ s$", re.MULTILINE), r"\1"),
     (re.compile(r"127\.0\.0\.1:\d+"), "<address>"),
     (re.compile(r"\b[0-9a-f]{12}…"), "<hash>"),
     (re.compile(r"\b\d{4}-\d{2}-\d{2}\b"), "<date>"),
@@ -27,9 +30,11 @@ VARYING = [
 ]
 
 
-def block(label: str) -> str:
-    found = re.search(rf"<!-- {re.escape(label)} -->\n```\w+\n(.*?)```", README, re.DOTALL)
-    assert found is not None, f"the README has no block {label}"
+def block(page: Path, label: str) -> str:
+    found = re.search(
+        rf"<!-- {re.escape(label)} -->\n```\w+\n(.*?)```", page.read_text("utf-8"), re.DOTALL
+    )
+    assert found is not None, f"{page.name} has no block {label}"
     return found[1]
 
 
@@ -45,16 +50,25 @@ def matches(shown: list[str], printed: list[str]) -> bool:
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
 
 
-def test_the_demo_prints_what_the_readme_shows(demonstration: Demonstration) -> None:
-    assert matches(normalised(block("output: demo")), normalised(demonstration.pages))
+def test_the_readme_is_short() -> None:
+    assert len(README.read_text(encoding="utf-8").splitlines()) <= LINES_OF_THE_README
 
 
-def test_a_readme_that_shows_another_score_would_be_noticed(demonstration: Demonstration) -> None:
-    printed = normalised(demonstration.pages)
-    honest = block("output: demo")
-    for score, other in (("1.000  0.940", "0.999  0.940"), ("0.115 (0.067", "0.315 (0.067")):
+def test_the_demo_prints_what_the_pages_show(demonstration: Demonstration) -> None:
+    assert matches(normalised(block(README, "output: demo")), normalised(demonstration.shown))
+    whole = normalised(block(DEMO, "output: demo --verbose"))
+    assert matches(whole, normalised(demonstration.pages))
+
+
+def test_a_page_that_shows_another_score_would_be_noticed(demonstration: Demonstration) -> None:
+    shown = {
+        ("1.000  0.940", "0.999  0.940"): (README, "output: demo", demonstration.shown),
+        ("0.115 (0.067", "0.315 (0.067"): (DEMO, "output: demo --verbose", demonstration.pages),
+    }
+    for (score, other), (page, label, printed) in shown.items():
+        honest = block(page, label)
         assert score in honest
-        assert not matches(normalised(honest.replace(score, other)), printed)
+        assert not matches(normalised(honest.replace(score, other)), normalised(printed))
 
 
 @pytest.fixture
@@ -66,7 +80,7 @@ def test_the_strangers_lines_accept_the_bundle_and_recompute_each_score(
     bundle: Path, tmp_path: Path
 ) -> None:
     script = tmp_path / "stranger.py"
-    script.write_text(block("executed: stranger"), encoding="utf-8")
+    script.write_text(block(STRANGER, "executed: stranger"), encoding="utf-8")
     run = subprocess.run(
         [sys.executable, script, bundle], capture_output=True, text=True, check=False
     )
@@ -84,7 +98,7 @@ def test_the_strangers_lines_refuse_a_changed_score_line(bundle: Path, tmp_path:
     lines = forged / "scores" / "per_episode.jsonl"
     lines.write_bytes(lines.read_bytes().replace(b'"missing"', b'"excluded"', 1))
     script = tmp_path / "stranger.py"
-    script.write_text(block("executed: stranger"), encoding="utf-8")
+    script.write_text(block(STRANGER, "executed: stranger"), encoding="utf-8")
     run = subprocess.run(
         [sys.executable, script, forged], capture_output=True, text=True, check=False
     )

@@ -98,6 +98,9 @@ def _run_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @click.group()
+@click.version_option(
+    package_name="echelon-theatre", prog_name="toy-pseudo-axion", message="%(prog)s %(version)s"
+)
 def cli() -> None:
     """Audit agents of a gridworld through a kernel that lets nothing happen without a token."""
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import io
 import sys
 
+import click
+
 from theatre.cli.exits import ExitCode, run_guarded
 from theatre.cli.lazy_group import LazyGroup
 from theatre.oracles.isolation.closed_memory import close_memory
@@ -40,6 +42,9 @@ cli = LazyGroup(
     entry_point_group="echelon.commands",
     help="Committed questions to AI constructs, scored, with the evidence to recompute the scores.",
 )
+cli = click.version_option(
+    package_name="echelon-theatre", prog_name="echelon", message="%(prog)s %(version)s"
+)(cli)
 
 
 def main() -> None:

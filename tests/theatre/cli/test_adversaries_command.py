@@ -55,11 +55,12 @@ def own_theatre(folder: Path, numbers: Callable[[int], list[int]], **asked: Json
             "/version_pins/constructs": {"sums": version},
             "/dataset_hashes": {"sums": sha256_hex(rows)},
             "/criteria/criteria_ids": ["addition"],
-            "/criteria/weights": {"addition": 1},
             "/scoring/criteria_scorers": {"addition": ADDITION},
             "/scorer_pins": {"exact_match": "1"},
         },
     )
+    # One criterion needs no weight.
+    del template["criteria"]["weights"]
     del template["product_theatre_config"]["gold_label_set"]
     path = folder / "mine" / "template.json"
     path.write_text(json.dumps(template), encoding="utf-8")

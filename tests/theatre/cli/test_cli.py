@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -244,6 +247,18 @@ def test_help_is_no_failure(place: Place) -> None:
         answer = call(place, *command, "--help")
         assert (answer.code, answer.stderr) == (0, "")
         assert answer.stdout.startswith(f"Usage: echelon {' '.join(command)}".rstrip())
+
+
+def test_both_programs_say_their_version(place: Place) -> None:
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert call(place, "--version").stdout == f"echelon {project['version']}\n"
+    other = subprocess.run(
+        [Path(sys.executable).with_name("toy-pseudo-axion"), "--version"],
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+    )
+    assert other.stdout == f"toy-pseudo-axion {project['version']}\n"
 
 
 # --- what fails ------------------------------------------------------------------------------

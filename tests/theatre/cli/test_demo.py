@@ -16,6 +16,7 @@ from tests.theatre.echelon_process import (
     echelon,
 )
 from theatre.cli.baselines import with_construct
+from theatre.cli.demo.command import OPENING
 from theatre.cli.demo.forgery import FORGED_FILE
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
 
@@ -36,26 +37,59 @@ def bundle_of(told: dict[str, Any]) -> Path:
 
 
 def test_the_demo_succeeds_and_leaves_nothing_but_its_folder(demonstration: Demonstration) -> None:
-    assert demonstration.code == 0, demonstration.pages
+    assert demonstration.code == 0, demonstration.shown
     assert demonstration.left == []
     assert {path.name for path in demonstration.folder.iterdir()} == {
         *("bundles", "cache", "certificates", "constructs.toml", "evidence", "keys", "lock"),
-        *("people.json", "plots", "postgres", "service.log"),
+        *("pages.txt", "people.json", "plots", "postgres", "service.log"),
     }
     for name in ("people.json", "keys/tokens.json"):
         assert stat.S_IMODE((demonstration.folder / name).stat().st_mode) == 0o600
 
 
 def test_the_demo_numbers_its_pages_and_says_how_it_ended(demonstration: Demonstration) -> None:
-    headings = [line for line in demonstration.pages.splitlines() if line.startswith("── ")]
-    numbers = [re.match(r"── +(\d+)/12  .{2,66} +\d+ s$", line) for line in headings[:-1]]
-    assert [found and int(found[1]) for found in numbers] == list(range(1, 13))
-    assert headings[-1] == (
-        "── The honest bundles passed, the forged one did not. Nothing is left running."
+    for printed in (demonstration.shown, demonstration.pages):
+        headings = [line for line in printed.splitlines() if line.startswith("── ")]
+        numbers = [re.match(r"── (\d)/8  .{2,66} +\d+ s$", line) for line in headings[:-1]]
+        assert [found and int(found[1]) for found in numbers] == list(range(1, 9))
+        assert headings[-1] == (
+            "── The honest bundles passed, the forged one did not. Nothing is left running."
+        )
+
+
+def test_what_the_demo_prints_fits_a_terminal_and_begins_with_what_it_is(
+    demonstration: Demonstration,
+) -> None:
+    lines = demonstration.shown.splitlines()
+    assert lines[0] == demonstration.pages.splitlines()[0] == OPENING
+    assert len(lines) <= 60
+    assert [line for line in lines if len(line) > 80] == []
+
+
+def test_what_the_demo_prints_says_in_short_what_its_document_holds(
+    demonstration: Demonstration,
+) -> None:
+    told, shown = demonstration.told, demonstration.shown
+    for name in ("observer", *BASELINES):
+        one = told.get(name) or told["baselines"][name]
+        score = f"{one['certificate']['composite_score']:.3f}"
+        assert re.search(rf"^{name} +{score} +\S+ … \S+$", shown, re.MULTILINE)
+    for criterion, score in told["cartograph"]["certificate"]["scores"].items():
+        assert re.search(rf"^{criterion} +{score:.3f} ", shown, re.MULTILINE)
+    tiers = [told[name]["certificate"]["verification_tier"] for name in TEMPLATES]
+    assert re.findall(r"^tier +(\w+), not ", shown, re.MULTILINE) == tiers
+    failed = [one["id"] for one in told["forgery"]["checks"] if one["status"] == "fail"]
+    assert f"FAIL {', '.join(failed)} forged not valid ({len(failed)} failed" in (
+        " ".join(shown.split())
     )
+    trusted = {
+        name: (one["effective_tier"], one["routing_class"]) for name, one in told["routing"].items()
+    }
+    rows = re.findall(r"^(\w+) +(\w+) +(baseline|mid)  ", shown, re.MULTILINE)
+    assert {name: (tier, routing) for name, tier, routing in rows} == trusted
 
 
-@pytest.mark.parametrize(("page", "name"), [(2, "cartograph"), (3, "observer"), (7, "easel")])
+@pytest.mark.parametrize(("page", "name"), [(2, "cartograph"), (4, "observer"), (6, "easel")])
 def test_the_demo_shows_the_certificates_that_are_in_the_bundles(
     demonstration: Demonstration, page: int, name: str
 ) -> None:
@@ -111,14 +145,15 @@ def test_the_demo_says_how_far_the_observers_confidence_can_be_trusted(
     assert "calibration" not in demonstration.page(2)
     assert (
         "calibration  Brier 0.215, ECE 0.122 (if calibrated: 0.076 expected, 95 % below 0.115)"
-        in demonstration.page(3).splitlines()
+        in demonstration.page(4).splitlines()
     )
 
 
 def test_the_demo_shows_two_baselines_with_their_intervals_beside_the_observer(
     demonstration: Demonstration,
 ) -> None:
-    table = [re.split(r"  +", line) for line in demonstration.page(4).splitlines() if line]
+    lines = demonstration.page(4).partition("\ncriterion                    observer ")[1:]
+    table = [re.split(r"  +", line) for line in "".join(lines).splitlines() if line]
     assert table[0] == ["criterion", "observer", *BASELINES]
     rows = {row[0]: row[1:] for row in table[2:]}
     told = {"observer": demonstration.told["observer"], **demonstration.told["baselines"]}
@@ -179,7 +214,7 @@ def test_two_stand_ins_who_are_named_so_score_every_item_as_users_of_their_own(
 def test_easels_certificate_tells_who_scored_and_where_decisions_were_lost(
     demonstration: Demonstration,
 ) -> None:
-    lines = demonstration.page(7).splitlines()
+    lines = demonstration.page(6).splitlines()
     (people,) = [n for n, line in enumerate(lines) if line.startswith("people       judge_taste: ")]
     agreement = r", alpha -?\d\.\d{3}; share 0\.2 of downstream_compliance, machine 0\.938"
     assert re.search(agreement, lines[people])
@@ -196,7 +231,7 @@ def test_easels_certificate_tells_who_scored_and_where_decisions_were_lost(
 def test_anybody_gets_the_certificate_that_was_issued_and_the_tier_of_now(
     demonstration: Demonstration,
 ) -> None:
-    shown = demonstration.page(8)
+    shown = demonstration.page(7).partition("\n\n")[0]
     for name in TEMPLATES:
         told = demonstration.told[name]
         issued = Path(told["certificate_path"]).read_bytes()
@@ -227,7 +262,8 @@ def test_a_router_trusts_what_the_operator_accepts_and_is_told_why_not_the_rest(
         "observer_majority": ("UNVERIFIED", "baseline", "full", ["template-not-accepted"]),
         "observer_keywords": ("UNVERIFIED", "baseline", "full", ["construct-not-registered"]),
     }
-    shown = [re.split(r"  +", line) for line in demonstration.page(9).splitlines() if line][3:]
+    routing = demonstration.page(7).partition("\n\n")[2]
+    shown = [re.split(r"  +", line) for line in routing.splitlines() if line][3:]
     assert [row[-1] for row in shown] == [
         "its own certificate says UNVERIFIED",
         "as certified",
@@ -240,11 +276,12 @@ def test_a_router_trusts_what_the_operator_accepts_and_is_told_why_not_the_rest(
 def test_the_demo_finds_honest_bundles_sound_and_names_what_is_wrong_with_the_forged_one(
     demonstration: Demonstration,
 ) -> None:
-    honest, forged = demonstration.page(10), demonstration.page(11)
+    honest, forged = demonstration.page(8), demonstration.page(3)
     assert re.findall(r"^(\w+) +(\d+) +(\d+) +(\w+)$", honest, re.MULTILINE) == [
         (name, "31", "0", "valid") for name in TEMPLATES
     ]
-    assert f"changed    {FORGED_FILE}" in forged
+    as_it_came = "as it came valid (equal to the certificate you gave): 31 checks\n"
+    assert forged.startswith(f"{as_it_came}changed    {FORGED_FILE}\n")
     failed = re.findall(r"^FAIL  (\S+)$", forged, re.MULTILINE)
     assert set(failed) >= {"inventory", "sums", "audit-episodes", "scores"}
     assert forged.endswith(f"not valid ({len(failed)} failed, 0 could not be made): 31 checks\n")
@@ -255,8 +292,8 @@ def test_the_demo_draws_all_three_and_says_where(demonstration: Demonstration) -
         *("cartograph/criteria.svg", "observer/criteria.svg", "observer/reliability.svg"),
         "easel/criteria.svg",
     ]
-    shown = [path for line in demonstration.page(12).splitlines() for path in line[11:].split(", ")]
-    assert [path for path in shown if path] == [f".echelon/demo/plots/{name}" for name in drawn]
+    shown = re.findall(r"^picture    (\S+)$", demonstration.page(8), re.MULTILINE)
+    assert shown == [f".echelon/demo/plots/{name}" for name in drawn]
     assert {*(demonstration.folder / "plots").glob("*/*")} == {
         demonstration.folder / "plots" / name for name in drawn
     }
@@ -320,7 +357,7 @@ def test_a_baseline_is_measured_by_the_same_template_but_for_who_is_measured(
 def test_the_commands_that_the_demo_names_check_its_bundles(
     demonstration: Demonstration, tmp_path: Path
 ) -> None:
-    shown = demonstration.page(10).replace(" \\\n", " ")
+    shown = demonstration.page(8).replace(" \\\n", " ")
     commands = re.findall(r"^echelon (check .*)$", shown, re.MULTILINE)
     assert len(commands) == len(TEMPLATES)
     cwd = Path(demonstration.home).parent

@@ -151,7 +151,7 @@ def _rows(name: str, one: Rehearsed, met: list[str], trial: Trial) -> list[tuple
     rows: list[tuple[str, ...]] = []
     for criterion, score in one.scores.items():
         interval = "-" if score.low is None else f"{score.low:.3f} … {score.high:.3f}"
-        weight = "" if criterion == COMPOSITE else f"{trial.weights[criterion]:g}"
+        weight = "" if criterion == COMPOSITE else f"{trial.weights.get(criterion, 1):g}"
         mark = "like the construct" if criterion in met else ""
         rows.append((name, tier, criterion, weight, number_text(score.value), interval, mark))
         name = tier = ""

@@ -12,12 +12,12 @@ import click
 
 from theatre.cli.checking import check_folder
 from theatre.cli.demo.client import ServiceClient
-from theatre.cli.demo.forgery import FORGED_FILE, check_forgery
+from theatre.cli.demo.in_short import print_verdicts
 from theatre.cli.demo.operator import write_constructs
-from theatre.cli.demo.pages import Pages, print_checks, print_fact, print_failures
+from theatre.cli.demo.pages import Pages, View, print_checks, print_fact
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.service import started_service
-from theatre.cli.demo.stage import CLAIMED, Stage
+from theatre.cli.demo.stage import CLAIMED, Played, Stage
 from theatre.cli.demo.theatres import Certified
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.extras import require_extras
@@ -35,17 +35,20 @@ TEMPLATES = {
     "observer": "product_observer_v1",
     "easel": "product_easel_v1",
 }
-PAGES = 12
+PAGES = 8
+OPENING = "Three AI constructs are asked, scored and certified; a forged bundle is caught."
 
 
 @click.command()
+@click.option("--verbose", is_flag=True, help="Print every request, certificate and finding.")
 @json_option
-def demo(*, as_json: bool) -> None:
+def demo(*, verbose: bool, as_json: bool) -> None:
     """Certify three shipped theatres over HTTP, one with human scores; catch a forged bundle.
 
     Starts `echelon serve` with a database of its own in ECHELON_HOME/demo, asks it as any client
     does, and stops it: nothing is left running. Two stand-ins, which are rules and named so, score
-    where people are asked. With --json the pages go to stderr. Less than a minute.
+    where people are asked. With --json the pages go to stderr. Less than a minute. Whatever is
+    printed, ECHELON_HOME/demo/pages.txt has all of it.
     """
     # A PostgreSQL that is on PATH serves as well.
     require_extras("service", *(() if shutil.which("postgres") else ("embedded",)))
@@ -56,7 +59,8 @@ def demo(*, as_json: bool) -> None:
             # Who looks on still sees how far it is.
             stack.enter_context(contextlib.redirect_stdout(sys.stderr))
         place = stack.enter_context(DemoPlace.held(workspace))
-        document, is_sound = _play(place, Pages(PAGES))
+        pages = Pages(PAGES, verbose=verbose, transcript=place.pages)
+        document, is_sound = _play(place, pages)
     if as_json:
         print_document(document)
     if not is_sound:
@@ -65,17 +69,17 @@ def demo(*, as_json: bool) -> None:
 
 def _play(place: DemoPlace, pages: Pages) -> tuple[JsonObject, bool]:
     """Play all pages; return what `--json` prints, and whether the checks found what they must."""
-    runs, told = _with_the_service(place, pages)
+    pages.open(OPENING)
+    played = _with_the_service(place, pages)
     pages.begin("The service is stopped; the bundles are checked without it")
+    runs = played.runs
     checks = {name: check_folder(one.bundle, certificate=one.issued) for name, one in runs.items()}
-    print_checks(checks, place)
-    pages.begin("In a copy, one bit of one recorded answer is flipped")
-    forgery = check_forgery(runs["cartograph"].bundle, scratch=place.temporary)
-    print_fact("changed", FORGED_FILE)
-    print_failures(forgery)
-    pages.begin("Pictures of the three")
-    plots = _draw(runs, place)
-    is_sound = forgery.verdict is Verdict.NOT_VALID and all(
+    with pages.part(View.WHOLE):
+        print_checks(checks, place)
+    with pages.part(View.SHORT):
+        print_verdicts(checks, place)
+    plots = _draw(runs, place, pages)
+    is_sound = played.forgery.verdict is Verdict.NOT_VALID and all(
         check.valid for check in checks.values()
     )
     if is_sound:
@@ -87,42 +91,49 @@ def _play(place: DemoPlace, pages: Pages) -> tuple[JsonObject, bool]:
             name: {**one.as_document(), "check": checks[name].as_document(), "plots": plots[name]}
             for name, one in runs.items()
         },
-        **told,
-        "forgery": forgery.as_document(),
+        **played.as_document(),
     }, is_sound
 
 
-def _with_the_service(place: DemoPlace, pages: Pages) -> tuple[dict[str, Certified], JsonObject]:
-    """Certify everything over HTTP; return the three, and the rest of what `--json` prints."""
+def _with_the_service(place: DemoPlace, pages: Pages) -> Played:
+    """Start the service, do everything that is done over HTTP, and stop it."""
     folder = resource_root() / "fixtures" / "templates"
     templates = {name: read_template(folder / f"{id_}.json") for name, id_ in TEMPLATES.items()}
     write_constructs(place.constructs, {TEMPLATES[name]: one for name, one in templates.items()})
     pages.begin("The service starts, with a PostgreSQL of its own")
     with started_service(place) as service:
         address = service.address()
-        print_fact("service", f"{address}, its log in {shortest(place.log)}")
+        with pages.part(View.BOTH):
+            print_fact("service", f"{address}, its log in {shortest(place.log)}")
         with ServiceClient.connected(address) as anybody:
             stage = Stage.set_up(place, pages, anybody)
-            print_fact("users", ", ".join(stage.people))
-            print_fact("claimed", f"{', '.join(CLAIMED)}; confirmed by the operator")
-            print_fact("accepted", ", ".join(TEMPLATES.values()))
+            with pages.part(View.WHOLE):
+                print_fact("users", ", ".join(stage.people))
+                print_fact("claimed", f"{', '.join(CLAIMED)}; confirmed by the operator")
+                print_fact("accepted", ", ".join(TEMPLATES.values()))
             return stage.run_all(templates)
 
 
-def _draw(runs: Mapping[str, Certified], place: DemoPlace) -> JsonObject:
+def _draw(runs: Mapping[str, Certified], place: DemoPlace, pages: Pages) -> JsonObject:
     drawn: JsonObject = {}
-    for name, one in runs.items():
-        paths = draw_bundle(one.bundle, place.folder / "plots" / name)
-        drawn[name] = [str(path) for path in paths]
-        print_fact(name, ", ".join(str(shortest(path)) for path in paths))
+    with pages.part(View.WHOLE):
+        for name, one in runs.items():
+            paths = draw_bundle(one.bundle, place.folder / "plots" / name)
+            drawn[name] = [str(path) for path in paths]
+            for path in paths:
+                print_fact("picture", str(shortest(path)))
     return drawn
 
 
 def _print_end(place: DemoPlace, pages: Pages) -> None:
     pages.end("The honest bundles passed, the forged one did not. Nothing is left running.")
-    print_fact("to look at", "what it left, with the passwords in people.json:")
-    print_fact("", f"ECHELON_HOME={shortest(place.folder)} \\")
-    print_fact("", f"ECHELON_CONSTRUCTS={shortest(place.constructs)} echelon serve")
+    with pages.part(View.SHORT):
+        print_fact("the rest", f"{shortest(place.pages)}; `echelon demo --verbose` prints it")
+        print_fact("pictures", f"{shortest(place.folder / 'plots')}/*/*.svg")
+    with pages.part(View.WHOLE):
+        print_fact("to look at", "what it left, with the passwords in people.json:")
+        print_fact("", f"ECHELON_HOME={shortest(place.folder)} \\")
+        print_fact("", f"ECHELON_CONSTRUCTS={shortest(place.constructs)} echelon serve")
 
 
 @contextlib.contextmanager

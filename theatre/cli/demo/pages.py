@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import click
@@ -21,7 +25,7 @@ _FACT_COLUMN = 11
 _SHOWN_OF_HASH = 12
 _HASH = re.compile(r"\b[0-9a-f]{64}\b")
 _DATE = len("2026-11-21")
-_WHY = {
+WHY = {
     "construct-not-registered": "nobody has claimed it",
     "owner-not-confirmed": "not run by its owner",
     "template-not-accepted": "template not accepted",
@@ -29,11 +33,25 @@ _WHY = {
 }
 
 
-class Pages:
-    """Begins the pages of a demo, numbered out of `total`."""
+class View(Enum):
+    """Who sees what is printed: who wants a page in short, who wants all of it, or both."""
 
-    def __init__(self, total: int) -> None:
+    SHORT = "short"
+    WHOLE = "whole"
+    BOTH = "both"
+
+
+class Pages:
+    """Prints the pages of a demo, numbered out of `total`: in short, or whole with `verbose`.
+
+    Whichever is printed, the whole goes into the file `transcript`.
+    """
+
+    def __init__(self, total: int, *, verbose: bool, transcript: Path) -> None:
         self._total = total
+        self._verbose = verbose
+        self._transcript = transcript
+        self._transcript.write_bytes(b"")
         self._number = 0
         self._began = time.monotonic()
 
@@ -42,15 +60,37 @@ class Pages:
         """Return how long the demo has taken so far."""
         return time.monotonic() - self._began
 
+    def open(self, text: str) -> None:
+        """Print what will be shown."""
+        with self.part(View.BOTH, bold=True):
+            echo(text)
+
     def begin(self, title: str) -> None:
         """Begin a page: its number, its title, the seconds so far."""
         self._number += 1
-        line = f"── {self._number:>2}/{self._total}  {title}"
-        _print_heading(f"{line:{_TITLE_COLUMNS}}{self.seconds:4.0f} s")
+        line = f"── {self._number}/{self._total}  {title}"
+        self._print_heading(f"{line:{_TITLE_COLUMNS}}{self.seconds:4.0f} s")
 
     def end(self, text: str) -> None:
         """Print how the demo ended."""
-        _print_heading(f"── {text}")
+        self._print_heading(f"── {text}")
+
+    @contextlib.contextmanager
+    def part(self, view: View, *, bold: bool | None = None) -> Iterator[None]:
+        """Print what is printed inside for one of the two views, or for both."""
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            yield
+        text = printed.getvalue()
+        if view is not View.SHORT:
+            with self._transcript.open("a", encoding="utf-8") as transcript:
+                transcript.write(text)
+        if view is View.BOTH or (view is View.WHOLE) == self._verbose:
+            click.secho(text, nl=False, bold=bold)
+
+    def _print_heading(self, line: str) -> None:
+        with self.part(View.BOTH, bold=True):
+            click.echo(f"\n{line}")
 
 
 def print_fact(name: str, text: str) -> None:
@@ -75,7 +115,7 @@ def print_look_up(certificates: Iterable[Mapping[str, Any]]) -> None:
             str(one["certificate_id"]),
             str(one["verification_tier"]),
             str(one["expires_at"] or "-")[:_DATE],
-            next((_WHY.get(reason, reason) for reason in one["reasons"]), "-"),
+            next((WHY.get(reason, reason) for reason in one["reasons"]), "-"),
         )
         for one in certificates
     ]
@@ -91,7 +131,7 @@ def print_routing(answers: Iterable[Mapping[str, Any]]) -> None:
             str(one["effective_tier"]),
             str(one["routing_class"]),
             f"{one['declared_review']} → {one['effective_review']}",
-            ", ".join(_WHY.get(reason, reason) for reason in one["reasons"]) or "as certified",
+            ", ".join(WHY.get(reason, reason) for reason in one["reasons"]) or "as certified",
         )
         for one in answers
     ]
@@ -117,10 +157,6 @@ def print_failures(report: CheckReport) -> None:
         echo(f"      expected {_shortened(check.expected)}")
         echo(f"      got      {_shortened(check.actual)}")
     echo(verdict_line(report))
-
-
-def _print_heading(line: str) -> None:
-    click.echo("\n" + click.style(line, bold=True))
 
 
 def _shortened(text: str) -> str:

@@ -21,8 +21,8 @@ _PREFIX = "ECHELON_"
 class DemoPlace:
     """The folder `demo` below ECHELON_HOME, also the home of the demo's service.
 
-    Database, users and evidence in it outlast a demo; `bundles`, `certificates` and `plots` are
-    those of the last one.
+    Database, users and evidence in it outlast a demo; `bundles`, `certificates`, `plots` and
+    `pages.txt` are those of the last one.
     """
 
     folder: Path
@@ -55,6 +55,11 @@ class DemoPlace:
     def log(self) -> Path:
         """Return where the service writes its log."""
         return self.folder / "service.log"
+
+    @property
+    def pages(self) -> Path:
+        """Return the file with all that the last demo showed, whatever it printed of that."""
+        return self.folder / "pages.txt"
 
     @property
     def constructs(self) -> Path:

@@ -7,9 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from theatre.cli.baselines import with_construct
+from theatre.cli.checking import check_folder, verdict_line
 from theatre.cli.demo.client import ServiceClient
+from theatre.cli.demo.forgery import FORGED_FILE, check_forgery
+from theatre.cli.demo.in_short import (
+    print_composites,
+    print_forgery,
+    print_ratings,
+    print_scores_in_short,
+    print_tier,
+    print_trust,
+    print_waiting,
+)
 from theatre.cli.demo.operator import confirm_constructs
-from theatre.cli.demo.pages import Pages, print_look_up, print_requests, print_routing
+from theatre.cli.demo.pages import (
+    Pages,
+    View,
+    print_fact,
+    print_failures,
+    print_look_up,
+    print_requests,
+    print_routing,
+)
 from theatre.cli.demo.people import AUTHOR, signed_in
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.rating import (
@@ -22,7 +41,9 @@ from theatre.cli.demo.rating import (
 )
 from theatre.cli.demo.reviewers import REVIEWERS
 from theatre.cli.demo.theatres import Certified, DemoTheatre, fetch_evidence
+from theatre.cli.output import echo
 from theatre.cli.reports import print_certificate, print_comparison
+from theatre.engine.bundle_check import CheckReport
 from theatre.engine.canonical_json import JsonObject
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
@@ -30,6 +51,26 @@ BASELINES = ("observer_majority", "observer_keywords")
 # The other baseline stays nobody's: routing says so.
 CLAIMED = ("cartograph", "observer", "easel", "observer_majority")
 _TAKEN = 409
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Played:
+    """What the demo has when its service stops."""
+
+    runs: Mapping[str, Certified]
+    baselines: Mapping[str, Certified]
+    ratings: JsonObject
+    routing: JsonObject
+    forgery: CheckReport
+
+    def as_document(self) -> JsonObject:
+        """Return what `--json` says of it, but for the runs."""
+        return {
+            "baselines": {name: one.as_document() for name, one in self.baselines.items()},
+            "ratings": self.ratings,
+            "routing": self.routing,
+            "forgery": self.forgery.as_document(),
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,37 +89,95 @@ class Stage:
         _claim(people[AUTHOR], place)
         return cls(place=place, pages=pages, anybody=anybody, people=people)
 
-    def run_all(
-        self, templates: Mapping[str, JsonObject]
-    ) -> tuple[dict[str, Certified], JsonObject]:
-        """Certify everything; return the three, and the rest of what `--json` prints."""
+    def run_all(self, templates: Mapping[str, JsonObject]) -> Played:
+        """Certify everything, forge one bundle, and look up what anybody may know of the rest."""
+        cartograph = self._certify_cartograph(templates["cartograph"])
+        forgery = self._forge(cartograph)
+        observer, baselines = self._certify_observer(templates["observer"])
+        easel, ratings = self._certify_easel(templates["easel"])
+        runs = {"cartograph": cartograph, "observer": observer, "easel": easel}
+        return Played(
+            runs=runs,
+            baselines=baselines,
+            ratings=ratings,
+            routing=self._look_up({**runs, **baselines}),
+            forgery=forgery,
+        )
+
+    def _certify_cartograph(self, template: JsonObject) -> Certified:
         pages = self.pages
         pages.begin("Cartograph claims four skills")
-        cartograph = self._shown(self._started(templates["cartograph"]))
-        pages.begin("Observer, a service behind HTTP, sorts research notes")
-        observer = self._shown(self._started(templates["observer"]))
-        pages.begin("Two baselines through the same template, beside the Observer")
-        baselines = {name: self._baseline(templates["observer"], name) for name in BASELINES}
-        print_comparison(
-            {name: one.bundle for name, one in {"observer": observer, **baselines}.items()}
-        )
+        cartograph = self._shown(self._started(template))
+        with pages.part(View.SHORT):
+            print_scores_in_short(cartograph.bundle)
+            print_tier(cartograph.bundle)
+        return cartograph
+
+    def _forge(self, honest: Certified) -> CheckReport:
+        """Flip one bit in a copy of a bundle, and show that the check finds it."""
+        pages = self.pages
+        pages.begin("In a copy of its evidence, one bit of one answer is flipped")
+        as_it_came = check_folder(honest.bundle, certificate=honest.issued)
+        forged = check_forgery(honest.bundle, scratch=self.place.temporary)
+        with pages.part(View.WHOLE):
+            print_fact("as it came", verdict_line(as_it_came))
+            print_fact("changed", FORGED_FILE)
+            print_failures(forged)
+        with pages.part(View.SHORT):
+            print_forgery(as_it_came, forged, changed=FORGED_FILE)
+        return forged
+
+    def _certify_observer(self, template: JsonObject) -> tuple[Certified, dict[str, Certified]]:
+        pages = self.pages
+        pages.begin("Observer sorts research notes, and so do two baselines")
+        observer = self._shown(self._started(template))
+        baselines = {name: self._baseline(template, name) for name in BASELINES}
+        bundles = {name: one.bundle for name, one in {"observer": observer, **baselines}.items()}
+        with pages.part(View.WHOLE):
+            echo("")
+            print_comparison(bundles)
+        with pages.part(View.SHORT):
+            print_composites(bundles)
+            print_tier(observer.bundle)
+        return observer, baselines
+
+    def _certify_easel(self, template: JsonObject) -> tuple[Certified, JsonObject]:
+        """Show what people are asked, and let the stand-ins score; return what each gave, too."""
+        pages = self.pages
         pages.begin("Easel, Artisan and Mint, a chain: its run waits for people")
-        waiting = self._started(templates["easel"])
-        ratings = self._rated(waiting)
-        pages.begin("Its run goes on, and says where decisions were lost")
-        waiting.watch()
-        easel = self._shown(waiting)
-        runs = {"cartograph": cartograph, "observer": observer, "easel": easel}
-        pages.begin("What anybody may look up, without an account")
-        print_look_up(one.certificate for one in (*runs.values(), *baselines.values()))
-        pages.begin("How far a router may trust them, if they declare `skip`")
-        routing = {name: self._routing(name) for name in (*runs, *baselines)}
-        print_routing(routing.values())
-        return runs, {
-            "baselines": {name: one.as_document() for name, one in baselines.items()},
-            "ratings": ratings,
-            "routing": {**routing},
-        }
+        theatre = self._started(template)
+        rubric = open_rubric(self.people[next(iter(REVIEWERS))], theatre)
+        with pages.part(View.WHOLE):
+            print_requests(theatre.seen["id"], theatre.asked_since())
+            print_rubric(rubric)
+            print_item(rubric.items[0])
+        with pages.part(View.SHORT):
+            print_waiting(rubric)
+        pages.begin("Two stand-ins score: rules, and named so; its run goes on")
+        given = let_stand_ins_score(self.people, theatre, rubric)
+        with pages.part(View.WHOLE):
+            print_scores(given)
+            echo("")
+        theatre.watch()
+        easel = self._shown(theatre)
+        with pages.part(View.SHORT):
+            print_ratings(easel.bundle, REVIEWERS)
+            print_tier(easel.bundle)
+        return easel, as_document(given)
+
+    def _look_up(self, certified: Mapping[str, Certified]) -> JsonObject:
+        """Show what the service says to anybody; return construct → how far a router trusts it."""
+        pages = self.pages
+        pages.begin("What anybody may look up, and how far a router trusts them")
+        certificates = [one.certificate for one in certified.values()]
+        routing = {name: self._routing(name) for name in certified}
+        with pages.part(View.WHOLE):
+            print_look_up(certificates)
+            echo("")
+            print_routing(routing.values())
+        with pages.part(View.SHORT):
+            print_trust(certificates, routing)
+        return {**routing}
 
     def _started(self, template: JsonObject) -> DemoTheatre:
         theatre = DemoTheatre.created(self.people[AUTHOR], template)
@@ -88,8 +187,9 @@ class Stage:
 
     def _shown(self, theatre: DemoTheatre) -> Certified:
         certified = fetch_evidence(self.anybody, theatre, self.place)
-        print_requests(theatre.seen["id"], theatre.asked_since())
-        print_certificate(certified.bundle)
+        with self.pages.part(View.WHOLE):
+            print_requests(theatre.seen["id"], theatre.asked_since())
+            print_certificate(certified.bundle)
         return certified
 
     def _baseline(self, template: JsonObject, construct_id: str) -> Certified:
@@ -97,17 +197,6 @@ class Stage:
         version = construct_version(construct)
         other = with_construct(template, construct_id, version=version)
         return fetch_evidence(self.anybody, self._started(other), self.place)
-
-    def _rated(self, theatre: DemoTheatre) -> JsonObject:
-        """Show what is asked, let the stand-ins score; return reviewer → episode → score."""
-        print_requests(theatre.seen["id"], theatre.asked_since())
-        rubric = open_rubric(self.people[next(iter(REVIEWERS))], theatre)
-        print_rubric(rubric)
-        print_item(rubric.items[0])
-        self.pages.begin("Two stand-ins score: rules, no people, and named so")
-        given = let_stand_ins_score(self.people, theatre, rubric)
-        print_scores(given)
-        return as_document(given)
 
     def _routing(self, construct_id: str) -> dict[str, Any]:
         path = f"/constructs/{construct_id}/routing"

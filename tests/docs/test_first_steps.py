@@ -1,0 +1,84 @@
+"""Everything on docs/first-steps.md is done as it stands there, in an empty folder."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+from itertools import groupby
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.theatre.echelon_process import ECHELON, PATIENCE_SECONDS, Answer, environment
+from tests.theatre.forked_echelon import forked
+from theatre.engine.canonical_json import sha256_hex
+
+PAGE = (Path(__file__).parents[2] / "docs" / "first-steps.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"<!-- (file|run|output)(?:: (\S+))? -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+class Block(NamedTuple):
+    """A marked block: a file by name, commands with their exit code, or lines they print."""
+
+    kind: str
+    detail: str
+    text: str
+
+
+def run(commands: str, folder: Path) -> tuple[int, str]:
+    """Run commands in order until one fails; return its exit code and what all printed."""
+    code, printed = 0, ""
+    for is_ours, lines in groupby(commands.splitlines(), lambda line: line.startswith("echelon ")):
+        for part in lines if is_ours else ("\n".join(lines),):
+            if code == 0:
+                done = ours(part, folder) if is_ours else shell(part, folder)
+                code, printed = done.code, printed + done.stdout + done.stderr
+    return code, printed
+
+
+def ours(command: str, folder: Path) -> Answer:
+    return forked(*shlex.split(command)[1:], home=folder / ".echelon", cwd=folder)
+
+
+def shell(commands: str, folder: Path) -> Answer:
+    known = environment(folder / ".echelon")
+    ended = subprocess.run(
+        ["sh", "-eu", "-c", commands],
+        cwd=folder,
+        env={**known, "PATH": f"{ECHELON.parent}:{known['PATH']}"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        timeout=PATIENCE_SECONDS,
+    )
+    return Answer(code=ended.returncode, stdout=ended.stdout, stderr=ended.stderr)
+
+
+def test_every_step_of_the_page_does_what_it_says(tmp_path: Path) -> None:
+    blocks = [Block(*found) for found in BLOCK.findall(PAGE)]
+    # Every block is marked, but for the one that installs.
+    assert len(blocks) == PAGE.count("\n```") // 2 - 1
+    printed = ""
+    for kind, detail, text in blocks:
+        if kind == "file":
+            (tmp_path / detail).write_text(text, encoding="utf-8")
+        elif kind == "run":
+            code, printed = run(text, tmp_path)
+            assert code == int(detail or 0), f"{text}\n{printed}"
+        else:
+            lines = printed.splitlines()
+            for shown in text.splitlines():
+                assert any(line.startswith(shown) for line in lines), f"{shown}\n{printed}"
+
+
+def test_the_hashes_of_the_template_are_those_that_the_commands_print(tmp_path: Path) -> None:
+    files = {detail: text for kind, detail, text in BLOCK.findall(PAGE) if kind == "file"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    template = json.loads(files["template.json"])
+    questions = shell("python3 questions.py", tmp_path).stdout
+    assert template["dataset_hashes"] == {"numbers": sha256_hex(questions.encode())}
+    version = ours("echelon construct version roman:to_roman", tmp_path).stdout.strip()
+    assert template["version_pins"]["constructs"] == {"roman": version}
