@@ -31,7 +31,7 @@ from theatre.engine.evidence_bundle import (
     COIN,
     REPRODUCTION,
     EvidenceBundleBuilder,
-    ManifestFacts,
+    EvidenceBundleManifest,
     file_stamps,
 )
 from theatre.engine.oracle_contract import REMOTE, Isolation, weakest
@@ -302,7 +302,7 @@ class Settlement:
         )
         validate_certificate(certificate, self._context.registry)
         builder.write_document(CERTIFICATE, certificate)
-        builder.write_manifest(self._manifest_facts(bundle_hash, event.at))
+        builder.write_manifest(self._manifest(builder, bundle_hash, event.at))
         return certificate
 
     def _reproduced(
@@ -312,7 +312,7 @@ class Settlement:
         bundle_hash = _complete_sums(builder)
         document = reproduction_document(self._receipt, settled.ending.aggregate)
         builder.write_document(REPRODUCTION, document)
-        builder.write_manifest(self._manifest_facts(bundle_hash, event.at))
+        builder.write_manifest(self._manifest(builder, bundle_hash, event.at))
 
     def _write_tier(self, builder: EvidenceBundleBuilder, settled: SettledRun) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
@@ -362,12 +362,15 @@ class Settlement:
             await run_in_thread(stack.close)
         return head_after(sealed).entry_hash
 
-    def _manifest_facts(self, bundle_hash: str, created_at: str) -> ManifestFacts:
+    def _manifest(
+        self, builder: EvidenceBundleBuilder, bundle_hash: str, created_at: str
+    ) -> EvidenceBundleManifest:
         pins, config = self._template.version_pins, self._template.product_theatre_config
-        return ManifestFacts(
+        return EvidenceBundleManifest(
             theatre_id=self._receipt.theatre_id,
             commitment_hash=self._receipt.commitment_hash,
             bundle_hash=bundle_hash,
+            file_inventory=builder.file_inventory,
             created_at=created_at,
             construct_version=pins.constructs[config.construct_under_test],
             scorer_version=pins.scorer_version,
