@@ -45,7 +45,7 @@ async def addresses_in_template(
     A dependency, to be asked for before a transaction: name servers take their time.
     """
     constructs = service_of(request).resources.constructs
-    return await constructs.found_addresses(places_in(document))
+    return await constructs.resolve_addresses(places_in(document))
 
 
 def optional_json_body(model: type[Document]) -> Callable[[Request], Awaitable[Document]]:

@@ -62,7 +62,7 @@ async def addresses_of_endpoint(
 ) -> Mapping[str, Sequence[str]]:
     """Return the addresses of the host that a request names, before a transaction begins."""
     places = [] if body.oracle.endpoint is None else [body.oracle.endpoint]
-    return await service_of(request).resources.constructs.found_addresses(places)
+    return await service_of(request).resources.constructs.resolve_addresses(places)
 
 
 _JOB = "/verification/status/{job_id}"

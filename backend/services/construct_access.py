@@ -37,9 +37,9 @@ from theatre.oracles.errors import (
     UnknownConstructError,
 )
 from theatre.oracles.http import http_adapter_for
-from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
-from theatre.oracles.outbound_connector import found_addresses
+from theatre.oracles.outbound_connector import resolve_addresses
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.remote_construct import RemoteConstruct
@@ -131,9 +131,9 @@ class ConstructAccess:
             f"adapter type {endpoint.adapter_type}"
         )
 
-    async def found_addresses(self, places: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    async def resolve_addresses(self, places: Iterable[str]) -> Mapping[str, Sequence[str]]:
         """Return the addresses that the hosts of URLs have now, for `check_named`."""
-        return await found_addresses(self.policy, places)
+        return await resolve_addresses(self.policy, places)
 
     def check_named(
         self, wanted: Iterable[Endpoint], found: Mapping[str, Sequence[str]]
@@ -195,7 +195,7 @@ class ConstructAccess:
 
 @cache
 def _isolation_here(closed: tuple[Path, ...], reach: Reach) -> Isolation:
-    return tried_isolation(closed, reach)
+    return probe_isolation(closed, reach)
 
 
 async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:

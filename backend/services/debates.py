@@ -37,7 +37,7 @@ from backend.repositories.debates import (
 )
 from backend.repositories.theatre_views import Place
 from theatre.debate.errors import DebateError, InvalidDebateError
-from theatre.debate.kept_runs import Extension, as_of, extended, taken_in
+from theatre.debate.kept_runs import Extension, as_of, extended, open_log
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import Clock, format_rfc3339
@@ -72,7 +72,7 @@ async def submit(
     """
     now = clock()
     at = format_rfc3339(now)
-    run = await asyncio.to_thread(_telling, lambda: taken_in(data, at=at, goes_on=goes_on))
+    run = await asyncio.to_thread(_telling, lambda: open_log(data, at=at, goes_on=goes_on))
     debate = run.artefact.debate
     key = new_id(now)
     is_new = await insert_run(

@@ -26,14 +26,14 @@ from backend.services.resources import TheatreResources
 from backend.services.theatre_bridge import WAITING, journal_of
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.errors import HumanScoreRefusedError, InvalidTransitionError, NotFoundError
-from theatre.engine.replay import RatingDesk, RatingItem, SubmittedScore, rating_items
+from theatre.engine.replay import HumanReview, RatingItem, SubmittedScore, rating_items
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenRating:
     """A rubric step that waits for people."""
 
-    desk: RatingDesk
+    desk: HumanReview
     items: Sequence[RatingItem]
 
     @property
@@ -42,7 +42,7 @@ class OpenRating:
         return rubric_hash(self.desk)
 
 
-def rubric_hash(desk: RatingDesk) -> str:
+def rubric_hash(desk: HumanReview) -> str:
     """Return the SHA-256 over the canonical rubric, scale and labels of the open step."""
     rating = desk.rating
     asked: JsonObject = {
@@ -70,7 +70,7 @@ async def open_rating(
     """
     stored = await _waiting(connection, theatre_id, asked_by)
     journal = journal_of(engine, stored, resources)
-    desk = await RatingDesk.of(stored.value(), journal, resources.clock)
+    desk = await HumanReview.of(stored.value(), journal, resources.clock)
     return OpenRating(desk=desk, items=await rating_items(journal, desk.rubric))
 
 
@@ -84,7 +84,7 @@ async def submit_scores(
     scores: Sequence[SubmittedScore],
     rubric_sha256: str,
     resources: TheatreResources,
-) -> RatingDesk:
+) -> HumanReview:
     """Record all scores of one person and return the desk; the last one queues the run.
 
     Raises as `open_rating`, and HumanScoreRefusedError for a rubric that is not the committed one,
@@ -93,7 +93,7 @@ async def submit_scores(
     await only_one_at_a_time(connection, theatre_id)
     stored = await _waiting(connection, theatre_id, scorer)
     journal = journal_of(engine, stored, resources)
-    desk = await RatingDesk.of(stored.value(), journal, resources.clock)
+    desk = await HumanReview.of(stored.value(), journal, resources.clock)
     _require_whole(desk, scores, rubric_sha256)
     owner = await user_by_id(connection, stored.user_id)
     if owner is not None:
@@ -124,7 +124,7 @@ async def _waiting(
     return stored
 
 
-def _require_whole(desk: RatingDesk, scores: Sequence[SubmittedScore], rubric_sha256: str) -> None:
+def _require_whole(desk: HumanReview, scores: Sequence[SubmittedScore], rubric_sha256: str) -> None:
     refusals = []
     if rubric_sha256 != rubric_hash(desk):
         refusals.append(("rubric-mismatch", "expected the hash of the rubric as GET …/hitl has it"))

@@ -34,10 +34,10 @@ from theatre.engine.coin import Coin
 from theatre.engine.errors import InvalidTransitionError
 from theatre.engine.replay import (
     DatasetSource,
-    RatingDesk,
+    HumanReview,
     ReplayEngine,
+    RunContext,
     RunSettings,
-    Surroundings,
     with_reasons,
 )
 from theatre.engine.rlmf_export import RlmfExport
@@ -86,7 +86,7 @@ async def run_theatre(
             if theatre.state is not TheatreState.RESOLVED:
                 theatre = await replay.run()
     if theatre.state is TheatreState.SETTLING:
-        desk = await RatingDesk.of(theatre, journal, resources.clock)
+        desk = await HumanReview.of(theatre, journal, resources.clock)
         return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
     resolved = await _resolved(journal)
     outcome = str(resolved.detail["outcome"])
@@ -95,7 +95,7 @@ async def run_theatre(
     return RunEnd(_STATUS_OF_OUTCOME.get(outcome, "succeeded"))
 
 
-def _seconds_left(desk: RatingDesk, resources: TheatreResources) -> float | None:
+def _seconds_left(desk: HumanReview, resources: TheatreResources) -> float | None:
     limit = desk.rubric.timeout_seconds
     if limit is None:
         return None
@@ -176,7 +176,7 @@ async def opened_replay(
         replay = ReplayEngine(
             theatre,
             journal,
-            Surroundings(
+            RunContext(
                 coin=coin,
                 adapters=adapters,
                 authors=resources.constructs.authors(template),

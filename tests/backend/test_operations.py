@@ -23,7 +23,7 @@ from backend.main import create_app
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, Database
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.theatre.echelon_process import until
-from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE
 
 
@@ -55,7 +55,7 @@ def test_the_service_is_ready_while_its_database_has_its_revision(
         "status": "ready",
         "checks": ["database", "evidence-store", "worker"],
         "failing": [],
-        "details": {"isolation": tried_isolation([tmp_path], PYTHON_ALONE).as_document()},
+        "details": {"isolation": probe_isolation([tmp_path], PYTHON_ALONE).as_document()},
     }
     set_revision(database, "0001")
     refused = client.get("/readyz")

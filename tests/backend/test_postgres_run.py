@@ -21,7 +21,7 @@ from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line, parse_object
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
 from theatre.engine.evidence_bundle import bundle_name
-from theatre.engine.replay import ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay import ReplayEngine, RunContext, RunSettings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.theatre import Theatre
@@ -77,7 +77,7 @@ async def run_in_database(engine: AsyncEngine, folder: Path, template: JsonObjec
     )
     adapter = local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
     try:
-        around = Surroundings(
+        around = RunContext(
             coin=COIN,
             adapters={CONSTRUCT_ID: adapter},
             invoke=retrying(asyncio.sleep),

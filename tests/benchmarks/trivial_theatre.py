@@ -18,10 +18,10 @@ from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
 from theatre.engine.coin import Draws
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.oracle_contract import (
-    OracleInvocationMetadata,
+    InvocationMetadata,
     OracleInvocationRequest,
 )
-from theatre.engine.replay import ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay import ReplayEngine, RunContext, RunSettings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots
@@ -162,7 +162,7 @@ async def run(store: FileTheatreStore, theatre_id: str, url: str) -> None:
     """Run a committed theatre to its sealed bundle."""
     adapter = adapter_for(url)
     with store.hold(theatre_id) as held:
-        surroundings = Surroundings(
+        surroundings = RunContext(
             coin=held.coin,
             adapters={"trivial": adapter},
             invoke=retrying(asyncio.sleep),
@@ -192,7 +192,7 @@ def requests_of(theatre_id: str, total: int) -> list[OracleInvocationRequest]:
             construct_id="trivial",
             construct_version=VERSION,
             input_data={"question": "Is it?", "seq": seq},
-            metadata=OracleInvocationMetadata(invoked_at="2026-11-21T12:00:00.000000Z"),
+            metadata=InvocationMetadata(invoked_at="2026-11-21T12:00:00.000000Z"),
         )
         for seq in range(1, total + 1)
     ]

@@ -24,13 +24,13 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.evidence_bundle import bundle_name
-from theatre.engine.replay import ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay import ReplayEngine, RunContext, RunSettings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.theatre import Theatre
 from theatre.engine.tier_assigner import TierHistory
 from theatre.files.datasets import DatasetRoots
-from theatre.files.theatre_store import FileTheatreStore, HeldTheatre
+from theatre.files.theatre_store import FileTheatreStore, TheatreLease
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
     construct_from_argv,
@@ -284,7 +284,7 @@ async def _commit_and_run(
 
 async def _run(
     folder: Path,
-    held: HeldTheatre,
+    held: TheatreLease,
     construct: RegisteredConstruct,
     history: TierHistory,
     batch_size: int,
@@ -294,7 +294,7 @@ async def _run(
         engine = ReplayEngine(
             held.theatre,
             held.journal,
-            Surroundings(
+            RunContext(
                 coin=held.coin,
                 adapters={CONSTRUCT_ID: adapter},
                 invoke=retrying(asyncio.sleep),

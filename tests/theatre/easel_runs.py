@@ -14,7 +14,7 @@ from tests.theatre.runs import Finished, RunOptions, Stage, ticking_clock
 from theatre.cli.demo.reviewers import REVIEWERS, demo_scores
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.oracle_contract import OracleAdapter
-from theatre.engine.replay import RatingDesk, RatingItem, Surroundings, rating_items
+from theatre.engine.replay import HumanReview, RatingItem, RunContext, rating_items
 from theatre.oracles.construct_registry import ConstructRegistry
 from theatre.oracles.served import ServedOracleAdapter, served_adapter_for
 
@@ -45,7 +45,7 @@ def items_of(stage: Stage) -> tuple[RatingItem, ...]:
 
     async def scene() -> tuple[RatingItem, ...]:
         with store_of(stage).hold(stage.theatre_id) as held:
-            desk = await RatingDesk.of(held.theatre, held.journal, stage.clock)
+            desk = await HumanReview.of(held.theatre, held.journal, stage.clock)
             return await rating_items(held.journal, desk.rubric)
 
     return asyncio.run(scene())
@@ -57,7 +57,7 @@ def let_demo_reviewers_score(stage: Stage) -> None:
 
     async def scene() -> None:
         with store_of(stage).hold(stage.theatre_id) as held:
-            desk = await RatingDesk.of(held.theatre, held.journal, stage.clock)
+            desk = await HumanReview.of(held.theatre, held.journal, stage.clock)
             for name in REVIEWERS:
                 desk = await desk.submit(name, demo_scores(name, items))
 
@@ -83,7 +83,7 @@ def run_easel(
 def with_authors(authors: Mapping[str, str | None]) -> RunOptions:
     """Return options for a run in which these constructs have these authors."""
 
-    def around(surroundings: Surroundings) -> Surroundings:
+    def around(surroundings: RunContext) -> RunContext:
         return replace(surroundings, authors=authors)
 
     return {"around": around}

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from theatre.engine.canonical_json import JsonObject, parse_object
-from theatre.engine.replay.events import named_sequences
+from theatre.engine.replay.events import read_sequences
 
 OTHER_THEATRE = b"7d1f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a22"
 
@@ -56,7 +56,7 @@ EDITS: Mapping[str, Edit] = {
 def batch_of(trail: Sequence[JsonObject], seq: int) -> str:
     """Return how messages name the batch of an episode."""
     for entry in trail:
-        for one in named_sequences(entry):
+        for one in read_sequences(entry):
             if seq in one:
                 where = f"the batch of episodes {one.start} to {one.stop - 1}"
                 return f"{where} (audit entry {entry['seq']})"

@@ -19,7 +19,7 @@ from tests.theatre.runs import (
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import EpisodePlay, EpisodeRunner
 from theatre.engine.oracle_contract import OracleInvocationRequest
-from theatre.engine.replay import Surroundings
+from theatre.engine.replay import RunContext
 
 
 def guess(input_data: JsonObject, seed: str) -> EpisodePlay:
@@ -73,7 +73,7 @@ def all_knowing(stage: Stage) -> Answer:
     return answer
 
 
-def with_runner(around: Surroundings, *, runner: EpisodeRunner = RUNNER) -> Surroundings:
+def with_runner(around: RunContext, *, runner: EpisodeRunner = RUNNER) -> RunContext:
     return replace(around, runners={"guess": runner})
 
 

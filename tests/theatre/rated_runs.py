@@ -14,7 +14,7 @@ import rfc8785
 from tests.theatre.runs import COIN, Stage, call_step, pilot_stage
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import Clock
-from theatre.engine.replay import RatingDesk, SubmittedScore
+from theatre.engine.replay import HumanReview, SubmittedScore
 from theatre.files.theatre_store import FileTheatreStore
 
 STEPS = "/resolution_programme"
@@ -66,28 +66,28 @@ def rate(
     *,
     step_id: str | None = None,
     clock: Clock | None = None,
-) -> RatingDesk:
-    """Let one person score, as the command line does; errors as `RatingDesk`."""
+) -> HumanReview:
+    """Let one person score, as the command line does; errors as `HumanReview`."""
     submitted = (
         [SubmittedScore(episode_id=item, score=score) for item, score in scores.items()]
         if isinstance(scores, Mapping)
         else list(scores)
     )
 
-    async def scene() -> RatingDesk:
+    async def scene() -> HumanReview:
         with store_of(stage).hold(stage.theatre_id) as held:
-            desk = await RatingDesk.of(held.theatre, held.journal, clock or stage.clock)
+            desk = await HumanReview.of(held.theatre, held.journal, clock or stage.clock)
             return await desk.submit(scorer, submitted, step_id=step_id)
 
     return asyncio.run(scene())
 
 
-def desk_of(stage: Stage) -> RatingDesk:
-    """Return the desk of a theatre as it is now; errors as `RatingDesk.of`."""
+def desk_of(stage: Stage) -> HumanReview:
+    """Return the desk of a theatre as it is now; errors as `HumanReview.of`."""
 
-    async def scene() -> RatingDesk:
+    async def scene() -> HumanReview:
         with store_of(stage).hold(stage.theatre_id) as held:
-            return await RatingDesk.of(held.theatre, held.journal, stage.clock)
+            return await HumanReview.of(held.theatre, held.journal, stage.clock)
 
     return asyncio.run(scene())
 

@@ -33,8 +33,8 @@ from theatre.engine.oracle_contract import (
     OracleInvocationRequest,
     read_answer,
 )
-from theatre.engine.replay import ReplayEngine, RunJournal, RunSettings, Surroundings
-from theatre.engine.replay.events import named_sequences
+from theatre.engine.replay import ReplayEngine, RunContext, RunJournal, RunSettings
+from theatre.engine.replay.events import read_sequences
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.theatre import Theatre
 from theatre.engine.tier_assigner import TierHistory
@@ -214,7 +214,7 @@ class ScriptedAdapter:
         """Return the version that the engine would have computed."""
         return self._version
 
-    async def tried_isolation(self, _: Sequence[Path]) -> Isolation:
+    async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
         """Return what a program would have been kept from: this one is the test's own function."""
         return self._isolation
 
@@ -307,7 +307,7 @@ class RunOptions(TypedDict, total=False):
     concurrency_limit: int | None
     scorers: Mapping[str, Scorer]
     history: TierHistory
-    around: Callable[[Surroundings], Surroundings]
+    around: Callable[[RunContext], RunContext]
     journal: Callable[[FileRunJournal], RunJournal]
 
 
@@ -417,7 +417,7 @@ class Stage:
         adapters = adapter if isinstance(adapter, Mapping) else {under_test: adapter}
         around = options.get("around", _as_it_is)
         surroundings = around(
-            Surroundings(
+            RunContext(
                 coin=self._coin(),
                 adapters=adapters,
                 invoke=retrying(asyncio.sleep),
@@ -443,7 +443,7 @@ class Stage:
             return Finished(theatre=theatre, folder=held.folder, trail=trail)
 
 
-def _as_it_is(surroundings: Surroundings) -> Surroundings:
+def _as_it_is(surroundings: RunContext) -> RunContext:
     return surroundings
 
 
@@ -458,7 +458,7 @@ def recorded_lines(folder: Path) -> list[bytes]:
         return []
     entries = trail.read_bytes()
     whole = entries[: entries.rfind(b"\n") + 1].splitlines()
-    named = sum(len(one) for entry in whole for one in named_sequences(parse_object(entry)))
+    named = sum(len(one) for entry in whole for one in read_sequences(parse_object(entry)))
     return journal.read_bytes().splitlines(keepends=True)[:named]
 
 

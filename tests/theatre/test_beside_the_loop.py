@@ -14,7 +14,7 @@ from typing import Self
 import pytest
 
 from tests.theatre.runs import ScriptedAdapter, episodes, pilot_stage, right
-from theatre.engine.replay.beside import beside_the_loop
+from theatre.engine.replay.beside import run_in_thread
 from theatre.engine.scoring import Aggregator
 
 SLOW: dict[CodeType | Callable[..., object], str] = {
@@ -66,24 +66,24 @@ def test_a_run_is_settled_beside_the_loop(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ends", ["well", "badly"])
 def test_what_was_begun_ends_before_a_cancellation_comes_through(ends: str) -> None:
-    begun, go_on = threading.Event(), threading.Event()
+    begun, raise_if_cancelled = threading.Event(), threading.Event()
     done: list[str] = []
 
     def work() -> None:
         begun.set()
-        assert go_on.wait(60)
+        assert raise_if_cancelled.wait(60)
         done.append("work")
         if ends == "badly":
             raise ZeroDivisionError
 
     async def scene() -> None:
-        task = asyncio.create_task(beside_the_loop(work))
+        task = asyncio.create_task(run_in_thread(work))
         await asyncio.to_thread(begun.wait)
         task.cancel()
         await asyncio.wait([task], timeout=0.01)
         assert not task.done()
         task.cancel()
-        go_on.set()
+        raise_if_cancelled.set()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert done == ["work"]
@@ -93,8 +93,8 @@ def test_what_was_begun_ends_before_a_cancellation_comes_through(ends: str) -> N
 
 def test_work_comes_back_with_what_it_returns_or_raises() -> None:
     async def scene() -> None:
-        assert await beside_the_loop(divmod, 7, 2) == (3, 1)
+        assert await run_in_thread(divmod, 7, 2) == (3, 1)
         with pytest.raises(ZeroDivisionError):
-            await beside_the_loop(divmod, 7, 0)
+            await run_in_thread(divmod, 7, 0)
 
     asyncio.run(scene())

@@ -22,7 +22,7 @@ from tests.theatre.runs import (
 )
 from theatre.engine.canonical_json import JsonValue
 from theatre.engine.errors import InvalidTransitionError, RunStoppedError
-from theatre.engine.replay import ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay import ReplayEngine, RunContext, RunSettings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.datasets import DatasetRoots
 from theatre.files.theatre_store import FileTheatreStore
@@ -48,7 +48,7 @@ def play(
 
     async def perform() -> None:
         with FileTheatreStore(stage.folder.parents[1]).hold(stage.theatre_id) as held:
-            around = Surroundings(
+            around = RunContext(
                 coin=held.coin,
                 adapters={"pilot": adapter},
                 invoke=retrying(asyncio.sleep),

@@ -17,7 +17,7 @@ from tests.theatre.echelon_process import REPOSITORY
 from tests.theatre.ecmascript import ask_node, double, needs_node, number_to_string
 from theatre.engine.bundle_check import plain_json
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.canonical_json.quick_form import IS_TRUSTED, quick_bytes
+from theatre.engine.canonical_json.quick_form import IS_TRUSTED, fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 
 VECTORS = REPOSITORY / "fixtures" / "vectors" / "jcs" / "boundaries.jsonl"
@@ -61,7 +61,7 @@ def test_a_value_at_a_border_has_its_form_by_either_way(line: dict[str, str]) ->
 @pytest.mark.parametrize("line", REFUSED, ids=named)
 def test_a_value_without_a_form_is_refused_by_its_name(line: dict[str, str]) -> None:
     value = value_of(line)
-    assert quick_bytes(value) is None
+    assert fast_canonical_bytes(value) is None
     with pytest.raises(CanonicalisationError, match=MESSAGES[line["refused"]]):
         canonical_bytes(value)
 
@@ -123,9 +123,9 @@ PROGRAM = """
 import json, sys
 from theatre.engine.bundle_check import plain_json
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.canonical_json.quick_form import IS_TRUSTED, quick_bytes
+from theatre.engine.canonical_json.quick_form import IS_TRUSTED, fast_canonical_bytes
 value = json.load(sys.stdin)
-is_quick = quick_bytes(value) is not None
+is_quick = fast_canonical_bytes(value) is not None
 print(json.dumps([IS_TRUSTED, is_quick, canonical_bytes(value).decode()]))
 """
 RECORD: JsonObject = {

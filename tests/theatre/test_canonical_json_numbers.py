@@ -19,7 +19,7 @@ import rfc8785
 
 from tests.theatre.ecmascript import ask_node, double, needs_node, number_to_string
 from theatre.engine.canonical_json import canonical_json
-from theatre.engine.canonical_json.quick_form import quick_bytes
+from theatre.engine.canonical_json.quick_form import fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 
 SOAK = os.environ.get("ECHELON_SOAK") == "1"
@@ -111,7 +111,7 @@ def test_random_doubles_have_the_form_of_the_reference_package() -> None:
 def test_random_doubles_each_have_that_form_by_the_quick_way() -> None:
     for batch, form in canonical_batches():
         for number, text in zip(batch, form[1:-1].split(","), strict=True):
-            assert quick_bytes(number) == text.encode("ascii")
+            assert fast_canonical_bytes(number) == text.encode("ascii")
 
 
 @cache
@@ -137,7 +137,7 @@ def test_the_neighbours_of_each_border_have_the_form_that_ecmascript_prescribes(
     assert {1e-7, math.nextafter(1e-5, 0), 2.0**53 - 1, 2.0**53, 1e16, 1e21} <= set(numbers)
     for sign in (1, -1):
         batch = [sign * number for number in numbers]
-        form = quick_bytes(batch)
+        form = fast_canonical_bytes(batch)
         assert form == rfc8785.dumps(batch)
         assert form.decode()[1:-1].split(",") == [number_to_string(number) for number in batch]
 

@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from theatre.engine.canonical_json import JsonValue, canonical_bytes, parse_json
-from theatre.engine.canonical_json.quick_form import quick_bytes
+from theatre.engine.canonical_json.quick_form import fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import FrozenArray, FrozenObject, InvocationStatus
 
@@ -86,7 +86,7 @@ def reference(value: object) -> bytes | None:
 @example([True, 1, 1.0, "1"])
 @example({"a": {"b": [2.0**53]}})
 def test_a_quick_form_is_the_form_of_the_reference_package(value: object) -> None:
-    assert quick_bytes(value) in (None, reference(value))
+    assert fast_canonical_bytes(value) in (None, reference(value))
 
 
 @given(ANYTHING)
@@ -103,7 +103,7 @@ def test_canonical_bytes_are_those_of_the_reference_package_or_refused_as_there(
 
 @pytest.mark.reproducibility
 def test_a_record_has_a_quick_form() -> None:
-    assert quick_bytes(RECORD) == rfc8785.dumps(RECORD)
+    assert fast_canonical_bytes(RECORD) == rfc8785.dumps(RECORD)
 
 
 @pytest.mark.reproducibility
@@ -121,7 +121,7 @@ def test_a_record_has_a_quick_form() -> None:
 def test_each_vector_has_its_form_by_either_way(name: str, *, is_quick: bool) -> None:
     value = parse_json((VECTORS / "input" / f"{name}.json").read_bytes())
     expected = (VECTORS / "output" / f"{name}.json").read_bytes()
-    assert quick_bytes(value) == (expected if is_quick else None)
+    assert fast_canonical_bytes(value) == (expected if is_quick else None)
     assert reference(value) == expected
 
 
@@ -152,7 +152,7 @@ def test_each_vector_has_its_form_by_either_way(name: str, *, is_quick: bool) ->
     ],
 )
 def test_what_is_common_has_a_quick_form(value: object, text: str) -> None:
-    assert quick_bytes(value) == text.encode("utf-8") == reference(value)
+    assert fast_canonical_bytes(value) == text.encode("utf-8") == reference(value)
 
 
 class Level(enum.IntEnum):
@@ -202,8 +202,8 @@ class Pair(NamedTuple):
     ids=lambda value: type(value).__name__,
 )
 def test_what_is_not_sure_has_no_quick_form_at_any_depth(value: object) -> None:
-    assert quick_bytes(value) is None
-    assert quick_bytes([{"a": [value]}]) is None
+    assert fast_canonical_bytes(value) is None
+    assert fast_canonical_bytes([{"a": [value]}]) is None
 
 
 def nested(levels: int) -> object:
@@ -217,19 +217,19 @@ def nested(levels: int) -> object:
 def test_depth_changes_no_form(levels: int) -> None:
     value = nested(levels)
     assert canonical_bytes(value) == reference(value)
-    assert quick_bytes(value) in (None, reference(value))
-    assert (quick_bytes(value) is None) is (levels > 254)
+    assert fast_canonical_bytes(value) in (None, reference(value))
+    assert (fast_canonical_bytes(value) is None) is (levels > 254)
 
 
 def test_what_holds_itself_has_no_quick_form() -> None:
     cycle: list[object] = []
     cycle.append(cycle)
-    assert quick_bytes(cycle) is None
+    assert fast_canonical_bytes(cycle) is None
 
 
 def test_a_value_is_written_and_not_changed() -> None:
     value = {"whole": 1.0, "list": [2.0, {"deep": 3.0}], "pair": (1e-7, 4.0)}
-    assert quick_bytes(value) == b'{"list":[2,{"deep":3}],"pair":[1e-7,4],"whole":1}'
+    assert fast_canonical_bytes(value) == b'{"list":[2,{"deep":3}],"pair":[1e-7,4],"whole":1}'
     assert repr(value) == "{'whole': 1.0, 'list': [2.0, {'deep': 3.0}], 'pair': (1e-07, 4.0)}"
 
 
@@ -238,4 +238,4 @@ def test_a_value_is_written_and_not_changed() -> None:
 def test_every_character_has_its_form() -> None:
     for code in range(0x110000):
         character = chr(code)
-        assert quick_bytes(character) == reference(character)
+        assert fast_canonical_bytes(character) == reference(character)

@@ -28,7 +28,7 @@ from theatre.engine.bundle_check import Verdict
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Coin, Draws, Purpose
 from theatre.engine.errors import CoinError, InvalidTransitionError
-from theatre.engine.replay import Surroundings
+from theatre.engine.replay import RunContext
 
 VECTORS = Path(__file__).parents[2] / "fixtures" / "vectors" / "coin" / "draws.jsonl"
 THEATRE = "0b6f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a11"
@@ -163,7 +163,7 @@ def test_only_the_owner_reads_the_coin_of_a_theatre_and_it_outlives_the_run(
     assert path.read_bytes() == COIN.line
 
 
-def without(coin: Coin | None) -> Callable[[Surroundings], Surroundings]:
+def without(coin: Coin | None) -> Callable[[RunContext], RunContext]:
     return lambda around: replace(around, coin=coin)
 
 

@@ -148,9 +148,9 @@ class Doomed:
         """Return the service's."""
         return self._service.computed_version
 
-    async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
+    async def probe_isolation(self, closed: Sequence[Path]) -> Isolation:
         """Return the service's."""
-        return await self._service.tried_isolation(closed)
+        return await self._service.probe_isolation(closed)
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Ask the service; one question meets its death."""

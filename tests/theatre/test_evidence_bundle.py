@@ -19,7 +19,7 @@ from theatre.engine.errors import AlreadySealedError, BundleError
 from theatre.engine.evidence_bundle import (
     PART_SIZE,
     EvidenceBundleBuilder,
-    ManifestFacts,
+    EvidenceBundleManifest,
     bundle_id,
     bundle_name,
     file_stamps,
@@ -60,10 +60,11 @@ def finish(builder: EvidenceBundleBuilder) -> str:
     bundle_hash = builder.write_sums()
     builder.write_document("certificate.json", {"evidence_bundle_hash": bundle_hash})
     builder.write_manifest(
-        ManifestFacts(
+        EvidenceBundleManifest(
             theatre_id=THEATRE_ID,
             commitment_hash="ab" * 32,
             bundle_hash=bundle_hash,
+            file_inventory=builder.file_inventory,
             created_at="2026-11-21T12:00:00.000000Z",
             construct_version="c0ffee0",
             scorer_version="exact_match@1",

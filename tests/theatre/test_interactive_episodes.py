@@ -35,7 +35,7 @@ from theatre.engine.coin import Draws
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.models import EpisodePlay, EpisodeRunner
 from theatre.engine.oracle_contract import OracleInvocationRequest
-from theatre.engine.replay import Surroundings
+from theatre.engine.replay import RunContext
 from theatre.engine.replay.records import outputs_of
 from theatre.engine.rlmf_export import RlmfExport
 
@@ -57,7 +57,7 @@ RUNNER = EpisodeRunner(name="countdown", version="1", max_calls=TURNS, play=coun
 NEWER = replace(RUNNER, version="2")
 
 
-def with_runner(around: Surroundings) -> Surroundings:
+def with_runner(around: RunContext) -> RunContext:
     return replace(around, runners={"countdown": RUNNER})
 
 
@@ -247,7 +247,7 @@ def test_what_no_interactive_episode_can_be_committed_to_is_refused(
     stage = pilot_stage(tmp_path, episodes(2), changes={**PLAYED, **changes})
     asking = replace(RUNNER, max_calls=20)
 
-    def around(surroundings: Surroundings) -> Surroundings:
+    def around(surroundings: RunContext) -> RunContext:
         return replace(surroundings, runners={"countdown": asking})
 
     adapters = {PILOT: ScriptedAdapter(), EASEL: ScriptedAdapter(version=EASEL_VERSION)}

@@ -24,8 +24,8 @@ from tests.theatre.runs import (
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import ProgrammeError, TheatreError
-from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, judged_again
-from theatre.engine.replay import Surroundings
+from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement
+from theatre.engine.replay import RunContext
 
 ANSWERS: dict[int, JsonObject] = {
     2: {"output_data": {"colour": "blue", "recall": 0.9}},
@@ -49,7 +49,7 @@ def judgement(case: ScoringCase) -> Judgement:
 
 
 def score(case: ScoringCase) -> float | None:
-    return judged_again(judgement(case), case.exchanges)
+    return replay_judgement(judgement(case), case.exchanges)
 
 
 TOLD = Scorer(
@@ -90,7 +90,7 @@ class RuledJudge:
 
 
 def run_with(stage: Stage, judge: RuledJudge | None) -> Finished:
-    def around(surroundings: Surroundings) -> Surroundings:
+    def around(surroundings: RunContext) -> RunContext:
         return replace(surroundings, judge=judge)
 
     scorers = {**SCORERS, "told": TOLD}

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.canonical_json.quick_form import quick_bytes
+from theatre.engine.canonical_json.quick_form import fast_canonical_bytes
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
     MAX_ERROR_DETAIL,
     Attempt,
-    OracleInvocationMetadata,
+    InvocationMetadata,
     OracleInvocationRequest,
     OracleInvocationResponse,
     RetryPolicy,
@@ -39,7 +39,7 @@ REQUEST = OracleInvocationRequest(
     construct_id="cartograph",
     construct_version="abc1234",
     input_data={"q": 1},
-    metadata=OracleInvocationMetadata(invoked_at=AT_TEXT),
+    metadata=InvocationMetadata(invoked_at=AT_TEXT),
 )
 ECHO: JsonObject = {
     "invocation_id": REQUEST.invocation_id,
@@ -289,7 +289,7 @@ def test_a_document_shares_nothing_that_a_scorer_could_change() -> None:
 
 def test_the_documents_of_a_call_are_plain_json_with_a_quick_form() -> None:
     for document in (REQUEST.as_document(), accepted("success", {"p": 1.0}).as_document()):
-        assert quick_bytes(document) == rfc8785.dumps(document)
+        assert fast_canonical_bytes(document) == rfc8785.dumps(document)
 
 
 def test_envelopes_are_frozen() -> None:

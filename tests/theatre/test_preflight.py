@@ -34,7 +34,7 @@ from theatre.engine.errors import (
     UnknownScorerError,
 )
 from theatre.engine.oracle_contract import OracleAdapter
-from theatre.engine.replay import Surroundings
+from theatre.engine.replay import RunContext
 from theatre.engine.template_validator import TemplateValidator
 from theatre.oracles.mock import MockOracleAdapter
 from theatre.scorers import load_scorers
@@ -66,7 +66,7 @@ def refusal(
     return str(caught.value)
 
 
-def without_sanitiser(around: Surroundings) -> Surroundings:
+def without_sanitiser(around: RunContext) -> RunContext:
     return replace(around, sanitiser=None)
 
 

@@ -12,8 +12,8 @@ from theatre.engine.models import (
     Attempt,
     EpisodeRecord,
     EpisodeTrouble,
+    InvocationMetadata,
     InvocationStatus,
-    OracleInvocationMetadata,
     OracleInvocationRequest,
     OracleInvocationResponse,
     PlayedRecord,
@@ -31,7 +31,7 @@ class Form(Protocol):
     def as_document(self) -> JsonObject: ...
 
 
-METADATA = OracleInvocationMetadata(
+METADATA = InvocationMetadata(
     timeout_seconds=3,
     retry_policy=RetryPolicy(max_retries=1, backoff_seconds=2),
     deterministic=True,

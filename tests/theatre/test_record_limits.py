@@ -45,7 +45,7 @@ from theatre.engine.models import (
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,
     Attempt,
-    OracleInvocationMetadata,
+    InvocationMetadata,
     OracleInvocationRequest,
     read_answer,
 )
@@ -62,7 +62,7 @@ REQUEST = OracleInvocationRequest(
     construct_id="c",
     construct_version="0123456",
     input_data={},
-    metadata=OracleInvocationMetadata(invoked_at="2026-11-21T00:00:00.000000Z"),
+    metadata=InvocationMetadata(invoked_at="2026-11-21T00:00:00.000000Z"),
 )
 
 

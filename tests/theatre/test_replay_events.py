@@ -17,7 +17,7 @@ from theatre.engine.models import (
     InvocationRecord,
     InvocationStatus,
 )
-from theatre.engine.replay.events import batch_events, named_sequences, trouble_events
+from theatre.engine.replay.events import batch_events, read_sequences, trouble_events
 from theatre.engine.replay.records import last_latency
 
 AT = "2026-11-21T12:00:00.000000Z"
@@ -113,15 +113,15 @@ def test_successes_make_no_trouble() -> None:
 
 def test_the_chain_says_which_episodes_it_names() -> None:
     recorded, *troubles = [entry_of(event) for event in batch_events(MIXED, at=AT)]
-    assert named_sequences(recorded) == [range(1, 4), range(8, 10)]
-    assert [named_sequences(entry) for entry in troubles] == [[], [], []]
+    assert read_sequences(recorded) == [range(1, 4), range(8, 10)]
+    assert [read_sequences(entry) for entry in troubles] == [[], [], []]
 
 
 @pytest.mark.parametrize("detail", [{}, {"seqs": 1}, {"seqs": [[1]]}, {"seqs": [["1", "2"]]}])
 def test_a_batch_that_no_run_has_written_names_nothing(detail: JsonObject) -> None:
     entry: JsonObject = {"seq": 7, "event_type": "episodes_recorded", "detail": detail}
     with pytest.raises(JournalError, match="expected the episodes of a batch in audit entry 7"):
-        named_sequences(entry)
+        read_sequences(entry)
 
 
 @pytest.mark.parametrize("seq", [1, 40])

@@ -209,7 +209,7 @@ import asyncio, os, signal, sys
 from pathlib import Path
 from theatre.cli.committing import utc_now
 from theatre.cli.workspace import Workspace
-from theatre.engine.replay import ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay import ReplayEngine, RunSettings, RunContext
 from theatre.engine.replay.events import batch_events
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.run_journal import FileRunJournal
@@ -235,7 +235,7 @@ async def main():
     with workspace.store.hold(theatre_id) as held:
         construct = workspace.find_construct("cartograph", held.template_folder)
         adapter = local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
-        around = Surroundings(
+        around = RunContext(
             coin=held.coin,
             adapters={"cartograph": adapter},
             invoke=retrying(asyncio.sleep),

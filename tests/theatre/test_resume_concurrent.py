@@ -104,7 +104,7 @@ import asyncio, sys, time
 from pathlib import Path
 
 from theatre.cli.committing import utc_now
-from theatre.engine.replay import ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay import ReplayEngine, RunSettings, RunContext
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.datasets import DatasetRoots
 from theatre.files.theatre_store import FileTheatreStore
@@ -120,7 +120,7 @@ async def main():
     with FileTheatreStore(Path(home)).hold(theatre_id) as held:
         policy = OutboundPolicy(allow=("127.0.0.1",))
         adapter = HTTPOracleAdapter(url, policy=policy, clock=utc_now, monotonic=time.monotonic)
-        around = Surroundings(
+        around = RunContext(
             coin=held.coin,
             adapters={construct_id: adapter},
             invoke=retrying(asyncio.sleep),

@@ -383,9 +383,9 @@ class CountingRegistry(SchemaRegistry):
         super().__init__()
         self.shown: list[object] = []
 
-    def validate_alike(self, schema_name: str) -> Callable[[object], list[SchemaViolation]]:
+    def validate_cached(self, schema_name: str) -> Callable[[object], list[SchemaViolation]]:
         """Count, and validate."""
-        validate = super().validate_alike(schema_name)
+        validate = super().validate_cached(schema_name)
 
         def counting(document: object) -> list[SchemaViolation]:
             self.shown.append(document)

@@ -26,9 +26,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 class RefusingRegistry(SchemaRegistry):
     """Finds fault with the second record."""
 
-    def validate_alike(self, schema_name: str) -> Callable[[object], list[SchemaViolation]]:
+    def validate_cached(self, schema_name: str) -> Callable[[object], list[SchemaViolation]]:
         """Return one violation for timestep 2."""
-        validate = super().validate_alike(schema_name)
+        validate = super().validate_cached(schema_name)
 
         def refusing(document: object) -> list[SchemaViolation]:
             if cast("JsonObject", document)["timestep"] == 2:

@@ -14,7 +14,7 @@ from tests.theatre.runs import ScriptedAdapter, Stage, checked, episodes, pilot_
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import AlreadySealedError, BundleError, RunStoppedError
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder, bundle_name, file_stamps
-from theatre.engine.replay import Surroundings
+from theatre.engine.replay import RunContext
 from theatre.files.run_journal import FileRunJournal
 
 EPISODES = 6
@@ -27,7 +27,7 @@ def sealed(builder: EvidenceBundleBuilder) -> Path:
 
 def stopping_when(
     is_stopping: Callable[[], bool],
-) -> Callable[[Surroundings], Surroundings]:
+) -> Callable[[RunContext], RunContext]:
     return lambda around: replace(around, is_stopping=is_stopping)
 
 

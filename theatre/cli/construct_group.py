@@ -20,7 +20,7 @@ from theatre.oracles.construct_registry import (
     RegisteredConstruct,
     source_of,
 )
-from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.python_callable import construct_from_callable
 from theatre.oracles.remote_construct import RemoteConstruct
 
@@ -109,7 +109,7 @@ def list_constructs(folder: Path, *, as_json: bool) -> None:
         found |= ConstructRegistry.load(path).constructs
     closed = closed_places(workspace, folder)
     tried = {
-        reach: tried_isolation(closed, reach)
+        reach: probe_isolation(closed, reach)
         for reach in {one.reach for one in found.values() if _runs_here(one)}
     }
     rows = [

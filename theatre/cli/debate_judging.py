@@ -49,5 +49,5 @@ async def _asked(artefact: DebateArtefact, model: str, workspace: Workspace) -> 
     async with opened_model(workspace) as judge:
         calls = min(MAX_TURNS, len(artefact.debate.turns))
         click.echo(f"note: {model} judges: {calls} calls, one a turn", err=True)
-        temperature = await judge.temperature_taken(partial(probe, model))
+        temperature = await judge.probe_temperature(partial(probe, model))
         return await evaluate(artefact, configuration(model, temperature=temperature), judge)

@@ -20,8 +20,8 @@ from theatre.cli.score_file import read_scores
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
-from theatre.engine.replay import RatingDesk, RatingItem, SubmittedScore, rating_items
-from theatre.files.theatre_store import HeldTheatre
+from theatre.engine.replay import HumanReview, RatingItem, SubmittedScore, rating_items
+from theatre.files.theatre_store import TheatreLease
 
 
 @click.command()
@@ -87,8 +87,8 @@ def _submitted(
     return [SubmittedScore(episode_id=item, score=score, comment=comment)]
 
 
-async def _asked(held: HeldTheatre) -> JsonObject:
-    desk = await RatingDesk.of(held.theatre, held.journal, utc_now)
+async def _asked(held: TheatreLease) -> JsonObject:
+    desk = await HumanReview.of(held.theatre, held.journal, utc_now)
     items = await rating_items(held.journal, desk.rubric)
     return {
         "theatre_id": held.theatre.theatre_id,
@@ -106,8 +106,8 @@ async def _asked(held: HeldTheatre) -> JsonObject:
     }
 
 
-async def _recorded(held: HeldTheatre, scorer: str, submitted: list[SubmittedScore]) -> JsonObject:
-    desk = await RatingDesk.of(held.theatre, held.journal, utc_now)
+async def _recorded(held: TheatreLease, scorer: str, submitted: list[SubmittedScore]) -> JsonObject:
+    desk = await HumanReview.of(held.theatre, held.journal, utc_now)
     desk = await desk.submit(scorer, submitted)
     return {
         "theatre_id": held.theatre.theatre_id,
@@ -116,7 +116,7 @@ async def _recorded(held: HeldTheatre, scorer: str, submitted: list[SubmittedSco
     }
 
 
-def _state(desk: RatingDesk) -> JsonObject:
+def _state(desk: HumanReview) -> JsonObject:
     """Return who has answered how much."""
     total = len(desk.rubric.items)
     answered: list[Any] = [

@@ -11,7 +11,7 @@ from theatre.oracles.construct_registry import RegisteredConstruct
 from theatre.oracles.endpoints import Construct
 from theatre.oracles.errors import OutboundPolicyError
 from theatre.oracles.http import http_adapter_for
-from theatre.oracles.outbound_connector import found_addresses
+from theatre.oracles.outbound_connector import resolve_addresses
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.served import served_adapter_for
@@ -44,7 +44,7 @@ def doubt_about(place: str, workspace: Workspace) -> str | None:
     """Return what is doubtful of a URL now; raises as `OutboundPolicy.judge_found`."""
     policy = _policy(workspace)
     url = policy.check_url(place)
-    found = asyncio.run(found_addresses(policy, [place]))
+    found = asyncio.run(resolve_addresses(policy, [place]))
     return policy.judge_found(url, found.get(place, ()))
 
 

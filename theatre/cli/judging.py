@@ -32,7 +32,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 class AskableModel(Judge, Protocol):
     """A judge that can be asked, before a commitment, how it may be asked."""
 
-    async def temperature_taken(self, probe: Callable[[int | None], JsonObject]) -> int | None:
+    async def probe_temperature(self, probe: Callable[[int | None], JsonObject]) -> int | None:
         """Return 0, or None where the model takes no temperature."""
 
 
@@ -115,7 +115,7 @@ async def open_judge(
 
 async def _asked_first(model: str, repeats: int, workspace: Workspace) -> ScoringProvider:
     async with opened_model(workspace) as judge:
-        temperature = await judge.temperature_taken(partial(probe, model))
+        temperature = await judge.probe_temperature(partial(probe, model))
     return AnthropicScoring(model, temperature=temperature, repeats=repeats)
 
 
@@ -126,7 +126,7 @@ async def opened_model(workspace: Workspace) -> AsyncIterator[AskableModel]:
     Raises JudgeUnavailableError without a key, and for an address that may not be sent one.
     """
     # Imported here: the SDK costs a second that nobody pays who does not ask a judge.
-    from theatre.judging.anthropic_judge import opened_judge  # noqa: PLC0415  # see above
+    from theatre.judging.anthropic_judge import open_anthropic_judge  # noqa: PLC0415  # see above
 
     key = workspace.environment.get(KEY_VARIABLE)
     if not key:
@@ -143,5 +143,5 @@ async def opened_model(workspace: Workspace) -> AsyncIterator[AskableModel]:
             f"expected an https address without name and query in {ORIGIN_VARIABLE}, got "
             f"{'more' if tells_more else parts.scheme}"
         )
-    async with opened_judge(key, origin, clock=utc_now, sleep=asyncio.sleep) as judge:
+    async with open_anthropic_judge(key, origin, clock=utc_now, sleep=asyncio.sleep) as judge:
         yield judge

@@ -21,7 +21,7 @@ from theatre.cli.workspace import Workspace
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
 from theatre.engine.state_machine import TheatreState
-from theatre.files.theatre_store import HeldTheatre
+from theatre.files.theatre_store import TheatreLease
 
 UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
 
@@ -86,7 +86,7 @@ def run_to_end(
     template = workspace.store.view(theatre_id).template
     with ProgressLine(cast("str", template["theatre_id"]), quiet=quiet) as line:
 
-        def announce(held: HeldTheatre) -> None:
+        def announce(held: TheatreLease) -> None:
             for name in held.journal.torn:
                 click.echo(f"note: removed the unfinished end of {name}", err=True)
 

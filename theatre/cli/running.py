@@ -15,15 +15,15 @@ from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import Invoker
-from theatre.engine.replay import Progress, Rehearsal, ReplayEngine, RunSettings, Surroundings
+from theatre.engine.replay import Progress, Rehearsal, ReplayEngine, RunContext, RunSettings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import OVERDUE
-from theatre.files.theatre_store import HeldTheatre
+from theatre.files.theatre_store import TheatreLease
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.reachable import ReachableAdapter
-from theatre.oracles.retry import retrying, while_reachable
+from theatre.oracles.retry import require_reachable, retrying
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 from theatre.scorers.episode_runners import load_episode_runners
@@ -54,7 +54,7 @@ async def run_theatre(
     workspace: Workspace,
     options: RunOptions,
     *,
-    on_start: Callable[[HeldTheatre], None],
+    on_start: Callable[[TheatreLease], None],
     on_progress: Callable[[Progress], None],
 ) -> None:
     """Run a theatre of the store to its end; errors as `ReplayEngine` and `opened_adapters`.
@@ -84,7 +84,7 @@ async def run_theatre(
             engine = ReplayEngine(
                 held.theatre,
                 ToldJournal(held.journal, options.on_recorded),
-                Surroundings(
+                RunContext(
                     coin=held.coin,
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
@@ -122,7 +122,7 @@ async def run_theatre(
 
 
 def _previous_environment(
-    held: HeldTheatre, template: ProductTheatreTemplate, workspace: Workspace
+    held: TheatreLease, template: ProductTheatreTemplate, workspace: Workspace
 ) -> JsonObject | None:
     """Return what the version was certified in before, where a run is to begin."""
     if held.theatre.state is not TheatreState.COMMITTED:
@@ -132,7 +132,7 @@ def _previous_environment(
     return workspace.store.newest_environment(construct_id, version)
 
 
-async def _end_if_overdue(held: HeldTheatre) -> None:
+async def _end_if_overdue(held: TheatreLease) -> None:
     """End a theatre that did not begin in time, and raise as `Theatre.require_in_time`."""
     now = utc_now()
     if held.theatre.is_overdue(now):
@@ -143,4 +143,4 @@ async def _end_if_overdue(held: HeldTheatre) -> None:
 
 def _invoker(options: RunOptions, adapters: Mapping[str, ReachableAdapter]) -> Invoker:
     invoke = retrying(asyncio.sleep)
-    return while_reachable(invoke, adapters) if options.ends_with_construct else invoke
+    return require_reachable(invoke, adapters) if options.ends_with_construct else invoke

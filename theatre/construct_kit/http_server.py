@@ -56,7 +56,7 @@ def serve_construct(
     calls.finish(within_seconds=_GRACE_SECONDS)
 
 
-def handed_socket() -> socket.socket:
+def inherited_socket() -> socket.socket:
     """Return the listening socket that this process was started with, as systemd hands it over.
 
     Raises AddressError where there is none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from theatre.construct_kit.http_server import handed_socket, serve_construct
+from theatre.construct_kit.http_server import inherited_socket, serve_construct
 from theatre.construct_kit.loading import load_callable
 from theatre.construct_kit.served_construct import served
 from theatre.construct_kit.stdio_server import answer_lines, claim_stdio
@@ -46,9 +46,9 @@ def serve_target_on_socket(
 ) -> None:
     """Serve a callable below `folder` over HTTP, on the socket that this process was handed.
 
-    Raises as `load_callable`, `served` and `handed_socket`.
+    Raises as `load_callable`, `served` and `inherited_socket`.
     """
-    listener = handed_socket()
+    listener = inherited_socket()
     function = load_callable(target, folder)
     construct = served(function, construct_id=construct_id, version=version, target=target)
     serve_construct(construct, listener=listener)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def uncollected() -> Iterator[None]:
+def gc_disabled() -> Iterator[None]:
     """Hold the collector back; whoever found it on turns it on again.
 
     What is made of one debate is kept to the end and has no cycles: each look for some would pass

@@ -15,9 +15,9 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock, format_rfc3339
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
+    InvocationMetadata,
     Invoker,
     OracleAdapter,
-    OracleInvocationMetadata,
     OracleInvocationRequest,
 )
 from theatre.engine.schema_registry import first_mistake
@@ -129,7 +129,7 @@ class ConstructDebater:
                 construct_id=self._construct_id,
                 construct_version=self._construct_version,
                 input_data=request.as_document(),
-                metadata=OracleInvocationMetadata(invoked_at=format_rfc3339(self._clock())),
+                metadata=InvocationMetadata(invoked_at=format_rfc3339(self._clock())),
             ),
         )
         last = attempts[-1].response

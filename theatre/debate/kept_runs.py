@@ -34,7 +34,7 @@ class Extension:
     is_closed: bool
 
 
-def taken_in(data: bytes, *, at: str, goes_on: bool) -> Extension:
+def open_log(data: bytes, *, at: str, goes_on: bool) -> Extension:
     """Return the log of a run that was submitted as an artefact.
 
     One that `goes_on` is left open for further turns, and so cannot have what a run gets at its

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from theatre.debate.collector import uncollected
+from theatre.debate.collector import gc_disabled
 from theatre.debate.errors import InvalidDebateError
 from theatre.debate.findings import Finding
 from theatre.debate.models import Debate
@@ -48,7 +48,7 @@ class DebateArtefact:
         return sha256_hex(self.data)
 
 
-@uncollected()
+@gc_disabled()
 def read_debate(
     data: bytes, *, lenient: bool = False, registry: SchemaRegistry | None = None
 ) -> DebateArtefact:

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from types import TracebackType
@@ -65,19 +65,6 @@ class FileEntry:
         return {"path": self.path, "size_bytes": self.size_bytes, "sha256": self.sha256}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ManifestFacts:
-    """What the manifest says besides the inventory; all of it derivable from the bundle."""
-
-    theatre_id: str
-    commitment_hash: str
-    bundle_hash: str
-    created_at: str
-    construct_version: str
-    scorer_version: str
-    methodology_version: str
-
-
 def bundle_name(theatre_id: str) -> str:
     """Return the folder name of a theatre's bundle."""
     return f"evidence_bundle_{theatre_id}"
@@ -86,6 +73,37 @@ def bundle_name(theatre_id: str) -> str:
 def bundle_id(theatre_id: str, bundle_hash: str) -> str:
     """Return UUID5(theatre, bundle hash)."""
     return str(uuid5(UUID(theatre_id), bundle_hash))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvidenceBundleManifest:
+    """`manifest.json`: what the bundle is, and every other file in it; derivable from the bundle.
+
+    `created_at` is RFC 3339 in UTC; `file_inventory` is sorted by the bytes of the paths.
+    """
+
+    theatre_id: str
+    commitment_hash: str
+    bundle_hash: str
+    file_inventory: Sequence[FileEntry]
+    created_at: str
+    methodology_version: str
+    construct_version: str
+    scorer_version: str
+
+    def as_document(self) -> JsonObject:
+        """Return the document that is written."""
+        return {
+            "bundle_id": bundle_id(self.theatre_id, self.bundle_hash),
+            "theatre_id": self.theatre_id,
+            "commitment_hash": self.commitment_hash,
+            "bundle_hash": self.bundle_hash,
+            "file_inventory": [entry.as_document() for entry in self.file_inventory],
+            "created_at": self.created_at,
+            "methodology_version": self.methodology_version,
+            "construct_version": self.construct_version,
+            "scorer_version": self.scorer_version,
+        }
 
 
 class EvidenceBundleBuilder:
@@ -169,36 +187,24 @@ class EvidenceBundleBuilder:
             missing.append("invocations/*")
         return missing
 
+    @property
+    def file_inventory(self) -> tuple[FileEntry, ...]:
+        """Return the files written so far, sorted by the bytes of their paths."""
+        return tuple(sorted(self._entries.values(), key=lambda entry: entry.path.encode()))
+
     def write_sums(self) -> str:
         """Write SHA256SUMS over all files so far and return its SHA-256, the bundle hash."""
         lines = [
-            f"{entry.sha256}  {path}\n".encode()
-            for path, entry in sorted(self._entries.items(), key=lambda item: item[0].encode())
-            if path not in UNSUMMED
+            f"{entry.sha256}  {entry.path}\n".encode()
+            for entry in self.file_inventory
+            if entry.path not in UNSUMMED
         ]
         self.write_lines("SHA256SUMS", lines)
         return self._entries["SHA256SUMS"].sha256
 
-    def write_manifest(self, facts: ManifestFacts) -> None:
-        """Write `manifest.json`, last of all: its inventory lists every other file."""
-        inventory = [
-            entry.as_document()
-            for _, entry in sorted(self._entries.items(), key=lambda item: item[0].encode())
-        ]
-        self.write_document(
-            "manifest.json",
-            {
-                "bundle_id": bundle_id(facts.theatre_id, facts.bundle_hash),
-                "theatre_id": facts.theatre_id,
-                "commitment_hash": facts.commitment_hash,
-                "bundle_hash": facts.bundle_hash,
-                "file_inventory": list(inventory),
-                "created_at": facts.created_at,
-                "methodology_version": facts.methodology_version,
-                "construct_version": facts.construct_version,
-                "scorer_version": facts.scorer_version,
-            },
-        )
+    def write_manifest(self, manifest: EvidenceBundleManifest) -> None:
+        """Write `manifest.json`; it must be last, because it lists every other file."""
+        self.write_document("manifest.json", manifest.as_document())
 
     def seal(self, as_checked: Mapping[str, FileStamp]) -> Path:
         """Make the draft durable and give it its final name in one step; return that path.

@@ -24,8 +24,8 @@ from theatre.engine.audit_chain import (
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult
-from theatre.engine.replay.beside import beside_the_loop
-from theatre.engine.replay.events import named_sequences
+from theatre.engine.replay.beside import run_in_thread
+from theatre.engine.replay.events import read_sequences
 from theatre.engine.replay.journal import read_result
 from theatre.files.durable import append_durably, replace_durably, truncate_durably
 from theatre.files.episode_index import EpisodeIndex
@@ -57,7 +57,7 @@ class FileRunJournal:
         named: list[range] = []
         for entry in verified_entries(_documents(self._trail), theatre_id=theatre_id):
             self._advance(entry)
-            named += named_sequences(entry)
+            named += read_sequences(entry)
         self._index = EpisodeIndex()
         if _cut(self._episodes, self._indexed(named)):
             torn.append(EPISODES)
@@ -79,7 +79,7 @@ class FileRunJournal:
 
     async def append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
         """Make `results` durable, then `events`; JournalError for an episode recorded before."""
-        await beside_the_loop(self._append, results, events)
+        await run_in_thread(self._append, results, events)
 
     async def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
@@ -93,14 +93,14 @@ class FileRunJournal:
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one event durably; a transition only from the state that it names."""
-        return await beside_the_loop(self._note, event)
+        return await run_in_thread(self._note, event)
 
     async def note_together(self, events: Sequence[AuditEvent]) -> None:
         """Make transitions durable, all of them or none: the whole trail is written anew.
 
         For a theatre that ends: what comes after a crash finds it ended, or as it was.
         """
-        await beside_the_loop(self._note_together, events)
+        await run_in_thread(self._note_together, events)
 
     async def trail(self) -> AsyncIterator[JsonObject]:
         """Yield the audit entries in order."""

@@ -71,7 +71,7 @@ class TheatreView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldTheatre:
+class TheatreLease:
     """A theatre that this process holds the lock of, with its journal.
 
     `coin` is None before the commitment, and where the file is gone or holds no coin.
@@ -127,7 +127,7 @@ class FileTheatreStore:
         replace_durably(folder / _RECEIPT, canonical_line(receipt.as_document()))
 
     @contextlib.contextmanager
-    def hold(self, theatre_id: str) -> Iterator[HeldTheatre]:
+    def hold(self, theatre_id: str) -> Iterator[TheatreLease]:
         """Lock and load a theatre for writing.
 
         Raises NotFoundError, StateConflictError where another process holds it, and
@@ -143,7 +143,7 @@ class FileTheatreStore:
                     "wait for that run to end, or stop it"
                 ) from error
             journal = FileRunJournal(folder, folder.name)
-            yield HeldTheatre(
+            yield TheatreLease(
                 theatre=_load(folder, journal),
                 coin=_coin(folder),
                 journal=journal,

@@ -80,7 +80,7 @@ class AnthropicJudge:
             "body": attempt.body,
         }
 
-    async def temperature_taken(self, probe: Callable[[int | None], JsonObject]) -> int | None:
+    async def probe_temperature(self, probe: Callable[[int | None], JsonObject]) -> int | None:
         """Return 0, or None where the model refuses that; one call or two, which nothing scores.
 
         `probe` makes a short request at a temperature. Raises JudgeUnavailableError where the
@@ -144,7 +144,7 @@ class AnthropicJudge:
 
 
 @contextlib.asynccontextmanager
-async def opened_judge(
+async def open_anthropic_judge(
     api_key: str,
     origin: str,
     *,

@@ -15,7 +15,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Breakdown:
+class CallFailure:
     """Why there is no answer, with a stable `reason`; the version stands in for a reported one."""
 
     reason: str
@@ -41,7 +41,7 @@ class Breakdown:
         return replace(attempt, response=response)
 
 
-async def in_time(exchange: Awaitable[_T], *, seconds: float) -> _T | Breakdown:
+async def in_time(exchange: Awaitable[_T], *, seconds: float) -> _T | CallFailure:
     """Return what `exchange` comes to, or that it came to nothing within `seconds`."""
     deadline = asyncio.timeout(seconds)
     try:
@@ -50,16 +50,16 @@ async def in_time(exchange: Awaitable[_T], *, seconds: float) -> _T | Breakdown:
     except TimeoutError:
         if not deadline.expired():
             raise
-        return Breakdown(
+        return CallFailure(
             reason="timeout",
             detail=f"expected an answer within {seconds:g} s, got none",
             status=InvocationStatus.TIMEOUT,
         )
 
 
-def version_mismatch(request: OracleInvocationRequest, computed: str) -> Breakdown:
+def version_mismatch(request: OracleInvocationRequest, computed: str) -> CallFailure:
     """Return what becomes of a call to a program whose files are not the pinned ones."""
-    return Breakdown(
+    return CallFailure(
         reason="version-mismatch",
         detail=f"expected construct_version {request.construct_version} (pinned), "
         f"got {computed} (computed)",

@@ -21,7 +21,7 @@ from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_files import PYTHON
 from theatre.oracles.construct_registry import RegisteredConstruct
 from theatre.oracles.endpoints import Places, construct_at, endpoints
-from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.canary import probe_isolation
 
 
 def environment_for(template: ProductTheatreTemplate, places: Places) -> JsonObject | None:
@@ -42,7 +42,7 @@ def isolation_for(
     None where there is no such construct. Blocks for a start of Python or two.
     """
     reaches = {one.reach for one in local_programs(template, places)}
-    tried = [tried_isolation(closed, reach) for reach in reaches]
+    tried = [probe_isolation(closed, reach) for reach in reaches]
     return weakest(tried).as_document() if tried else None
 
 

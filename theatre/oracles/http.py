@@ -22,7 +22,7 @@ from theatre.engine.oracle_contract import (
     Isolation,
     OracleInvocationRequest,
 )
-from theatre.oracles.breakdown import Breakdown, in_time
+from theatre.oracles.breakdown import CallFailure, in_time
 from theatre.oracles.errors import (
     AdapterClosedError,
     ConstructUnreachableError,
@@ -96,7 +96,7 @@ class HTTPOracleAdapter:
     def computed_version(self) -> None:
         """Return None: what runs behind a URL is known by what it reports only."""
 
-    async def tried_isolation(self, _: Sequence[Path]) -> Isolation:
+    async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
         """Connect once; nothing holds what answers from an address of this machine.
 
         Where it is another's, no address of this machine is connected from then on: a name may
@@ -142,7 +142,7 @@ class HTTPOracleAdapter:
         if self._session is not None:
             await self._session.close()
 
-    async def _exchange(self, request: OracleInvocationRequest) -> bytes | Breakdown:
+    async def _exchange(self, request: OracleInvocationRequest) -> bytes | CallFailure:
         self._session = self._session or self._open_session()
         return await exchange(
             self._session,

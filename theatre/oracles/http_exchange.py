@@ -12,7 +12,7 @@ import aiohttp
 from yarl import URL
 
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES
-from theatre.oracles.breakdown import Breakdown
+from theatre.oracles.breakdown import CallFailure
 from theatre.oracles.errors import OutboundRefusedError
 
 _OK = 200
@@ -35,7 +35,7 @@ async def exchange(
     *,
     idempotency_key: str,
     redacted: Callable[[bytes], bytes],
-) -> bytes | Breakdown:
+) -> bytes | CallFailure:
     """Return the body of a response with status 200 that is whole, plain and small enough.
 
     `redacted` takes out of a body what must not be recorded; an answer in which it finds
@@ -50,25 +50,25 @@ async def exchange(
         ) as response:
             return _refused_head(response) or await _read(response, redacted)
     except OutboundRefusedError as error:
-        return Breakdown(reason="endpoint-not-allowed", detail=str(error))
+        return CallFailure(reason="endpoint-not-allowed", detail=str(error))
     except (aiohttp.ClientError, OSError) as error:
         reason = next(reason for kind, reason in _BROKEN_TRANSPORT if isinstance(error, kind))
-        return Breakdown(
+        return CallFailure(
             reason=reason, detail=f"expected an answer from {url.origin()}, got: {_words_of(error)}"
         )
 
 
-def _refused_head(response: aiohttp.ClientResponse) -> Breakdown | None:
+def _refused_head(response: aiohttp.ClientResponse) -> CallFailure | None:
     """Return what is wrong with a response before its body matters."""
     if response.status in _REDIRECTS:
         location = response.headers.get("Location", "nowhere")
-        return Breakdown(
+        return CallFailure(
             reason="redirect",
             detail=f"expected status {_OK}, got {response.status} to {location}",
         )
     encodings = response.headers.getall("Content-Encoding", [])
     if any(encoding.strip().lower() not in ("", "identity") for encoding in encodings):
-        return Breakdown(
+        return CallFailure(
             reason="content-encoding",
             detail=f"expected an answer without a content encoding, got {encodings}",
         )
@@ -77,23 +77,23 @@ def _refused_head(response: aiohttp.ClientResponse) -> Breakdown | None:
 
 async def _read(
     response: aiohttp.ClientResponse, redacted: Callable[[bytes], bytes]
-) -> bytes | Breakdown:
+) -> bytes | CallFailure:
     received = await _body(response)
     body = redacted(received)
     if response.status != _OK:
-        return Breakdown(
+        return CallFailure(
             reason="http-status",
             detail=f"expected status {_OK}, got {response.status}",
             raw=body,
         )
     if body != received:
-        return Breakdown(
+        return CallFailure(
             reason="credential-echoed",
             detail="expected an answer without the value of a request header, got one with it",
             raw=body,
         )
     if len(body) > MAX_ANSWER_BYTES:
-        return Breakdown(
+        return CallFailure(
             reason="too-large",
             detail=f"expected at most {MAX_ANSWER_BYTES} bytes, got more",
             raw=body,

@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 from theatre.oracles import process_tree
 from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.isolation.allowed_paths import LAUNCHER
-from theatre.oracles.isolation.means import Means, Reach, planned_start
+from theatre.oracles.isolation.means import Means, Reach, plan_start
 
 _MEBIBYTE = 1024 * 1024
 _ROOM_FOR_TICKS = 1.5
@@ -105,7 +105,7 @@ def start_limited(
     """
     pipes = {name: os.pipe() for name in ("status", "stdin", "stdout")}
     status, stdin, stdout = pipes["status"], pipes["stdin"], pipes["stdout"]
-    start = planned_start(argv, reach, Path(folder))
+    start = plan_start(argv, reach, Path(folder))
     order: dict[str, Any] = {
         "status": status[1],
         "stdin": stdin[0],

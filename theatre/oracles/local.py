@@ -24,10 +24,10 @@ from theatre.engine.oracle_contract import (
     read_answer,
 )
 from theatre.oracles.bound_program import BoundProgram, CurrentProgram
-from theatre.oracles.breakdown import Breakdown, in_time, version_mismatch
+from theatre.oracles.breakdown import CallFailure, in_time, version_mismatch
 from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.errors import AdapterClosedError
-from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
 from theatre.oracles.limited_process import (
     ProcessLimits,
@@ -86,9 +86,9 @@ class LocalOracleAdapter:
         """
         return self._program.version
 
-    async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
-        """Return what a program started now can reach, as `canary.tried_isolation`."""
-        return await asyncio.to_thread(tried_isolation, closed, self._reach)
+    async def probe_isolation(self, closed: Sequence[Path]) -> Isolation:
+        """Return what a program started now can reach, as `canary.probe_isolation`."""
+        return await asyncio.to_thread(probe_isolation, closed, self._reach)
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try; calls made at the same time wait for each other, each its full time.
@@ -139,7 +139,7 @@ class LocalOracleAdapter:
         self._remarks.clear()
         return replace(attempt, stderr=clean_detail(remarks) or None)
 
-    async def _exchange(self, request: OracleInvocationRequest) -> Reply | Breakdown:
+    async def _exchange(self, request: OracleInvocationRequest) -> Reply | CallFailure:
         # ASCII, so that no line-reading library finds a line break inside the envelope.
         line = json.dumps(request.as_document(), allow_nan=False).encode("ascii") + b"\n"
         try:
@@ -149,17 +149,17 @@ class LocalOracleAdapter:
                 await self._stop()
                 outcome = await self._ask(line, request)
         except TheatreError as error:
-            return Breakdown(reason="unreachable", detail=str(error))
+            return CallFailure(reason="unreachable", detail=str(error))
         return outcome
 
-    async def _ask(self, line: bytes, request: OracleInvocationRequest) -> Reply | Breakdown:
+    async def _ask(self, line: bytes, request: OracleInvocationRequest) -> Reply | CallFailure:
         process = self._process or await self._start()
         if self.computed_version != request.construct_version:
             return version_mismatch(request, self.computed_version)
         return await process.exchange(line)
 
     def _judge(
-        self, outcome: Reply | Breakdown, request: OracleInvocationRequest, latency_ms: int
+        self, outcome: Reply | CallFailure, request: OracleInvocationRequest, latency_ms: int
     ) -> Attempt:
         responded_at = self._clock()
         if isinstance(outcome, Reply):
@@ -219,10 +219,10 @@ class LocalOracleAdapter:
             self._remarks.append(self._process.complaints())
 
 
-def _crash(last_words: Reply, limits: ProcessLimits) -> Breakdown:
+def _crash(last_words: Reply, limits: ProcessLimits) -> CallFailure:
     code = last_words.exit_code
     ending = "it closed its stdout and was ended" if code is None else describe_exit(code, limits)
-    return Breakdown(
+    return CallFailure(
         reason="crashed",
         detail=f"expected an answer line, got the end of the process: {ending}",
         raw=last_words.data or None,

@@ -47,7 +47,7 @@ class MockOracleAdapter(RehearsalAdapter):
     def computed_version(self) -> None:
         """Return None: there is no program whose files could be hashed."""
 
-    async def tried_isolation(self, _: Sequence[Path]) -> Isolation:
+    async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
         """Return that nothing is closed: there is no program that could try."""
         return NOT_ISOLATED
 

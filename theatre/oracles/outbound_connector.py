@@ -37,7 +37,7 @@ async def system_lookup(host: str, port: int) -> Sequence[str]:
     return list(dict.fromkeys(str(address[0]) for *_, address in found))
 
 
-async def found_addresses(
+async def resolve_addresses(
     policy: OutboundPolicy, places: Iterable[str], *, lookup: Lookup = system_lookup
 ) -> Mapping[str, Sequence[str]]:
     """Return the addresses that each URL's host has now, none for one that does not resolve.

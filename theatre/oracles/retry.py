@@ -47,7 +47,7 @@ def retrying(sleep: Sleep) -> Invoker:
     return invoke
 
 
-def while_reachable(invoke: Invoker, adapters: Mapping[str, ReachableAdapter]) -> Invoker:
+def require_reachable(invoke: Invoker, adapters: Mapping[str, ReachableAdapter]) -> Invoker:
     """Return the invoker that ends a run once the construct is gone, and records no such call.
 
     `adapters` are the ways to each construct by its id. Where the last attempt met nobody, and

@@ -20,7 +20,7 @@ from theatre.engine.oracle_contract import (
     clean_detail,
 )
 from theatre.oracles.bound_program import BoundProgram, CurrentProgram
-from theatre.oracles.breakdown import Breakdown, version_mismatch
+from theatre.oracles.breakdown import CallFailure, version_mismatch
 from theatre.oracles.construct_entries import PORT
 from theatre.oracles.construct_registry import RegisteredConstruct, source_of
 from theatre.oracles.errors import (
@@ -29,15 +29,15 @@ from theatre.oracles.errors import (
     ConstructUnreachableError,
 )
 from theatre.oracles.http import HTTPOracleAdapter
-from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import PYTHON_ALONE, Reach
 from theatre.oracles.limited_process import ProcessLimits, construct_environment
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.served_process import (
     LOOPBACK,
-    ServedPlace,
+    ClaimedPort,
     ServedProcess,
-    claimed_place,
+    claim_port,
     is_taken,
 )
 
@@ -107,9 +107,9 @@ class ServedOracleAdapter:
         """
         return self._program.version
 
-    async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
-        """Return what a program started now can reach, as `canary.tried_isolation`."""
-        return await asyncio.to_thread(tried_isolation, closed, self._reach)
+    async def probe_isolation(self, closed: Sequence[Path]) -> Isolation:
+        """Return what a program started now can reach, as `canary.probe_isolation`."""
+        return await asyncio.to_thread(probe_isolation, closed, self._reach)
 
     async def check_reachable(self) -> None:
         """Start the program now, unless it runs.
@@ -127,7 +127,7 @@ class ServedOracleAdapter:
         except AdapterClosedError:
             raise
         except TheatreError as error:
-            outcome = Breakdown(reason="unreachable", detail=str(error))
+            outcome = CallFailure(reason="unreachable", detail=str(error))
         else:
             if running.version == request.construct_version:
                 return await self._ask(running, request)
@@ -151,7 +151,7 @@ class ServedOracleAdapter:
             async with self._changing:
                 if self._running is running:
                     await self._stop(running)
-            return replace(attempt, stderr=clean_detail(running.process.obituary or ""))
+            return replace(attempt, stderr=clean_detail(running.process.exit_report or ""))
         return attempt
 
     async def _up(self) -> _Running:
@@ -180,15 +180,15 @@ class ServedOracleAdapter:
         program = await self._program.bound()
         opens_port = any(PORT in argument for argument in program.argv)
         for _ in range(_PORTS_TRIED - 1 if opens_port else 0):
-            place = claimed_place(0, listens=False)
+            place = claim_port(0, listens=False)
             try:
                 return await self._start_at(program, place)
             except ConstructUnreachableError:
                 if not is_taken(place.port):
                     raise
-        return await self._start_at(program, claimed_place(0, listens=not opens_port))
+        return await self._start_at(program, claim_port(0, listens=not opens_port))
 
-    async def _start_at(self, program: BoundProgram, place: ServedPlace) -> _Running:
+    async def _start_at(self, program: BoundProgram, place: ClaimedPort) -> _Running:
         try:
             process = ServedProcess(
                 program.argv,

@@ -44,7 +44,7 @@ class ServedProcess(RunningProgram):
         self,
         argv: Sequence[str],
         *,
-        place: ServedPlace,
+        place: ClaimedPort,
         environment: Mapping[str, str],
         limits: ProcessLimits,
         reach: Reach,
@@ -70,7 +70,7 @@ class ServedProcess(RunningProgram):
             asyncio.get_running_loop().add_reader(descriptor, self._note_end)
 
     @property
-    def obituary(self) -> str | None:
+    def exit_report(self) -> str | None:
         """Return the end of what it printed and how it ended; None before `end`."""
         return self._obituary
 
@@ -123,7 +123,7 @@ class ServedProcess(RunningProgram):
         return dying
 
     async def end(self) -> int | None:
-        """End the process as `RunningProgram`, and write its obituary."""
+        """End the process as `RunningProgram`, and write its exit_report."""
         exit_code = await super().end()
         if self._obituary is None:
             ending = describe_exit(exit_code, self._limits)
@@ -165,7 +165,7 @@ class ServedProcess(RunningProgram):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ServedPlace:
+class ClaimedPort:
     """A port of 127.0.0.1 for a program, and the socket that listens there already, if one does."""
 
     port: int
@@ -177,7 +177,7 @@ class ServedPlace:
             self.listener.close()
 
 
-def claimed_place(port: int, *, listens: bool) -> ServedPlace:
+def claim_port(port: int, *, listens: bool) -> ClaimedPort:
     """Return a place at `port`, or for 0 any, on which no program of this machine listens now.
 
     Raises ConstructUnreachableError where one does.
@@ -194,7 +194,7 @@ def claimed_place(port: int, *, listens: bool) -> ServedPlace:
         raise ConstructUnreachableError(
             f"expected {LOOPBACK}:{port} to be free again, got: {error}"
         ) from error
-    place = ServedPlace(port=int(claim.getsockname()[1]), listener=claim if listens else None)
+    place = ClaimedPort(port=int(claim.getsockname()[1]), listener=claim if listens else None)
     if not listens:
         claim.close()
     return place
@@ -203,7 +203,7 @@ def claimed_place(port: int, *, listens: bool) -> ServedPlace:
 def is_taken(port: int) -> bool:
     """Say whether a program on this machine has `port`."""
     try:
-        claimed_place(port, listens=False)
+        claim_port(port, listens=False)
     except ConstructUnreachableError:
         return True
     return False

@@ -91,6 +91,35 @@ def certificate_document(sealed: SealedBundle) -> JsonObject:
     return document
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplayScore:
+    """The scores of one change, in [0, 1], and the counts behind them; scores may be null."""
+
+    ground_truth_id: str
+    outcome: str
+    scores: JsonObject
+    detail: ReplayDetail | None
+
+    @classmethod
+    def of(cls, episode: SealedEpisode, detail: ReplayDetail | None) -> ReplayScore:
+        """Return what the bundle holds of an episode."""
+        return cls(
+            ground_truth_id=episode.truth.episode_id,
+            outcome=cast("str", episode.line["outcome"]),
+            scores=cast("JsonObject", episode.line["scores"]),
+            detail=detail,
+        )
+
+    def as_document(self) -> JsonObject:
+        """Return the line of `individual_scores`."""
+        return {
+            "ground_truth_id": self.ground_truth_id,
+            "outcome": self.outcome,
+            **{criterion: self.scores[criterion] for criterion in CRITERIA},
+            **(NO_DETAIL if self.detail is None else self.detail.as_document()),
+        }
+
+
 @dataclass(slots=True)
 class _Replays:
     """What one pass over the episodes gathers."""
@@ -113,7 +142,7 @@ def _replays(sealed: SealedBundle) -> _Replays:
         if detail is not None and output is not None and detail.claims is not None:
             claims = cast("list[JsonValue]", output["key_claims"])
             found.calibration.add(detail.claims, confidences_of(output, len(claims)))
-        found.lines.append(_line(episode, detail))
+        found.lines.append(ReplayScore.of(episode, detail).as_document())
         found.changes.append(_change(episode))
         found.judge_origins.update(origins_of(episode.record))
     return found
@@ -130,16 +159,6 @@ def _change(episode: SealedEpisode) -> str:
     """Return the commit of a change; its id where the commit is not known."""
     commit = at_path(episode.truth.input_data, "record.commit")
     return commit if isinstance(commit, str) and commit else episode.truth.episode_id
-
-
-def _line(episode: SealedEpisode, detail: ReplayDetail | None) -> JsonObject:
-    scores = cast("JsonObject", episode.line["scores"])
-    return {
-        "ground_truth_id": episode.truth.episode_id,
-        "outcome": episode.line["outcome"],
-        **{criterion: scores[criterion] for criterion in CRITERIA},
-        **(NO_DETAIL if detail is None else detail.as_document()),
-    }
 
 
 def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObject:

@@ -5,11 +5,24 @@ Source: docs/requirements.md R77.
 
 from __future__ import annotations
 
+from typing import NotRequired, TypedDict, TypeGuard
+
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_json
 from theatre.engine.errors import ParseError
 from theatre.oracles.wire_forms import PlainForm
 
 QUESTION = "follow_up_question"
+
+
+class OracleOutput(TypedDict):
+    """What an oracle says of one change: its summary, its claims, its answer to the question."""
+
+    summary: str
+    key_claims: list[JsonValue]
+    follow_up_response: str
+    metadata: NotRequired[JsonObject]
+
+
 _OUTPUT = {"summary": str, "key_claims": list, "follow_up_response": str}
 
 
@@ -22,7 +35,7 @@ def bare_record(input_data: JsonObject) -> JsonObject:
     }
 
 
-def is_oracle_output(value: JsonValue) -> bool:
+def is_oracle_output(value: JsonValue) -> TypeGuard[OracleOutput]:
     """Tell whether an answer is a bare OracleOutput."""
     return isinstance(value, dict) and all(
         isinstance(value.get(name), kind) for name, kind in _OUTPUT.items()

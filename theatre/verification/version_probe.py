@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from theatre.engine.clock import Clock, format_rfc3339
 from theatre.engine.oracle_contract import (
     Attempt,
-    OracleInvocationMetadata,
+    InvocationMetadata,
     OracleInvocationRequest,
 )
 from theatre.oracles.errors import ConstructUnreachableError
@@ -104,7 +104,5 @@ def _request(construct_id: str, seconds: float, clock: Clock) -> OracleInvocatio
         construct_id=construct_id,
         construct_version=NO_VERSION,
         input_data={"record": record.as_document(), QUESTION: "Which version are you?"},
-        metadata=OracleInvocationMetadata(
-            timeout_seconds=seconds, invoked_at=format_rfc3339(clock())
-        ),
+        metadata=InvocationMetadata(timeout_seconds=seconds, invoked_at=format_rfc3339(clock())),
     )

@@ -11,7 +11,7 @@ from typing import Any
 from tests.theatre.runs import Finished, Stage, ticking_clock
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.oracle_contract import OracleAdapter
-from theatre.engine.replay import Surroundings
+from theatre.engine.replay import RunContext
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 from theatre.scorers.episode_runners import load_episode_runners
 
@@ -41,7 +41,7 @@ def shipped_construct(agent: str) -> OracleAdapter:
     )
 
 
-def with_installed_runners(around: Surroundings) -> Surroundings:
+def with_installed_runners(around: RunContext) -> RunContext:
     """Return the surroundings with what the command line has."""
     return replace(around, runners=load_episode_runners())
 

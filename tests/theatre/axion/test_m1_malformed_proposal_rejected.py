@@ -22,7 +22,7 @@ from tests.theatre.axion.proposed import (
 )
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.hashing import NO_HASH, Document, hash_json, trace_hash
-from theatre.axion.harness.kernel_room import KernelRoom
+from theatre.axion.harness.kernel_room import KernelSession
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.audit_log import verify_lines
 from theatre.axion.kernel.policy_gate import decide
@@ -169,7 +169,7 @@ def test_a_mass_of_exactly_nine_tenths_is_enough() -> None:
 
 def test_a_denial_is_in_the_log_and_the_chain_goes_on() -> None:
     log = io.BytesIO()
-    with closing(KernelRoom(log, seed=b"0", watchdog_ms=20_000)) as room:
+    with closing(KernelSession(log, seed=b"0", watchdog_ms=20_000)) as room:
         made, expectation = prepared().proposal, expected(mind(), world())
         wrong = copy.deepcopy(made)
         wrong["trace"]["trace_version"] = "0.1"

@@ -23,7 +23,7 @@ from theatre.axion.harness.theatre_runner import play
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.p5_process import answer as p5_answer
 from theatre.axion.kernel.probe_engine import p5_input
-from theatre.axion.kernel.standing import GATE, P5, StandingProcess
+from theatre.axion.kernel.standing import GATE, P5, SharedProcess
 from theatre.engine.canonical_json import JsonObject
 
 pytestmark = pytest.mark.untraced
@@ -32,8 +32,8 @@ P5_MODULE = "theatre.axion.kernel.p5_process"
 
 
 @pytest.fixture
-def process() -> Iterator[StandingProcess]:
-    with closing(StandingProcess(P5_MODULE)) as made:
+def process() -> Iterator[SharedProcess]:
+    with closing(SharedProcess(P5_MODULE)) as made:
         yield made
 
 
@@ -70,7 +70,7 @@ def test_an_episode_is_decided_and_examined_in_processes_that_are_not_this_one()
 
 
 def test_a_process_that_was_killed_is_started_anew_and_answers_the_same(
-    process: StandingProcess,
+    process: SharedProcess,
 ) -> None:
     said, pid = process.ask(closed()), process.pid
     os.kill(pid, signal.SIGKILL)
@@ -79,12 +79,12 @@ def test_a_process_that_was_killed_is_started_anew_and_answers_the_same(
 
 
 def test_a_process_that_ends_every_time_is_asked_twice_and_no_more() -> None:
-    ending = StandingProcess("theatre.axion.common.errors")
+    ending = SharedProcess("theatre.axion.common.errors")
     with closing(ending), pytest.raises(GateGoneError):
         ending.ask(b"anything")
 
 
-def test_threads_that_ask_at_once_get_their_own_answers(process: StandingProcess) -> None:
+def test_threads_that_ask_at_once_get_their_own_answers(process: SharedProcess) -> None:
     questions = [closed(step) for step in range(24)]
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(process.ask, questions))
@@ -94,8 +94,8 @@ def test_threads_that_ask_at_once_get_their_own_answers(process: StandingProcess
 
 FORKING = """
 import os, sys
-from theatre.axion.kernel.standing import StandingProcess
-process, question = StandingProcess(sys.argv[1]), sys.stdin.buffer.read()
+from theatre.axion.kernel.standing import SharedProcess
+process, question = SharedProcess(sys.argv[1]), sys.stdin.buffer.read()
 said, pid = process.ask(question), process.pid
 forked = os.fork()
 if not forked:

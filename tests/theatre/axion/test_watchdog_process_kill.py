@@ -13,7 +13,7 @@ import pytest
 from tests.theatre.axion.proposed import expected, mind, prepared, world
 from theatre.axion.common.errors import FatalHangError, GateBrokenError
 from theatre.axion.common.hashing import Document
-from theatre.axion.harness.kernel_room import KernelRoom
+from theatre.axion.harness.kernel_room import KernelSession
 from theatre.axion.kernel.audit_log import verify_lines
 from theatre.axion.kernel.child import Child
 from theatre.axion.kernel.frames import MAX_FRAME, frame, length_of, read_frame
@@ -42,7 +42,7 @@ def is_running(pid: int) -> bool:
 def test_a_gate_that_hangs_is_killed_and_nothing_is_allowed(program: str) -> None:
     log = io.BytesIO()
     argv = [sys.executable, "-c", program]
-    with closing(KernelRoom(log, seed=b"0", watchdog_ms=50, gate_argv=argv)) as room:
+    with closing(KernelSession(log, seed=b"0", watchdog_ms=50, gate_argv=argv)) as room:
         with pytest.raises(FatalHangError, match="expected a decision within 50 ms, got none"):
             room.decide(prepared().proposal, expected(mind(), world()))
         gate = room._gate  # noqa: SLF001 - whether its process is gone is the point
@@ -63,7 +63,7 @@ def test_a_gate_that_dies_or_answers_nonsense_allows_nothing(program: str) -> No
     log = io.BytesIO()
     argv = [sys.executable, "-c", program]
     with (
-        closing(KernelRoom(log, seed=b"0", watchdog_ms=60_000, gate_argv=argv)) as room,
+        closing(KernelSession(log, seed=b"0", watchdog_ms=60_000, gate_argv=argv)) as room,
         pytest.raises(GateBrokenError),
     ):
         room.decide(prepared().proposal, expected(mind(), world()))

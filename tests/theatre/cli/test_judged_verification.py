@@ -33,7 +33,7 @@ from tests.theatre.verification.messages_server import (
 )
 from tests.theatre.verification.verify_command import COMMITS, EXTRACTIVE, arguments
 from theatre.engine.errors import ProgrammeError
-from theatre.engine.replay.judging import needed_judge
+from theatre.engine.replay.judging import require_judge
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.scorers import load_scorers
 from theatre.verification.judge.prompts import METHODOLOGY, PROMPTS_SHA256
@@ -315,4 +315,4 @@ def test_a_judge_that_cannot_be_asked_is_no_quiet_fall_back(
 def test_who_has_no_judge_runs_no_judged_theatre(honest: Judged) -> None:
     provider = TheatreScoringProvider(honest.template, load_scorers())
     with pytest.raises(ProgrammeError, match="expected a judge"):
-        needed_judge(provider, None)
+        require_judge(provider, None)

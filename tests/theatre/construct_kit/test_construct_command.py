@@ -21,7 +21,7 @@ from tests.theatre.construct_kit.kit_process import (
 )
 from tests.theatre.echelon_process import ECHELON, REPOSITORY, echelon
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
-from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import REFUSED, Reach
 
 SERVE = (str(ECHELON), "construct", "serve")
@@ -140,7 +140,7 @@ def test_the_list_says_what_each_registered_construct_is_kept_from(tmp_path: Pat
     asked = ("construct", "list", "--folder", tmp_path)
     listed = echelon(*asked, "--json", home=tmp_path / "home").document["constructs"]
     tried = {
-        network: tried_isolation([tmp_path], Reach(network=network)).as_document()
+        network: probe_isolation([tmp_path], Reach(network=network)).as_document()
         for network in (False, True)
     }
     assert [row["construct"] for row in listed] == sorted(

@@ -18,8 +18,8 @@ import pytest
 from tests.theatre.construct_kit.kit_process import http_service
 from tests.theatre.echelon_process import ECHELON, REPOSITORY, echelon
 from theatre.engine.oracle_contract import (
+    InvocationMetadata,
     OracleAdapter,
-    OracleInvocationMetadata,
     OracleInvocationRequest,
     OracleInvocationResponse,
     RetryPolicy,
@@ -93,7 +93,7 @@ def request(construct_id: str, version: str, celsius: float) -> OracleInvocation
         construct_id=construct_id,
         construct_version=version,
         input_data={"celsius": celsius},
-        metadata=OracleInvocationMetadata(invoked_at="2026-11-21T02:07:00.000000Z"),
+        metadata=InvocationMetadata(invoked_at="2026-11-21T02:07:00.000000Z"),
     )
 
 
@@ -169,7 +169,7 @@ def test_the_lines_of_plain_python_print_the_same(example: Path) -> None:
 def test_the_envelopes_shown_are_what_the_engine_sends_and_accepts() -> None:
     asked, answered = (json.loads(block) for block in blocks("json"))
     policy = RetryPolicy.model_validate(asked["metadata"]["retry_policy"])
-    metadata = OracleInvocationMetadata(**asked["metadata"] | {"retry_policy": policy})
+    metadata = InvocationMetadata(**asked["metadata"] | {"retry_policy": policy})
     sent = OracleInvocationRequest(**asked | {"metadata": metadata})
     attempt = read_answer(
         json.dumps(answered).encode(),

@@ -21,7 +21,7 @@ from theatre.construct_kit.errors import ConstructVersionError, QuestionError
 from theatre.construct_kit.served_construct import ServedConstruct, served
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
-    OracleInvocationMetadata,
+    InvocationMetadata,
     OracleInvocationRequest,
     read_answer,
 )
@@ -183,7 +183,7 @@ ANYTHING = st.recursive(
 @given(output=ANYTHING | st.dictionaries(st.text(), ANYTHING))
 def test_an_engine_accepts_whatever_comes_of_a_callable(output: object) -> None:
     request = OracleInvocationRequest(
-        **question() | {"metadata": OracleInvocationMetadata(invoked_at="2026-11-21T02:07:00Z")}
+        **question() | {"metadata": InvocationMetadata(invoked_at="2026-11-21T02:07:00Z")}
     )
     body = returning(output).answer(read_question(encoded(request.as_document()))).body
     attempt = read_answer(

@@ -12,7 +12,7 @@ from tests.theatre.runs import LATE, Finished, Stage, ticking_clock
 from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.oracle_contract import OracleAdapter
-from theatre.engine.replay import Surroundings
+from theatre.engine.replay import RunContext
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 from theatre.oracles.input_sanitiser import TextSanitiser
@@ -79,5 +79,5 @@ def _program(name: str) -> OracleAdapter:
     return local_adapter_for(registry.find(name), clock=ticking_clock(), monotonic=time.monotonic)
 
 
-def _with_runners(around: Surroundings) -> Surroundings:
+def _with_runners(around: RunContext) -> RunContext:
     return replace(around, runners=load_episode_runners())

@@ -30,7 +30,7 @@ from tests.theatre.files.journal_conformance import (
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.errors import ChainBrokenError, JournalError
 from theatre.engine.models import EpisodeResult
-from theatre.engine.replay.events import named_sequences
+from theatre.engine.replay.events import read_sequences
 from theatre.files.episode_index import EpisodeIndex
 from theatre.files.run_journal import (
     EPISODES,
@@ -107,7 +107,7 @@ def test_a_torn_last_line_is_cut_and_reported_wherever_the_crash_came(
     results, entries = asyncio.run(content(journal))
 
     whole_trail = whole_lines(kept_trail)
-    named = sum(len(one) for line in whole_trail for one in named_sequences(json.loads(line)))
+    named = sum(len(one) for line in whole_trail for one in read_sequences(json.loads(line)))
     recorded = whole_lines(kept_episodes)[:named]
     assert results == sorted(
         (EpisodeResult.from_line(line) for line in recorded), key=lambda one: one.seq

@@ -17,7 +17,7 @@ from tests.theatre.oracles.served_scripts import unbound
 from theatre.engine.canonical_json import JsonValue
 from theatre.engine.oracle_contract import (
     Attempt,
-    OracleInvocationMetadata,
+    InvocationMetadata,
     OracleInvocationRequest,
     RetryPolicy,
 )
@@ -107,7 +107,7 @@ def request_for() -> Callable[..., OracleInvocationRequest]:
             construct_id="pilot",
             construct_version=version,
             input_data={"seq": seq} if input_data is None else input_data,
-            metadata=OracleInvocationMetadata(
+            metadata=InvocationMetadata(
                 timeout_seconds=timeout_seconds,
                 retry_policy=retry_policy or RetryPolicy(),
                 invoked_at="2026-11-21T02:07:00.000000Z",

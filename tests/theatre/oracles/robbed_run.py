@@ -23,8 +23,8 @@ from typing import Any
 from theatre.cli.adversaries.table import programs
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import (
+    InvocationMetadata,
     OracleAdapter,
-    OracleInvocationMetadata,
     OracleInvocationRequest,
     RetryPolicy,
 )
@@ -165,7 +165,7 @@ async def called(adapter: OracleAdapter, loot: JsonObject, folder: Path) -> tupl
     """Return what the thief took, or why it could not answer, and what was tried before."""
     asked = {name: value for name, value in loot.items() if name != "heard"}
     try:
-        tried = await adapter.tried_isolation([folder / "store", folder / "dataset.jsonl"])
+        tried = await adapter.probe_isolation([folder / "store", folder / "dataset.jsonl"])
         attempt = await adapter.invoke(
             OracleInvocationRequest(
                 invocation_id="5d5b8f2f-0000-5000-8000-000000000001",
@@ -174,7 +174,7 @@ async def called(adapter: OracleAdapter, loot: JsonObject, folder: Path) -> tupl
                 construct_id="thief",
                 construct_version=adapter.computed_version or "",
                 input_data=asked,
-                metadata=OracleInvocationMetadata(
+                metadata=InvocationMetadata(
                     timeout_seconds=60,
                     retry_policy=RetryPolicy(max_retries=0, backoff_seconds=0),
                     deterministic=False,

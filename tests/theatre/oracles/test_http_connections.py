@@ -306,7 +306,7 @@ def test_what_answers_from_an_address_of_this_machine_is_held_by_nothing() -> No
     async def session(url: str) -> Isolation:
         adapter = adapter_of(url)
         try:
-            return await adapter.tried_isolation([])
+            return await adapter.probe_isolation([])
         finally:
             await adapter.aclose()
 
@@ -363,7 +363,7 @@ def test_a_service_that_was_tried_elsewhere_is_never_called_on_this_machine(
         url = f"http://construct.example:{port}/"
         tried, untried = (adapter_of(url, policy=policy, lookup=lookup) for _ in range(2))
         try:
-            found = await tried.tried_isolation([])
+            found = await tried.probe_isolation([])
             return found, await tried.invoke(request_for(1)), await untried.invoke(request_for(2))
         finally:
             await tried.aclose()

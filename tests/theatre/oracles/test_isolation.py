@@ -27,7 +27,7 @@ from theatre.engine.oracle_contract import (
 )
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 from theatre.oracles.isolation import allowed_paths
-from theatre.oracles.isolation.canary import tried_isolation
+from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.landlock import landlock_abi
 from theatre.oracles.isolation.means import PYTHON_ALONE, REFUSED, Reach, bubblewrap
 from theatre.oracles.served import served_adapter_for
@@ -193,7 +193,7 @@ def test_the_canary_opens_what_is_open_and_names_no_means_that_held_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(REFUSED, NO_MEANS)
-    assert tried_isolation([tmp_path], PYTHON_ALONE) == NOT_ISOLATED
+    assert probe_isolation([tmp_path], PYTHON_ALONE) == NOT_ISOLATED
     assert list(tmp_path.iterdir()) == []
 
 
@@ -205,7 +205,7 @@ def test_the_canary_gets_out_through_a_place_that_programs_can_read(
     monkeypatch.setenv(REFUSED, MEANS[means])
     # As with a store that somebody put among the libraries of the machine.
     monkeypatch.setattr(allowed_paths, "SYSTEM", (*allowed_paths.SYSTEM, tmp_path))
-    assert tried_isolation([tmp_path / "store"], PYTHON_ALONE) == Isolation(
+    assert probe_isolation([tmp_path / "store"], PYTHON_ALONE) == Isolation(
         files=False, processes=True, network=True, by="none"
     )
 
@@ -243,7 +243,7 @@ def test_the_canary_sees_what_lies_round_the_program_of_a_construct(
             monotonic=time.monotonic,
         )
         try:
-            found = await adapter.tried_isolation([tmp_path / "among_data" / "data"])
+            found = await adapter.probe_isolation([tmp_path / "among_data" / "data"])
             return found.as_document()
         finally:
             await adapter.aclose()
@@ -267,7 +267,7 @@ def test_ground_truth_that_another_interpreter_has_installed_is_hidden(
     for folder in (program.parent, answers):
         folder.mkdir(parents=True)
     program.touch(mode=0o755)
-    assert tried_isolation([answers], Reach(program=str(program))).files
+    assert probe_isolation([answers], Reach(program=str(program))).files
 
 
 def test_the_construct_kit_imports_nothing_of_the_project_that_is_not_allowed() -> None:

@@ -36,7 +36,7 @@ class ScriptedAdapter:
         self._outcomes = list(outcomes)
         self.asked: list[OracleInvocationRequest] = []
 
-    async def tried_isolation(self, _: Sequence[Path]) -> Isolation:
+    async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
         return NOT_ISOLATED
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:

@@ -23,7 +23,7 @@ from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
 from theatre.oracles.errors import AdapterClosedError, ConstructUnreachableError
 from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits
-from theatre.oracles.served_process import ServedPlace, ServedProcess, claimed_place
+from theatre.oracles.served_process import ClaimedPort, ServedProcess, claim_port
 
 pytestmark = pytest.mark.usefixtures("unisolated")
 
@@ -279,19 +279,19 @@ def test_the_program_ends_with_a_runner_that_was_killed(
 
 
 def test_a_port_is_free_for_a_program_or_refused_by_name() -> None:
-    place = claimed_place(0, listens=False)
-    assert claimed_place(place.port, listens=False) == place
+    place = claim_port(0, listens=False)
+    assert claim_port(place.port, listens=False) == place
     with serving(honest) as server:
         message = rf"expected 127.0.0.1:{server.port} to be free again, got: .*in use"
         with pytest.raises(ConstructUnreachableError, match=message):
-            claimed_place(server.port, listens=True)
+            claim_port(server.port, listens=True)
 
 
 def test_a_server_that_took_the_port_is_not_taken_for_the_program_that_died_of_it() -> None:
     async def session(port: int) -> None:
         process = ServedProcess(
             ["/bin/sh", "-c", "echo port {port} is in use; exit 98"],
-            place=ServedPlace(port=port, listener=None),
+            place=ClaimedPort(port=port, listener=None),
             environment={"PATH": os.environ["PATH"]},
             limits=ProcessLimits(),
             reach=Reach(network=True),

@@ -16,7 +16,7 @@ from tests.theatre.oracles.loopback import Received, response, serving
 from tests.theatre.verification.github_service import FakeTime
 from tests.theatre.verification.messages_server import KEY, MessagesService, reading
 from theatre.engine.canonical_json import JsonObject
-from theatre.judging.anthropic_judge import MAX_ATTEMPTS, AnthropicJudge, opened_judge
+from theatre.judging.anthropic_judge import MAX_ATTEMPTS, AnthropicJudge, open_anthropic_judge
 from theatre.judging.errors import JudgeUnavailableError
 from theatre.judging.messages import answered_by
 from theatre.verification.judge.asking import read_answer, request
@@ -59,7 +59,7 @@ def using(
         return passing.now
 
     async def run(origin: str) -> object:
-        async with opened_judge(
+        async with open_anthropic_judge(
             KEY, origin, clock=clock, sleep=passing.sleep, timeouts=timeouts
         ) as judge:
             return await work(judge)
@@ -178,7 +178,7 @@ def test_a_model_is_asked_whether_it_takes_temperature_0(
     *, takes: bool, committed: int | None
 ) -> None:
     service = MessagesService(reading, takes_temperature=takes)
-    assert using(service, lambda judge: judge.temperature_taken(partial(probe, MODEL))) == committed
+    assert using(service, lambda judge: judge.probe_temperature(partial(probe, MODEL))) == committed
     assert [body.get("temperature") for body in service.requests] == [0, None][: 2 - takes]
 
 
@@ -186,4 +186,4 @@ def test_a_model_is_asked_whether_it_takes_temperature_0(
 def test_a_model_that_does_not_answer_at_all_is_named(bad: str) -> None:
     service = MessagesService(reading, always=bad)
     with pytest.raises(JudgeUnavailableError, match=f"expected {MODEL} at http"):
-        using(service, lambda judge: judge.temperature_taken(partial(probe, MODEL)))
+        using(service, lambda judge: judge.probe_temperature(partial(probe, MODEL)))

@@ -53,11 +53,11 @@ class HonestMind:
 
     def choice(self, state: GridState) -> str:
         """Return what is done in `state`."""
-        return careful_choice(state)
+        return choose_carefully(state)
 
     def imagined(self, state: GridState) -> str:
         """Return what it says it would do in `state`: what it would do."""
-        return careful_choice(state)
+        return choose_carefully(state)
 
 
 class HonestFrozenMind:
@@ -99,15 +99,15 @@ class LossyMind:
         """Return what is done in `state`, and the one model that is said to explain it."""
         factors = projected(state, interface)
         claims = foreseen_effects(self._model, factors)
-        return Speech(careful_choice(state), factors, self._model, tuple(claims))
+        return Speech(choose_carefully(state), factors, self._model, tuple(claims))
 
     def choice(self, state: GridState) -> str:
         """Return what is done in `state`."""
-        return careful_choice(state)
+        return choose_carefully(state)
 
     def imagined(self, state: GridState) -> str:
         """Return what it would do in `state`."""
-        return careful_choice(state)
+        return choose_carefully(state)
 
 
 def projected(state: GridState, interface: Interface) -> tuple[int, ...]:
@@ -117,7 +117,7 @@ def projected(state: GridState, interface: Interface) -> tuple[int, ...]:
     return tuple(units(factor) for factor in factors_of(state, name))
 
 
-def careful_choice(state: GridState) -> str:
+def choose_carefully(state: GridState) -> str:
     """Return the argmax of the step's model at the true factors of `state`."""
     factors = [units(factor) for factor in factors_of(state, "v1_basic_k8")]
     return stepwise_model(state).choice(factors)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from theatre.axion.agents.claims import Foreseen, foreseen_effects
 from theatre.axion.agents.hidden_planner import hidden_choice
-from theatre.axion.agents.honest import ACTIONS, Speech, careful_choice, projected, stepwise_model
+from theatre.axion.agents.honest import ACTIONS, Speech, choose_carefully, projected, stepwise_model
 from theatre.axion.env.state import GridState
 from theatre.axion.interfaces.base import Interface, Mode
 from theatre.axion.kernel.effect_dsl import Effect
@@ -51,7 +51,7 @@ class PseudoMind:
 
     def imagined(self, state: GridState) -> str:
         """Return what it says it would do in `state`: what a careful agent would."""
-        return careful_choice(state)
+        return choose_carefully(state)
 
 
 class BudgetedMind(PseudoMind):

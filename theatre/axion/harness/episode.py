@@ -20,7 +20,7 @@ from theatre.axion.harness.episode_plan import (
     Reply,
     with_bonus,
 )
-from theatre.axion.harness.kernel_room import KernelRoom
+from theatre.axion.harness.kernel_room import KernelSession
 from theatre.axion.harness.probes import Probe, ProbeTally, schedule
 from theatre.axion.harness.recorded_claims import count_claims, revisits
 from theatre.axion.interfaces.base import Interface, Mode
@@ -42,7 +42,7 @@ class Episode:
         self,
         plan: EpisodePlan,
         interface: Interface,
-        room: KernelRoom,
+        room: KernelSession,
         *,
         choose: Callable[[GridState], str] | None = None,
     ) -> None:

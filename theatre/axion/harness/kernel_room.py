@@ -21,13 +21,13 @@ from theatre.axion.kernel.gate_client import (
 from theatre.axion.kernel.invariants import Expected, Witness, granted_ops
 from theatre.axion.kernel.policy_gate import Decision
 from theatre.axion.kernel.probe_engine import FAIL
-from theatre.axion.kernel.standing import StandingGate, StandingP5
+from theatre.axion.kernel.standing import SharedGate, SharedP5
 from theatre.engine.canonical_json import sha256_hex
 
 DEFAULT_WATCHDOG_MS = 200
 
 
-class KernelRoom:
+class KernelSession:
     """Everything of the kernel that one run of one agent needs; `close` ends its processes.
 
     The log is written to `stream` and to nothing else. `gate_argv` replaces the gate's process.
@@ -51,7 +51,7 @@ class KernelRoom:
         self._mint = TokenMint(self.secret)
         self._standing = watchdog_ms is None
         self._gate: Gate = (
-            StandingGate()
+            SharedGate()
             if watchdog_ms is None
             else GateClient(limit_ms=watchdog_ms, append=self._note_hang, argv=gate_argv)
         )
@@ -64,7 +64,7 @@ class KernelRoom:
     @cached_property
     def p5(self) -> P5Probe:
         """Return P5-MCI in its process, started when it is first asked."""
-        return StandingP5() if self._standing else P5Client()
+        return SharedP5() if self._standing else P5Client()
 
     def close(self) -> None:
         """End the processes."""

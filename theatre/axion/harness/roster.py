@@ -11,7 +11,7 @@ from theatre.axion.agents.honest import (
     HonestFrozenMind,
     HonestMind,
     LossyMind,
-    careful_choice,
+    choose_carefully,
     projected,
 )
 from theatre.axion.agents.proposals import Mind, ProposingAgent
@@ -75,7 +75,7 @@ _K8: dict[str, Callable[[], Mind]] = {
 }
 _K16: dict[str, Callable[[], Mind]] = {
     "honest_frozen": HonestFrozenMind,
-    "honest_lossy": lambda: LossyMind(_fitted(careful_choice, MCI_LATENT_K16)),
+    "honest_lossy": lambda: LossyMind(_fitted(choose_carefully, MCI_LATENT_K16)),
     "pseudo_frozen_k16": lambda: FrozenFitMind(_fitted(hidden_choice, MCI_LATENT_K16)),
 }
 AGENTS = (*_K8, *_K16)

@@ -12,7 +12,7 @@ from theatre.axion.common.canonical_json import canonical_line
 from theatre.axion.common.hashing import Document, derived_secret
 from theatre.axion.harness.episode import Episode
 from theatre.axion.harness.episode_plan import EpisodePlan
-from theatre.axion.harness.kernel_room import DEFAULT_WATCHDOG_MS, KernelRoom
+from theatre.axion.harness.kernel_room import DEFAULT_WATCHDOG_MS, KernelSession
 from theatre.axion.harness.probes import Bait, Probe
 from theatre.axion.harness.records import episode_record
 from theatre.axion.harness.roster import agent
@@ -90,7 +90,7 @@ def run_agent(
     Raises FatalHangError and GateBrokenError; the log then ends with what happened.
     """
     with log.open("wb") as stream:
-        room = KernelRoom(stream, seed=plan.seed_bytes, watchdog_ms=plan.watchdog_ms)
+        room = KernelSession(stream, seed=plan.seed_bytes, watchdog_ms=plan.watchdog_ms)
         with closing(room):
             records = [
                 _run_episode(plan, name, episode_plan, room, counterexamples)
@@ -121,7 +121,7 @@ def write_report(path: Path, document: object) -> None:
 
 
 def _run_episode(
-    plan: SuitePlan, name: str, episode_plan: EpisodePlan, room: KernelRoom, kept: Path | None
+    plan: SuitePlan, name: str, episode_plan: EpisodePlan, room: KernelSession, kept: Path | None
 ) -> Document:
     seed = derived_secret("agent", name, episode_plan.number, key=plan.seed_bytes)
     acting = agent(name, plan.mode, seed)

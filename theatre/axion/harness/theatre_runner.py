@@ -16,7 +16,7 @@ from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.hashing import NO_HASH, Document, derived_secret
 from theatre.axion.harness.episode import Episode
 from theatre.axion.harness.episode_plan import REVISITS, EpisodePlan, Question, Reply
-from theatre.axion.harness.kernel_room import KernelRoom
+from theatre.axion.harness.kernel_room import KernelSession
 from theatre.axion.harness.ladder import PIVOTAL_SHARE
 from theatre.axion.harness.probes import PRESENTATIONS, Probe
 from theatre.axion.harness.recorded_claims import strictest
@@ -55,7 +55,7 @@ def questions(
     from `seed`, which no construct is sent.
     """
     plan = _plan(input_data, steps, revisits)
-    room = KernelRoom(io.BytesIO(), seed=seed.encode("utf-8"), watchdog_ms=None)
+    room = KernelSession(io.BytesIO(), seed=seed.encode("utf-8"), watchdog_ms=None)
     episode = Episode(plan, MCI_LATENT, room)
     agent_seed = derived_secret("agent", seed).hex()
     turns = episode.turns()
@@ -133,7 +133,7 @@ def _writable(told: object) -> Document:
     return told
 
 
-def _result(plan: EpisodePlan, episode: Episode, room: KernelRoom) -> JsonObject:
+def _result(plan: EpisodePlan, episode: Episode, room: KernelSession) -> JsonObject:
     """Return what scorers see: null in `criteria` is a probe that came to nothing.
 
     P5 is the strictest of what came of the probed claims, of all of them, and of those about

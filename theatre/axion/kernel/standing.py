@@ -21,7 +21,7 @@ from theatre.axion.kernel.policy_gate import Decision
 from theatre.engine.canonical_json import parse_object
 
 
-class StandingProcess:
+class SharedProcess:
     """One module of the kernel in a process that lives as long as this one; threads take turns."""
 
     def __init__(self, module: str) -> None:
@@ -78,11 +78,11 @@ class StandingProcess:
             child.close()
 
 
-GATE = StandingProcess("theatre.axion.kernel.gate_process")
-P5 = StandingProcess("theatre.axion.kernel.p5_process")
+GATE = SharedProcess("theatre.axion.kernel.gate_process")
+P5 = SharedProcess("theatre.axion.kernel.p5_process")
 
 
-class StandingGate:
+class SharedGate:
     """The policy gate in the process that all episodes share; none watches the clock for it."""
 
     def __init__(self) -> None:
@@ -97,7 +97,7 @@ class StandingGate:
         """Leave the process to the others."""
 
 
-class StandingP5:
+class SharedP5:
     """P5-MCI in the process that all episodes share, told closed documents and nothing else."""
 
     def __init__(self) -> None:

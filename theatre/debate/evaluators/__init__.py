@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from theatre.debate.actions import Action
 from theatre.debate.blind import blind
-from theatre.debate.collector import uncollected
+from theatre.debate.collector import gc_disabled
 from theatre.debate.evaluators import crit, pid, raudit, rca, t3
 from theatre.debate.evaluators.results import Evaluation
 from theatre.debate.models import Debate
@@ -18,10 +18,10 @@ from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject
 
 EVALUATORS: Mapping[str, Callable[[Debate], Evaluation]] = {
-    "crit": uncollected()(lambda debate: crit.evaluate(blind(debate))),
-    "rca": uncollected()(lambda debate: rca.evaluate(blind(debate))),
-    "t3": uncollected()(lambda debate: t3.evaluate(blind(debate))),
-    "pid": uncollected()(pid.evaluate),
+    "crit": gc_disabled()(lambda debate: crit.evaluate(blind(debate))),
+    "rca": gc_disabled()(lambda debate: rca.evaluate(blind(debate))),
+    "t3": gc_disabled()(lambda debate: t3.evaluate(blind(debate))),
+    "pid": gc_disabled()(pid.evaluate),
 }
 """The evaluators that need no labels, by name."""
 

@@ -33,7 +33,7 @@ from theatre.debate.judge.questions import (
 from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.errors import UnaskedError
-from theatre.engine.models import Judge, ScorerKind, asked, judged_again
+from theatre.engine.models import Judge, ScorerKind, asked, replay_judgement
 from theatre.judging.messages import answered_by, read_answer
 
 NAME = "judge/1"
@@ -90,7 +90,7 @@ def replayed(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
         _refuse("exchanges as a list of objects", type(exchanges).__name__)
     told = cast("list[JsonObject]", exchanges)
     try:
-        evaluation = judged_again(judgement(blind(artefact.debate), config), told)
+        evaluation = replay_judgement(judgement(blind(artefact.debate), config), told)
     except UnaskedError as error:
         raise JudgementRecordError(f"{error}: this record is not of this debate") from error
     result = _document(artefact, evaluation, told)

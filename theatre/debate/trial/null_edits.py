@@ -30,12 +30,12 @@ def _other_order(debate: Draft, place: int) -> bool:
 
 
 def _paraphrase(debate: Draft, place: int) -> bool:
-    def said_otherwise(text: str) -> str:
+    def paraphrase(text: str) -> str:
         for word, other in _SYNONYMS:
             text = text.replace(word, other)
         return text
 
-    return rewrite(debate, place, said_otherwise)
+    return rewrite(debate, place, paraphrase)
 
 
 def _new_ids(debate: Draft, place: int) -> bool:

@@ -138,7 +138,7 @@ def require_environment(value: JsonValue | Nothing, what: str) -> None:
 
 
 @dataclass(slots=True)
-class ToldRating:
+class SubmittedRating:
     """What the trail tells of one rating, from its opening to its end."""
 
     opened: JsonObject
@@ -163,7 +163,7 @@ class AuditTrail:
 
     entries: dict[str, JsonObject] = field(default_factory=dict)
     settled: list[JsonValue] = field(default_factory=list)
-    ratings: list[ToldRating] = field(default_factory=list)
+    ratings: list[SubmittedRating] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     head: JsonValue | Nothing = NOTHING
     readable: bool = True
@@ -287,7 +287,7 @@ class _TrailReader:
     def _keep_settled(self, event_type: str, entry: JsonObject) -> None:
         ratings, detail = self.trail.ratings, at(entry, "detail")
         if event_type == "hitl_opened":
-            ratings.append(ToldRating(entry))
+            ratings.append(SubmittedRating(entry))
         elif ratings and event_type in HUMAN_EVENTS:
             rating = ratings[-1]
             (rating.scores if event_type == "human_score" else rating.refused).append(entry)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import cast
 
-from theatre.engine.bundle_check.audit_trail import AuditTrail, ToldRating
+from theatre.engine.bundle_check.audit_trail import AuditTrail, SubmittedRating
 from theatre.engine.bundle_check.folder import BundleFolder, canonical_object
 from theatre.engine.bundle_check.json_values import (
     NOTHING,
@@ -222,7 +222,7 @@ class _RatingCheck:
         told = NOTHING if self._told is None else at(self._told.opened, "detail", "items")
         return [item for item in told if isinstance(item, str)] if isinstance(told, list) else []
 
-    def _check_opening(self, told: ToldRating, items: Sequence[str]) -> None:
+    def _check_opening(self, told: SubmittedRating, items: Sequence[str]) -> None:
         rubric = self._rubric
         expected: JsonObject = {
             "step_id": rubric.step_id,
@@ -234,7 +234,9 @@ class _RatingCheck:
         what = f"hitl_opened of {rubric.step_id}"
         self._ledger.compare(CheckId.HUMAN_SCORES, what, expected, at(told.opened, "detail"))
 
-    def _values(self, told: ToldRating, items: Sequence[str]) -> dict[str, dict[str, Fraction]]:
+    def _values(
+        self, told: SubmittedRating, items: Sequence[str]
+    ) -> dict[str, dict[str, Fraction]]:
         """Return identity → item → value of every score that may stand, the first of each."""
         asked = Asked(
             rubric=self._rubric,
@@ -266,7 +268,7 @@ class _RatingCheck:
         where = f"{shown(at(entry, 'event_type'))} in entry {shown(at(entry, 'seq'))}"
         self._ledger.wrong(CheckId.HUMAN_SCORES, f"{where} with {defect.expected}", defect.actual)
 
-    def _check_end(self, told: ToldRating) -> None:
+    def _check_end(self, told: SubmittedRating) -> None:
         """Let a rating be given up only when its time is over."""
         limit = self._rubric.timeout_seconds
         if at(told.end, "event_type") != "step_failed" or limit is None:
@@ -280,7 +282,7 @@ class _RatingCheck:
                 expected = f"step {self._rubric.step_id} failed {limit} s after its opening"
                 self._ledger.wrong(CheckId.HUMAN_SCORES, expected, f"{waited} s")
 
-    def _check_file(self, told: ToldRating) -> None:
+    def _check_file(self, told: SubmittedRating) -> None:
         """Compare the file with the entries of the trail, line by line."""
         path, number = self._rubric.path, 0
         expected = [_line(entry) for entry in told.scores]

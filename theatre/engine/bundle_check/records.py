@@ -38,8 +38,8 @@ from theatre.engine.models import (
     InvocationStatus,
     PlayedRecord,
     Turn,
-    judged_again,
     members_of,
+    replay_judgement,
     turn_of,
 )
 
@@ -75,7 +75,7 @@ class JudgementCheck:
             if len(told) != len(exchanges):
                 raise DefectError(f"exchanges about {criterion} as objects", "others")
             try:
-                judged_again(judgement, told)
+                replay_judgement(judgement, told)
             except UnaskedError as error:
                 raise DefectError(f"what is to be asked about {criterion}", str(error)) from error
 

@@ -29,7 +29,7 @@ _ALIKE = frozenset({str, int, bool, type(None)})
 """What orjson spells as RFC 8785 does, or refuses: unsafe integers and lone surrogates."""
 
 
-def quick_bytes(value: object) -> bytes | None:
+def fast_canonical_bytes(value: object) -> bytes | None:
     """Return the RFC 8785 form of `value`, or None where `rfc8785` must write it.
 
     None says nothing about `value`: it may have a canonical form or none.

@@ -6,7 +6,7 @@ import hashlib
 
 import rfc8785
 
-from theatre.engine.canonical_json.quick_form import quick_bytes
+from theatre.engine.canonical_json.quick_form import fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 
 
@@ -17,7 +17,7 @@ def canonical_bytes(value: object) -> bytes:
     NaN, infinities, integers beyond ±(2^53-1), lone surrogates, keys that are not strings,
     nesting beyond what the interpreter can walk, and types that are not JSON.
     """
-    quick = quick_bytes(value)
+    quick = fast_canonical_bytes(value)
     return _reference_bytes(value) if quick is None else quick
 
 

@@ -37,7 +37,7 @@ ResultT = TypeVar("ResultT")
 async def asked(
     judgement: Generator[JsonObject, JsonObject, ResultT], judge: Judge
 ) -> tuple[ResultT, list[JsonObject]]:
-    """Return what `judgement` comes to with `judge`, and the exchanges for `judged_again`.
+    """Return what `judgement` comes to with `judge`, and the exchanges for `replay_judgement`.
 
     Raises what the judge raises.
     """
@@ -54,7 +54,7 @@ async def asked(
         return result, exchanges
 
 
-def judged_again(
+def replay_judgement(
     judgement: Generator[JsonObject, JsonObject, ResultT], exchanges: Sequence[JsonObject]
 ) -> ResultT:
     """Return what `judgement` comes to with recorded exchanges.

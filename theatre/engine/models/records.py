@@ -52,7 +52,7 @@ class RetryPolicy(BaseModel):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OracleInvocationMetadata:
+class InvocationMetadata:
     """The engine's side of a call. `sanitised` is true only if the sanitiser really ran."""
 
     timeout_seconds: float = 30
@@ -85,7 +85,7 @@ class OracleInvocationRequest:
     construct_id: str
     construct_version: str
     input_data: dict[str, Any]
-    metadata: OracleInvocationMetadata
+    metadata: InvocationMetadata
 
     def as_document(self) -> JsonObject:
         """Return the envelope as it is sent and kept, sharing nothing with the request."""

@@ -6,7 +6,7 @@ because of the wire it sits on.
 
 from theatre.engine.models import (
     Attempt,
-    OracleInvocationMetadata,
+    InvocationMetadata,
     OracleInvocationRequest,
     OracleInvocationResponse,
     RetryPolicy,
@@ -38,11 +38,11 @@ __all__ = [
     "REMOTE",
     "Attempt",
     "InputSanitiser",
+    "InvocationMetadata",
     "Invoker",
     "IsolatedBy",
     "Isolation",
     "OracleAdapter",
-    "OracleInvocationMetadata",
     "OracleInvocationRequest",
     "OracleInvocationResponse",
     "RehearsalAdapter",

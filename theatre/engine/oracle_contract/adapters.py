@@ -25,7 +25,7 @@ class OracleAdapter(Protocol):
         None for a remote construct: its version is what it reports (`claimed`).
         """
 
-    async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
+    async def probe_isolation(self, closed: Sequence[Path]) -> Isolation:
         """Try what the construct can reach, and return it; nothing is asked of the construct.
 
         `closed` are places with answers in them, which it must not be able to read.

@@ -15,9 +15,9 @@ from theatre.engine.replay.journal import (
     RunJournal,
 )
 from theatre.engine.replay.progress import Progress
-from theatre.engine.replay.rating_desk import RatingDesk, RatingItem, rating_items
+from theatre.engine.replay.rating_desk import HumanReview, RatingItem, rating_items
 from theatre.engine.replay.sealed_run import Rehearsal
-from theatre.engine.replay.surroundings import RunSettings, Surroundings
+from theatre.engine.replay.surroundings import RunContext, RunSettings
 from theatre.engine.replay.tier_evidence import unqualified_measures
 
 __all__ = [
@@ -25,16 +25,16 @@ __all__ = [
     "DatasetSource",
     "DistinctEvidence",
     "FailureReasons",
+    "HumanReview",
     "Progress",
-    "RatingDesk",
     "RatingItem",
     "RecordedSequences",
     "Rehearsal",
     "ReplayEngine",
+    "RunContext",
     "RunJournal",
     "RunSettings",
     "SubmittedScore",
-    "Surroundings",
     "rating_items",
     "reasons_with_examples",
     "unqualified_measures",

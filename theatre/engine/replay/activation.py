@@ -10,7 +10,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import IsolationLostError
 from theatre.engine.oracle_contract import InputSanitiser, Isolation
 from theatre.engine.replay.computations import PlannedComputation
-from theatre.engine.replay.surroundings import Surroundings
+from theatre.engine.replay.surroundings import RunContext
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate
 
@@ -20,7 +20,7 @@ def activation_detail(
     provider: TheatreScoringProvider,
     computations: Sequence[PlannedComputation],
     sanitiser: InputSanitiser | None,
-    around: Surroundings,
+    context: RunContext,
     tried: Mapping[str, Isolation],
 ) -> JsonObject:
     """Return what `activated` says beside the number of episodes; `tried` is by construct.
@@ -29,33 +29,33 @@ def activation_detail(
     run went, and nobody's name stands in evidence that does not need it.
     """
     detail: JsonObject = {
-        "adapters": {name: adapter.pin for name, adapter in around.adapters.items()},
+        "adapters": {name: adapter.pin for name, adapter in context.adapters.items()},
         "scorers": dict(provider.scorer_pins),
         "computations": {
             planned.computation.name: planned.computation.version for planned in computations
         },
         "sanitiser": None if sanitiser is None else sanitiser.version,
-        "environment": around.environment,
-        "previous_environment": around.previous_environment,
+        "environment": context.environment,
+        "previous_environment": context.previous_environment,
         "isolation": {name: one.as_document() for name, one in tried.items()},
     }
     if provider.ratings:
         names = (hop.construct_id for hop in template.hops)
-        detail["authors"] = {name: around.authors.get(name) for name in names}
+        detail["authors"] = {name: context.authors.get(name) for name in names}
     return detail
 
 
-async def tried_isolation(
-    template: ProductTheatreTemplate, closed: Sequence[Path], around: Surroundings
+async def probe_isolation(
+    template: ProductTheatreTemplate, closed: Sequence[Path], context: RunContext
 ) -> dict[str, Isolation]:
     """Try what each construct of an episode can reach now; `closed` are places with answers."""
     return {
-        hop.construct_id: await around.adapters[hop.construct_id].tried_isolation(closed)
+        hop.construct_id: await context.adapters[hop.construct_id].probe_isolation(closed)
         for hop in template.hops
     }
 
 
-def isolation_at_start(activated: JsonObject) -> dict[str, Isolation]:
+def read_isolation(activated: JsonObject) -> dict[str, Isolation]:
     """Return what `activated` says of each construct's isolation."""
     documents = cast("dict[str, dict[str, Any]]", activated["isolation"])
     return {name: Isolation(**document) for name, document in documents.items()}

@@ -16,7 +16,7 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
-async def beside_the_loop(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
+async def run_in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
     """Return what `work` returns; when cancelled, wait for its end and then be cancelled.
 
     A thread cannot be stopped: what it writes into is not to be cleared away under it.
@@ -36,15 +36,15 @@ async def beside_the_loop(work: Callable[_P, _T], *arguments: _P.args, **named: 
             raise cancelled
 
 
-def unless_cancelled() -> Callable[[], None]:
+def cancellation_check() -> Callable[[], None]:
     """Return what raises RunStoppedError once the calling task is to end.
 
     Long work in a thread calls it from time to time, so that a cancelled caller need not wait.
     """
     caller = asyncio.current_task()
 
-    def go_on() -> None:
+    def raise_if_cancelled() -> None:
         if caller is not None and caller.cancelling():
             raise RunStoppedError("expected to settle the run to its end, got asked to stop before")
 
-    return go_on
+    return raise_if_cancelled

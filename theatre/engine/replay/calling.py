@@ -18,11 +18,11 @@ from theatre.engine.replay.calls import CalledEpisode, EpisodeCaller
 from theatre.engine.replay.dispatch import Dispatcher
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.judging import JudgedCaller
-from theatre.engine.replay.output_spec import shape_checking
+from theatre.engine.replay.output_spec import wrap_in_shape_check
 from theatre.engine.replay.progress import ProgressCount
 from theatre.engine.replay.recording import Recorder
 from theatre.engine.replay.scoring_pass import failure_stop, pair_in_order
-from theatre.engine.replay.surroundings import RunSettings, Surroundings
+from theatre.engine.replay.surroundings import RunContext, RunSettings
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate
 
@@ -37,7 +37,7 @@ class CallingPass:
         template: ProductTheatreTemplate,
         provider: TheatreScoringProvider,
         journal: RunJournal,
-        surroundings: Surroundings,
+        context: RunContext,
         clock: SteadyClock,
         settings: RunSettings,
         judge: Judge | None,
@@ -46,7 +46,7 @@ class CallingPass:
         self._template = template
         self._provider = provider
         self._journal = journal
-        self._around = surroundings
+        self._context = context
         self._clock = clock
         self._settings = settings
         self._judge = judge
@@ -62,7 +62,7 @@ class CallingPass:
     ) -> None:
         """Call for every episode that is not recorded; of `span`, where it is given.
 
-        `is_needed` as for `Dispatcher`. RunStoppedError where the surroundings said that the run
+        `is_needed` as for `Dispatcher`. RunStoppedError where the context said that the run
         is to stop; what was called is recorded.
         """
         config = self._template.product_theatre_config
@@ -81,13 +81,13 @@ class CallingPass:
                 stop=failure_stop(self._template, datasets.replay.lines_total),
                 call=caller.call,
                 record=record,
-                is_stopping=self._around.is_stopping,
+                is_stopping=self._context.is_stopping,
                 first=1 if span is None else span.start,
                 is_needed=is_needed,
             )
             episodes = read_episodes(datasets.replay.lines(), within=span)
             await dispatcher.run(pair_in_order(episodes, self._journal.results(span)))
-        if dispatcher.cut_short or self._around.is_stopping():
+        if dispatcher.cut_short or self._context.is_stopping():
             raise RunStoppedError("expected to settle what was called, got asked to stop before")
 
     def _writer(self, gold: Mapping[str, JsonObject]) -> BatchWriter[CalledEpisode]:
@@ -97,12 +97,12 @@ class CallingPass:
             recorder.record,
             size=max(1, self._settings.batch_size - self._limit + 1),
             max_age=self._settings.batch_seconds,
-            sleep=self._around.sleep,
+            sleep=self._context.sleep,
         )
 
     async def _progress(self, datasets: OpenDatasets) -> ProgressCount:
         return ProgressCount(
-            self._around.on_progress,
+            self._context.on_progress,
             done=len(await self._journal.recorded()),
             total=datasets.replay.lines_total,
         )
@@ -113,15 +113,15 @@ class CallingPass:
         caller = EpisodeCaller(
             theatre_id=self._receipt.theatre_id,
             template=self._template,
-            adapters=shape_checking(
-                self._template.hops, self._around.adapters, self._around.registry
+            adapters=wrap_in_shape_check(
+                self._template.hops, self._context.adapters, self._context.registry
             ),
-            invoke=self._around.invoke,
+            invoke=self._context.invoke,
             clock=self._clock,
-            sanitiser=self._around.sanitiser_for(self._template),
+            sanitiser=self._context.sanitiser_for(self._template),
             draws=draws,
             repeated=self._repeated(datasets, draws),
-            runner=self._around.runner_for(self._template),
+            runner=self._context.runner_for(self._template),
         )
         if self._judge is None:
             return caller

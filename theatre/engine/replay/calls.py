@@ -24,9 +24,9 @@ from theatre.engine.models import (
 from theatre.engine.oracle_contract import (
     Attempt,
     InputSanitiser,
+    InvocationMetadata,
     Invoker,
     OracleAdapter,
-    OracleInvocationMetadata,
     OracleInvocationRequest,
     SanitisedInput,
     failed_attempt,
@@ -231,7 +231,7 @@ class EpisodeCaller:
             construct_id=hop.construct_id,
             construct_version=hop.construct_version,
             input_data=value,
-            metadata=OracleInvocationMetadata(
+            metadata=InvocationMetadata(
                 timeout_seconds=hop.timeout_seconds,
                 retry_policy=self._policy.retry_policy,
                 deterministic=self._policy.deterministic_sample > 0,

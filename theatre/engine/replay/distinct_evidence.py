@@ -106,15 +106,17 @@ class DistinctEvidence:
         """Return `scores/data_audit.json`."""
         return self._audit.as_document()
 
-    def documents(self, go_on: Callable[[], None] = lambda: None) -> tuple[JsonObject, JsonObject]:
-        """Return `scores/data_audit.json` and `scores/baselines.json`; `go_on` may raise."""
-        return self.audit, self._baselines.as_document(self._drawn, self._gold, go_on)
+    def documents(
+        self, raise_if_cancelled: Callable[[], None] = lambda: None
+    ) -> tuple[JsonObject, JsonObject]:
+        """Return `scores/data_audit.json` and `scores/baselines.json`; the callback may raise."""
+        return self.audit, self._baselines.as_document(self._drawn, self._gold, raise_if_cancelled)
 
     def write(
-        self, builder: EvidenceBundleBuilder, go_on: Callable[[], None]
+        self, builder: EvidenceBundleBuilder, raise_if_cancelled: Callable[[], None]
     ) -> tuple[JsonObject, JsonObject]:
         """Write both documents and return them."""
-        audit, baselines = self.documents(go_on)
+        audit, baselines = self.documents(raise_if_cancelled)
         builder.write_document("scores/data_audit.json", audit)
         builder.write_document("scores/baselines.json", baselines)
         return audit, baselines

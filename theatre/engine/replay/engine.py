@@ -26,23 +26,23 @@ from theatre.engine.evidence_bundle import bundle_name, set_aside
 from theatre.engine.oracle_contract import Isolation
 from theatre.engine.replay.activation import (
     activation_detail,
-    isolation_at_start,
+    probe_isolation,
+    read_isolation,
     refuse_weaker,
-    tried_isolation,
 )
-from theatre.engine.replay.beside import beside_the_loop
+from theatre.engine.replay.beside import run_in_thread
 from theatre.engine.replay.calling import CallingPass
 from theatre.engine.replay.computations import planned_computations
 from theatre.engine.replay.failure_reasons import with_reasons
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
-from theatre.engine.replay.judging import needed_judge
+from theatre.engine.replay.judging import require_judge
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
-from theatre.engine.replay.programme import ProgrammeEnding
-from theatre.engine.replay.recovery import events_kept_back, sealed_run
+from theatre.engine.replay.programme import ResolutionResult
+from theatre.engine.replay.recovery import find_unrecorded_events, sealed_run
 from theatre.engine.replay.sealed_run import SealedRun
-from theatre.engine.replay.self_check import SELF_CHECK_FAILED, RefusedDraft, refusal_of, refuse
+from theatre.engine.replay.self_check import SELF_CHECK_FAILED, RefusedDraft, check_draft, refuse
 from theatre.engine.replay.settlement import Settlement
-from theatre.engine.replay.surroundings import RunSettings, Surroundings
+from theatre.engine.replay.surroundings import RunContext, RunSettings
 from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.scoring import TheatreScoringProvider, committed_ratings
 from theatre.engine.state_machine import TheatreState
@@ -57,7 +57,7 @@ class ReplayEngine:
         self,
         theatre: Theatre,
         journal: RunJournal,
-        surroundings: Surroundings,
+        context: RunContext,
         settings: RunSettings,
     ) -> None:
         """Check all that can be checked before a call.
@@ -68,8 +68,8 @@ class ReplayEngine:
         """
         self._theatre = theatre
         self._journal = journal
-        self._clock = SteadyClock(surroundings.clock)
-        self._around = surroundings = replace(surroundings, clock=self._clock)
+        self._clock = SteadyClock(context.clock)
+        self._context = context = replace(context, clock=self._clock)
         self._settings = settings
         self._receipt = theatre.commitment
         self._begun: Mapping[str, Isolation] = {}
@@ -83,29 +83,25 @@ class ReplayEngine:
         refuse_unsupported(
             self._template,
             committed_ratings(self._receipt.template_snapshot),
-            surroundings.sanitiser,
-            surroundings.registry,
-            surroundings.runners,
+            context.sanitiser,
+            context.registry,
+            context.runners,
         )
         self._computations = planned_computations(
-            self._template, surroundings.computations, surroundings.registry
+            self._template, context.computations, context.registry
         )
-        check_adapters(
-            self._template, surroundings.adapters, certificate_run=settings.certificate_run
-        )
-        self._provider = TheatreScoringProvider(
-            self._receipt.template_snapshot, surroundings.scorers
-        )
+        check_adapters(self._template, context.adapters, certificate_run=settings.certificate_run)
+        self._provider = TheatreScoringProvider(self._receipt.template_snapshot, context.scorers)
         is_calling = theatre.state in {TheatreState.COMMITTED, TheatreState.ACTIVE}
         self._calls = CallingPass(
             receipt=self._receipt,
             template=self._template,
             provider=self._provider,
             journal=journal,
-            surroundings=surroundings,
+            context=context,
             clock=self._clock,
             settings=settings,
-            judge=needed_judge(self._provider, surroundings.judge) if is_calling else None,
+            judge=require_judge(self._provider, context.judge) if is_calling else None,
         )
 
     async def run(self) -> Theatre:
@@ -117,7 +113,7 @@ class ReplayEngine:
         first call raises DatasetError and leaves the state COMMITTED. The theatre is resolved as
         failed where its coin is lost, where a dataset changed in the middle, where what is recorded
         is not what the audit trail names, and where the check refuses the bundle. RunStoppedError
-        where the surroundings said that the run is to stop before it was settled; what was called
+        where the context said that the run is to stop before it was settled; what was called
         is recorded. InvalidTransitionError for a theatre that is overdue.
         """
         try:
@@ -175,7 +171,7 @@ class ReplayEngine:
         async for entry in self._journal.trail():
             last = max(last, cast("str", entry["at"]))
             if entry["event_type"] == "activated":
-                self._begun = isolation_at_start(cast("JsonObject", entry["detail"]))
+                self._begun = read_isolation(cast("JsonObject", entry["detail"]))
             if entry["event_type"] == SELF_CHECK_FAILED:
                 refused = RefusedDraft.of(entry)
         self._clock.not_before(last)
@@ -185,11 +181,11 @@ class ReplayEngine:
         """Return what an earlier process has sealed, or what was refused, if there is either."""
         refused = await self._read_trail()
         if refused is not None:
-            await beside_the_loop(self._set_aside)
+            await run_in_thread(self._set_aside)
             return refused
         return await self._sealed()
 
-    async def _settled(self) -> SealedRun | ProgrammeEnding | RefusedDraft:
+    async def _settled(self) -> SealedRun | ResolutionResult | RefusedDraft:
         """Do what is left to do of the run, up to its bundle; CoinError where its coin is lost."""
         draws = self._committed_draws()
         with self._open_datasets() as datasets:
@@ -202,7 +198,7 @@ class ReplayEngine:
 
     def _committed_draws(self) -> Draws:
         """Return the draws of the committed coin; CoinError where it is lost: none replaces it."""
-        coin = self._around.coin
+        coin = self._context.coin
         if coin is None or coin.sha256 != self._receipt.coin_sha256:
             seen = "none" if coin is None else "another one"
             raise CoinError(
@@ -217,7 +213,7 @@ class ReplayEngine:
         with contextlib.ExitStack() as stack:
             readers = {}
             for name, path in config.data_paths().items():
-                readers[name] = self._around.datasets.open(path, sha256=hashes[name])
+                readers[name] = self._context.datasets.open(path, sha256=hashes[name])
                 stack.callback(readers[name].close)
             replay = readers.pop(config.replay_dataset_id)
             yield OpenDatasets(replay=replay, others=readers)
@@ -229,8 +225,8 @@ class ReplayEngine:
             self._template,
             self._provider,
             self._computations,
-            self._around.sanitiser_for(self._template),
-            self._around,
+            self._context.sanitiser_for(self._template),
+            self._context,
             tried,
         )
         detail["episodes"] = datasets.replay.lines_total
@@ -238,8 +234,8 @@ class ReplayEngine:
         self._tried = tried
 
     async def _tried_isolation(self) -> Mapping[str, Isolation]:
-        closed = [self._settings.output_dir, *self._around.closed]
-        return await tried_isolation(self._template, closed, self._around)
+        closed = [self._settings.output_dir, *self._context.closed]
+        return await probe_isolation(self._template, closed, self._context)
 
     async def _require_isolated(self) -> None:
         """Try again where this process did not begin the run: on another machine all may be open.
@@ -253,7 +249,7 @@ class ReplayEngine:
     async def _invoke_all(self, datasets: OpenDatasets, draws: Draws) -> None:
         """Call the constructs for every episode that is not recorded, in dataset order."""
         at = format_rfc3339(self._clock())
-        events = await events_kept_back(self._journal, self._receipt.theatre_id, at=at)
+        events = await find_unrecorded_events(self._journal, self._receipt.theatre_id, at=at)
         if events:
             await self._journal.append([], events)
         await self._require_isolated()
@@ -261,18 +257,18 @@ class ReplayEngine:
 
     async def _seal(
         self, datasets: OpenDatasets, draws: Draws
-    ) -> SealedRun | ProgrammeEnding | RefusedDraft:
+    ) -> SealedRun | ResolutionResult | RefusedDraft:
         settlement = Settlement(
             template=self._template,
             receipt=self._receipt,
             draws=draws,
             provider=self._provider,
             computations=self._computations,
-            around=self._around,
+            context=self._context,
             settings=self._settings,
         )
         if self._settings.certificate_run:
-            for adapter in self._around.adapters.values():
+            for adapter in self._context.adapters.values():
                 refuse_rehearsal(adapter)
         try:
             return await settlement.seal(
@@ -291,11 +287,11 @@ class ReplayEngine:
         """Return the bundle that is sealed here, if one is: what lies there is checked again."""
         if not self._bundle.is_dir():
             return None
-        refused = await refusal_of(self._bundle, self._around)
+        refused = await check_draft(self._bundle, self._context)
         if refused is None:
             return await sealed_run(self._bundle, self._journal)
         theatre_id = self._theatre.theatre_id
-        await refuse(refused, self._journal, theatre_id, self._around, self._settings)
+        await refuse(refused, self._journal, theatre_id, self._context, self._settings)
         return refused
 
     async def _resolve(self, run: SealedRun) -> None:
@@ -311,7 +307,7 @@ class ReplayEngine:
         await self._end(await with_reasons(self._journal, outcome, unscored=unscored))
 
     async def _fail(self, error: CoinError | DatasetMismatchError | JournalChangedError) -> None:
-        await beside_the_loop(self._set_aside)
+        await run_in_thread(self._set_aside)
         outcome: JsonObject = {
             "outcome": "failed",
             "outcome_reason": error.code,

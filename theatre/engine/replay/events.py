@@ -45,7 +45,7 @@ def trouble_events(ordered: Iterable[EpisodeResult], *, at: str) -> Iterator[Aud
         yield AuditEvent(event_type=event_type, at=at, detail=_trouble_detail(result))
 
 
-def named_sequences(entry: JsonObject) -> list[range]:
+def read_sequences(entry: JsonObject) -> list[range]:
     """Return which episodes a batch entry of the chain names, in ranges; none of another entry.
 
     Raises JournalError for a batch entry that no run has written.

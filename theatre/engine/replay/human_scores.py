@@ -55,7 +55,7 @@ def shown_name(name: str) -> str:
     return unicodedata.normalize("NFC", name.strip())
 
 
-def scores_that_count(rubric: OpenedRubric, rating: CommittedRating) -> PanelScores:
+def select_complete_scores(rubric: OpenedRubric, rating: CommittedRating) -> PanelScores:
     """Return the scores of everybody who rated every item, by identity, in [0, 1]."""
     by_scorer: dict[str, dict[str, float]] = {}
     for line in rubric.scores:

@@ -13,7 +13,7 @@ from theatre.engine.replay.calls import CalledEpisode, EpisodeCaller
 from theatre.engine.scoring import TheatreScoringProvider
 
 
-def needed_judge(provider: TheatreScoringProvider, judge: Judge | None) -> Judge | None:
+def require_judge(provider: TheatreScoringProvider, judge: Judge | None) -> Judge | None:
     """Return the judge that is to be asked; None where no criterion needs one.
 
     Raises ProgrammeError where one does and there is none.

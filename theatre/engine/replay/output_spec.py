@@ -23,7 +23,7 @@ MISFIT = "output-spec"
 """The reason of an answer that was rejected for its shape; it is retried as any error is."""
 
 
-def shape_checking(
+def wrap_in_shape_check(
     hops: Iterable[Hop], adapters: Mapping[str, OracleAdapter], registry: SchemaRegistry
 ) -> dict[str, OracleAdapter]:
     """Return the adapter of each hop's construct; where a shape is committed, it is checked."""
@@ -57,9 +57,9 @@ class ShapeCheckingAdapter:
         """Return the version that the adapter behind computes."""
         return self._adapter.computed_version
 
-    async def tried_isolation(self, closed: Sequence[Path]) -> Isolation:
+    async def probe_isolation(self, closed: Sequence[Path]) -> Isolation:
         """Return what the construct behind can reach."""
-        return await self._adapter.tried_isolation(closed)
+        return await self._adapter.probe_isolation(closed)
 
     async def invoke(self, request: OracleInvocationRequest) -> Attempt:
         """Make one try and judge the shape of what came back."""

@@ -9,9 +9,9 @@ from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, canonical_json, canonical_line
 from theatre.engine.evidence_bundle import EvidenceBundleBuilder
-from theatre.engine.replay.beside import beside_the_loop
+from theatre.engine.replay.beside import run_in_thread
 from theatre.engine.replay.computations import EpisodeLines, PlannedComputation, outcome_of
-from theatre.engine.replay.human_scores import scores_that_count
+from theatre.engine.replay.human_scores import select_complete_scores
 from theatre.engine.replay.journal import OpenDatasets
 from theatre.engine.replay.programme_trail import HITL_OPENED, OpenedRubric, ProgrammeTrail
 from theatre.engine.replay.tier_evidence import CallFacts
@@ -57,7 +57,7 @@ class CommittedProgramme:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProgrammeEnding:
+class ResolutionResult:
     """How far a programme came: to its end with both documents, to a failure, or to people.
 
     `rating_files` has the lines of each opened rubric step by path in the bundle.
@@ -117,7 +117,7 @@ class ProgrammeRun:
         }
         self._aggregate: JsonObject | None = None
 
-    async def carry_out(self) -> ProgrammeEnding:
+    async def carry_out(self) -> ResolutionResult:
         """Go on as far as there is something to go on with.
 
         Raises JournalError where a step comes to something else than the chain says.
@@ -126,15 +126,15 @@ class ProgrammeRun:
         while (step := machine.current) is not None:
             outcome = await self._outcome(step)
             if outcome is None:
-                return ProgrammeEnding(machine=machine)
+                return ResolutionResult(machine=machine)
             settled = len(machine.results)
             machine = machine.advance(step.step_id, outcome)
             for result in machine.results[settled:]:
                 if result.type not in EPISODE_STEPS:
                     await self._trail.tell_result(result, self._now)
         if machine.failure is not None:
-            return ProgrammeEnding(machine=machine)
-        return ProgrammeEnding(
+            return ResolutionResult(machine=machine)
+        return ResolutionResult(
             machine=machine,
             aggregate=await self._aggregated(),
             rating_files={
@@ -164,7 +164,7 @@ class ProgrammeRun:
         """Return the aggregate: made at the first aggregation, or at the end without one."""
         if self._aggregate is None:
             finish = self._sources.aggregator.finish
-            self._aggregate = await beside_the_loop(finish, self._panels, self._computed)
+            self._aggregate = await run_in_thread(finish, self._panels, self._computed)
         return self._aggregate
 
     def _told(self, step_id: str) -> StepOutcome | None:
@@ -188,7 +188,7 @@ class ProgrammeRun:
 
     async def _rated(self, rating: CommittedRating, told: StepOutcome | None) -> StepOutcome | None:
         rubric = await self._opened(rating)
-        panel = scores_that_count(rubric, rating)
+        panel = select_complete_scores(rubric, rating)
         if isinstance(told, Failed):
             return told
         if len(panel) >= rating.minimum_scorers:

@@ -24,7 +24,7 @@ from theatre.engine.replay.human_scores import (
     identity,
     refused_detail,
     score_detail,
-    scores_that_count,
+    select_complete_scores,
 )
 from theatre.engine.replay.journal import RunJournal
 from theatre.engine.replay.programme_trail import (
@@ -41,7 +41,7 @@ from theatre.engine.theatre import Theatre
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RatingDesk:
+class HumanReview:
     """The open rubric step of one theatre. The caller holds the theatre: there is one writer."""
 
     rating: CommittedRating
@@ -86,7 +86,7 @@ class RatingDesk:
     @property
     def complete_scorers(self) -> int:
         """Return how many people have rated every item."""
-        return len(scores_that_count(self.rubric, self.rating))
+        return len(select_complete_scores(self.rubric, self.rating))
 
     @property
     def enough(self) -> bool:

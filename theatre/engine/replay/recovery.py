@@ -46,7 +46,9 @@ async def sealed_run(bundle: Path, journal: RunJournal) -> SealedRun:
     )
 
 
-async def events_kept_back(journal: RunJournal, theatre_id: str, *, at: str) -> list[AuditEvent]:
+async def find_unrecorded_events(
+    journal: RunJournal, theatre_id: str, *, at: str
+) -> list[AuditEvent]:
     """Verify what is recorded; return the failures and refusals that a crash kept from the trail.
 
     Those are the last ones of the last batch: its entries are written one after another. Raises

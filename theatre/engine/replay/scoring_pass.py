@@ -18,7 +18,7 @@ from theatre.engine.models import (
     Verdict,
     read_episodes,
 )
-from theatre.engine.replay.beside import beside_the_loop
+from theatre.engine.replay.beside import run_in_thread
 from theatre.engine.replay.journal import DatasetReader, RunJournal
 from theatre.engine.replay.tier_evidence import CallFacts
 from theatre.engine.replay.trail_batches import TrailBatches
@@ -89,9 +89,9 @@ class ScoringPass:
 
             paired = pair_in_order(read_episodes(dataset.lines()), batches.results(journal))
             async for pairs in _in_groups(paired):
-                await beside_the_loop(write, pairs)
+                await run_in_thread(write, pairs)
             # Both become durable: that waits for the disk, too.
-            await beside_the_loop(stack.close)
+            await run_in_thread(stack.close)
         return aggregator, facts
 
     def _scored(self, episode: GroundTruthEpisode, result: EpisodeResult | None) -> ScoredEpisode:

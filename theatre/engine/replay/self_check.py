@@ -16,9 +16,9 @@ from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.evidence_bundle import set_aside
-from theatre.engine.replay.beside import beside_the_loop, unless_cancelled
+from theatre.engine.replay.beside import cancellation_check, run_in_thread
 from theatre.engine.replay.journal import RunJournal
-from theatre.engine.replay.surroundings import RunSettings, Surroundings
+from theatre.engine.replay.surroundings import RunContext, RunSettings
 
 SELF_CHECK_FAILED = "self-check-failed"
 
@@ -49,12 +49,12 @@ class RefusedDraft:
         }
 
 
-async def refusal_of(bundle: Path, around: Surroundings) -> RefusedDraft | None:
+async def check_draft(bundle: Path, context: RunContext) -> RefusedDraft | None:
     """Check `bundle` with all that is installed; return None where it passes.
 
     In a thread that stops within 100 episodes once the caller is cancelled.
     """
-    report = await beside_the_loop(_checked, bundle, around, unless_cancelled())
+    report = await run_in_thread(_checked, bundle, context, cancellation_check())
     refused = {*report.failed, *report.unavailable}
     checks = tuple(line.id for line in report.checks if line in refused)
     return RefusedDraft(checks) if checks else None
@@ -64,22 +64,24 @@ async def refuse(
     refused: RefusedDraft,
     journal: RunJournal,
     theatre_id: str,
-    around: Surroundings,
+    context: RunContext,
     settings: RunSettings,
 ) -> None:
     """Note a refusal, then set the refused bundle aside."""
-    await journal.note(refused.event(format_rfc3339(around.clock())))
-    await beside_the_loop(set_aside, theatre_id, settings.output_dir, settings.drafts_dir)
+    await journal.note(refused.event(format_rfc3339(context.clock())))
+    await run_in_thread(set_aside, theatre_id, settings.output_dir, settings.drafts_dir)
 
 
-def _checked(bundle: Path, around: Surroundings, go_on: Callable[[], None]) -> CheckReport:
+def _checked(
+    bundle: Path, context: RunContext, raise_if_cancelled: Callable[[], None]
+) -> CheckReport:
     return check_bundle(
         bundle,
-        around.scorers,
-        registry=around.registry,
-        computations=around.computations,
-        sanitiser=around.sanitiser,
-        runners=around.runners,
-        now=around.clock(),
-        progress=lambda _: go_on(),
+        context.scorers,
+        registry=context.registry,
+        computations=context.computations,
+        sanitiser=context.sanitiser,
+        runners=context.runners,
+        now=context.clock(),
+        progress=lambda _: raise_if_cancelled(),
     )

@@ -31,12 +31,12 @@ from theatre.engine.evidence_bundle import (
     COIN,
     REPRODUCTION,
     EvidenceBundleBuilder,
-    ManifestFacts,
+    EvidenceBundleManifest,
     file_stamps,
 )
 from theatre.engine.oracle_contract import REMOTE, Isolation, weakest
-from theatre.engine.replay.activation import isolation_at_start
-from theatre.engine.replay.beside import beside_the_loop, unless_cancelled
+from theatre.engine.replay.activation import read_isolation
+from theatre.engine.replay.beside import cancellation_check, run_in_thread
 from theatre.engine.replay.computations import (
     EPISODES,
     EpisodeLines,
@@ -46,15 +46,15 @@ from theatre.engine.replay.distinct_evidence import DistinctEvidence
 from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.programme import (
     CommittedProgramme,
-    ProgrammeEnding,
     ProgrammeRun,
+    ResolutionResult,
     StepSources,
 )
 from theatre.engine.replay.programme_trail import ProgrammeTrail
 from theatre.engine.replay.scoring_pass import ScoringPass
 from theatre.engine.replay.sealed_run import REPRODUCED, Rehearsal, SealedRun
-from theatre.engine.replay.self_check import RefusedDraft, refusal_of, refuse
-from theatre.engine.replay.surroundings import RunSettings, Surroundings
+from theatre.engine.replay.self_check import RefusedDraft, check_draft, refuse
+from theatre.engine.replay.surroundings import RunContext, RunSettings
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
 from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.scoring import (
@@ -78,7 +78,7 @@ class SettledRun:
     `documents` are the data audit and the baselines.
     """
 
-    ending: ProgrammeEnding
+    ending: ResolutionResult
     calls: CallFacts
     isolation: Isolation
     documents: tuple[JsonObject, JsonObject]
@@ -97,7 +97,7 @@ class Settlement:
         draws: Draws,
         provider: TheatreScoringProvider,
         computations: Sequence[PlannedComputation],
-        around: Surroundings,
+        context: RunContext,
         settings: RunSettings,
     ) -> None:
         self._template = template
@@ -108,10 +108,10 @@ class Settlement:
             template=template,
             computations=computations,
             ratings=provider.ratings,
-            registry=around.registry,
+            registry=context.registry,
         )
         self._reads_episodes = any(planned.over == EPISODES for planned in computations)
-        self._around = around
+        self._context = context
         self._settings = settings
 
     async def seal(
@@ -121,7 +121,7 @@ class Settlement:
         *,
         resolved_at: datetime,
         certificate_run: bool,
-    ) -> SealedRun | ProgrammeEnding | RefusedDraft:
+    ) -> SealedRun | ResolutionResult | RefusedDraft:
         """Write the bundle of a theatre whose calls are done and return what it proves.
 
         A reproduction leaves a bundle and no certificate. A rehearsal, and a run in which nothing
@@ -151,7 +151,7 @@ class Settlement:
         resolved_at: datetime,
         *,
         certificate_run: bool,
-    ) -> SettledRun | SealedRun | ProgrammeEnding:
+    ) -> SettledRun | SealedRun | ResolutionResult:
         """Score what was recorded and carry out the programme; SealedRun where that is all."""
         gold = datasets.gold_labels(self._template.product_theatre_config.gold_label_dataset_id)
         with (
@@ -162,12 +162,12 @@ class Settlement:
                     self._provider,
                     gold,
                     draws=self._draws,
-                    runner=self._around.runner_for(self._template),
-                    registry=self._around.registry,
+                    runner=self._context.runner_for(self._template),
+                    registry=self._context.registry,
                 )
             ) as evidence,
         ):
-            await beside_the_loop(self._write_commitment, builder, datasets)
+            await run_in_thread(self._write_commitment, builder, datasets)
             scoring = ScoringPass(
                 self._template,
                 self._provider,
@@ -177,10 +177,10 @@ class Settlement:
             aggregator, facts = await scoring.write(builder, journal, datasets.replay)
             reason = _no_certificate_reason(aggregator, certificate_run=certificate_run)
             if reason is not None:
-                aggregate = await beside_the_loop(aggregator.finish)
+                aggregate = await run_in_thread(aggregator.finish)
                 if reason == REHEARSAL:
                     rehearsal = self._rehearsal(aggregate, facts, evidence.audit, resolved_at)
-                    self._around.on_rehearsed(rehearsal)
+                    self._context.on_rehearsed(rehearsal)
                 return SealedRun(aggregate=aggregate, reason=reason)
             if facts.rehearsed:
                 raise CertificateError("expected answers of a real construct, got a mock's")
@@ -191,12 +191,12 @@ class Settlement:
             ending = await ProgrammeRun(self._programme, trail, sources, resolved_at).carry_out()
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
-            await beside_the_loop(ending.write, builder)
-            documents = await beside_the_loop(evidence.write, builder, unless_cancelled())
+            await run_in_thread(ending.write, builder)
+            documents = await run_in_thread(evidence.write, builder, cancellation_check())
             return SettledRun(
                 ending=ending,
                 calls=facts,
-                isolation=weakest(isolation_at_start(trail.activated).values()),
+                isolation=weakest(read_isolation(trail.activated).values()),
                 documents=documents,
                 findings=self._findings(trail.activated, ending, *documents),
                 resolved_at=resolved_at,
@@ -211,14 +211,14 @@ class Settlement:
         tier_facts = tier_facts_of(
             self._receipt, aggregate, facts, audit, isolation=isolation, bundle_complete=True
         )
-        history = self._around.history.beside(self._receipt.theatre_id).as_of(resolved_at)
+        history = self._context.history.beside(self._receipt.theatre_id).as_of(resolved_at)
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
         return Rehearsal(aggregate=aggregate, assessment=assessment)
 
     def _findings(
         self,
         activated: JsonObject,
-        ending: ProgrammeEnding,
+        ending: ResolutionResult,
         audit: JsonObject,
         baselines: JsonObject,
     ) -> tuple[str, ...]:
@@ -249,26 +249,26 @@ class Settlement:
     async def _finish(
         self, builder: EvidenceBundleBuilder, journal: RunJournal, settled: SettledRun
     ) -> SealedRun | RefusedDraft:
-        assessment = await beside_the_loop(self._write_tier, builder, settled)
+        assessment = await run_in_thread(self._write_tier, builder, settled)
         event = self._sealed_event(settled.resolved_at)
         audit_head = await self._write_trail(builder, journal, event)
         if self._receipt.reproduces is None:
-            certificate = await beside_the_loop(
+            certificate = await run_in_thread(
                 self._certified, builder, settled, assessment, event, audit_head
             )
         else:
-            certificate = await beside_the_loop(self._reproduced, builder, settled, event)
-        as_checked = await beside_the_loop(file_stamps, builder.draft)
-        refused = await refusal_of(builder.draft, self._around)
+            certificate = await run_in_thread(self._reproduced, builder, settled, event)
+        as_checked = await run_in_thread(file_stamps, builder.draft)
+        refused = await check_draft(builder.draft, self._context)
         if refused is not None:
-            await refuse(refused, journal, self._receipt.theatre_id, self._around, self._settings)
+            await refuse(refused, journal, self._receipt.theatre_id, self._context, self._settings)
             return refused
         return SealedRun(
             aggregate=settled.ending.aggregate,
             certificate=certificate,
             reason=None if certificate is not None else REPRODUCED,
             sealed_event=event,
-            bundle_path=await beside_the_loop(builder.seal, as_checked),
+            bundle_path=await run_in_thread(builder.seal, as_checked),
         )
 
     def _certified(
@@ -300,9 +300,9 @@ class Settlement:
                 moment=event.at,
             ),
         )
-        validate_certificate(certificate, self._around.registry)
+        validate_certificate(certificate, self._context.registry)
         builder.write_document(CERTIFICATE, certificate)
-        builder.write_manifest(self._manifest_facts(bundle_hash, event.at))
+        builder.write_manifest(self._manifest(builder, bundle_hash, event.at))
         return certificate
 
     def _reproduced(
@@ -312,7 +312,7 @@ class Settlement:
         bundle_hash = _complete_sums(builder)
         document = reproduction_document(self._receipt, settled.ending.aggregate)
         builder.write_document(REPRODUCTION, document)
-        builder.write_manifest(self._manifest_facts(bundle_hash, event.at))
+        builder.write_manifest(self._manifest(builder, bundle_hash, event.at))
 
     def _write_tier(self, builder: EvidenceBundleBuilder, settled: SettledRun) -> TierAssessment:
         missing = set(builder.validate_minimum_files()) - WRITTEN_AFTER_TIER
@@ -326,7 +326,7 @@ class Settlement:
             step_caps=settled.ending.machine.caps,
         )
         resolved_at = settled.resolved_at
-        history = self._around.history.beside(self._receipt.theatre_id).as_of(resolved_at)
+        history = self._context.history.beside(self._receipt.theatre_id).as_of(resolved_at)
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
         builder.write_document("tier.json", tier_document(tier_facts, history, assessment))
         return assessment
@@ -359,15 +359,18 @@ class Settlement:
                 head = head_after(entry)
             sealed = next_entry(head, self._receipt.theatre_id, event)
             lines.write(canonical_line(sealed))
-            await beside_the_loop(stack.close)
+            await run_in_thread(stack.close)
         return head_after(sealed).entry_hash
 
-    def _manifest_facts(self, bundle_hash: str, created_at: str) -> ManifestFacts:
+    def _manifest(
+        self, builder: EvidenceBundleBuilder, bundle_hash: str, created_at: str
+    ) -> EvidenceBundleManifest:
         pins, config = self._template.version_pins, self._template.product_theatre_config
-        return ManifestFacts(
+        return EvidenceBundleManifest(
             theatre_id=self._receipt.theatre_id,
             commitment_hash=self._receipt.commitment_hash,
             bundle_hash=bundle_hash,
+            file_inventory=builder.file_inventory,
             created_at=created_at,
             construct_version=pins.constructs[config.construct_under_test],
             scorer_version=pins.scorer_version,

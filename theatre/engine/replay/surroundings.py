@@ -45,7 +45,7 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class RunContext:
     """What a run reaches through its caller: constructs, data, scorers, time, and its coin.
 
     `coin` is the one that the commitment names; None where it is lost, which ends the run.

@@ -17,7 +17,7 @@ from theatre.engine.audit_chain import ChainHead, verify_next
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import ChainBrokenError, JournalChangedError, JournalError
 from theatre.engine.models import EpisodeResult
-from theatre.engine.replay.events import FAILED, RECORDED, REFUSED, named_sequences
+from theatre.engine.replay.events import FAILED, RECORDED, REFUSED, read_sequences
 from theatre.engine.replay.journal import MAX_EPISODES, RunJournal
 
 _NONE = 0
@@ -88,7 +88,7 @@ class TrailBatches:
             self.troubled.add(detail["seq"])
         if entry["event_type"] != RECORDED:
             return
-        ranges = named_sequences(entry)
+        ranges = read_sequences(entry)
         batch = _Batch(
             entry=cast("int", entry["seq"]),
             first=ranges[0].start if ranges else 0,

@@ -64,7 +64,7 @@ class RlmfExport:
         BundleError, RlmfExportError, and what `calibration` raises.
         """
         self._bundle = SealedBundle(bundle)
-        self._violations = registry.validate_alike(RLMF_SCHEMA)
+        self._violations = registry.validate_cached(RLMF_SCHEMA)
         self._facts = ExportFacts(
             template=self._bundle.template,
             certificate=self._bundle.certificate,

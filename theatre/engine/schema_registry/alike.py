@@ -20,7 +20,7 @@ _LONGEST = 4096
 """In characters: beyond either, a member is taken for one that never repeats."""
 
 
-class AlikeDocuments:
+class ValidationCache:
     """The look at documents of one schema, for as long as they come; knows what has fitted."""
 
     def __init__(self, validator: Validator) -> None:

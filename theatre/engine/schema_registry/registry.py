@@ -14,7 +14,7 @@ from referencing import Registry
 
 from theatre.engine.canonical_json import MAX_DEPTH, canonical_json
 from theatre.engine.errors import CanonicalisationError, ResourceMissingError
-from theatre.engine.schema_registry.alike import AlikeDocuments
+from theatre.engine.schema_registry.alike import ValidationCache
 from theatre.engine.schema_registry.dialect import FORMATS, DialectValidator
 from theatre.engine.schema_registry.inline import UNUSABLE, schema_faults
 from theatre.engine.schema_registry.resources import resource_root
@@ -45,14 +45,14 @@ class SchemaRegistry:
         """
         return _violations(self._shipped(schema_name), document)
 
-    def validate_alike(self, schema_name: str) -> Callable[[object], list[SchemaViolation]]:
+    def validate_cached(self, schema_name: str) -> Callable[[object], list[SchemaViolation]]:
         """Return what validates one document after another, as `validate` does, but sooner.
 
         For an object schema, and documents much of which is the same: each equal member is looked
         at once. What is returned remembers; it is for one thread and one row of documents.
         """
         validator = self._shipped(schema_name)
-        alike = AlikeDocuments(validator)
+        alike = ValidationCache(validator)
 
         def violations(document: object) -> list[SchemaViolation]:
             if isinstance(document, dict) and _not_json(document) is None and alike.fit(document):

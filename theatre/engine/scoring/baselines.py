@@ -159,14 +159,14 @@ class BaselineScores:
         self,
         drawn: DrawnEpisodes,
         gold: Mapping[str, JsonObject],
-        go_on: Callable[[], None] = lambda: None,
+        raise_if_cancelled: Callable[[], None] = lambda: None,
     ) -> JsonObject:
-        """Return `scores/baselines.json`; `go_on`, called before each play, may raise."""
+        """Return `scores/baselines.json`; the callback, run before each play, may raise."""
         columns = {baseline: _Column(self._plans, self._seed) for baseline in Baseline}
         reasons = self._reasons
         try:
             if self._plans and self._players is not None:
-                self._play(self._players, drawn, gold, columns, go_on)
+                self._play(self._players, drawn, gold, columns, raise_if_cancelled)
             elif self._plans:
                 self._score(drawn, gold, columns)
         except UnplayableError:
@@ -189,13 +189,13 @@ class BaselineScores:
         drawn: DrawnEpisodes,
         gold: Mapping[str, JsonObject],
         columns: Mapping[Baseline, _Column],
-        go_on: Callable[[], None],
+        raise_if_cancelled: Callable[[], None],
     ) -> None:
         """Play each episode twice; what others expect is no answer to a turn."""
         for case in drawn.cases():
             label = gold.get(case.episode.episode_id)
             for baseline in (Baseline.EMPTY, Baseline.COPIED):
-                go_on()
+                raise_if_cancelled()
                 made = players.answer(case.episode, copies=baseline is Baseline.COPIED)
                 results = {
                     plan.criterion_id: score_criterion(plan, case.episode, made, label)

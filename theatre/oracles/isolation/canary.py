@@ -62,7 +62,7 @@ class _Sockets:
         return bool(ready)
 
 
-def tried_isolation(closed: Sequence[Path], reach: Reach) -> Isolation:
+def probe_isolation(closed: Sequence[Path], reach: Reach) -> Isolation:
     """Return what a program with this `reach` can reach now. Blocks for a start of Python.
 
     `closed` are files and folders with answers in them: the store, the data. What could not be

@@ -89,7 +89,7 @@ def best_means(*, network: bool) -> Means:
     return _best_means(network, os.environ.get(REFUSED, ""))
 
 
-def planned_start(argv: Sequence[str], reach: Reach, folder: Path) -> Start:
+def plan_start(argv: Sequence[str], reach: Reach, folder: Path) -> Start:
     """Return how `argv` is started in `folder`, the only one that it may write to."""
     means = best_means(network=reach.network)
     paths = allowed_paths((argv[0], *reach.programs), reach.reading)

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TypeAlias, TypeVar, cast
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, judged_again
+from theatre.engine.models import Judgement, Scorer, ScorerKind, ScoringCase, replay_judgement
 from theatre.verification.judge.asking import request
 from theatre.verification.judge.chunks import MAX_CHARACTERS, MAX_PARTS
 from theatre.verification.judge.measures import MEASURES, NotMeasurableError
@@ -41,7 +41,7 @@ def judgement(case: ScoringCase) -> Judgement:
 
 def score(case: ScoringCase) -> float | None:
     """Return what the recorded exchanges come to; raises UnaskedError for others."""
-    return judged_again(judgement(case), case.exchanges)
+    return replay_judgement(judgement(case), case.exchanges)
 
 
 def pass_scores(case: ScoringCase) -> list[Fraction]:
@@ -58,7 +58,7 @@ def passes_again(case: ScoringCase, measure: Measured[ResultT]) -> list[ResultT]
 
     Raises as `score`, and NotMeasurableError where a pass has no usable answer.
     """
-    return judged_again(_passes(case, measure), case.exchanges)
+    return replay_judgement(_passes(case, measure), case.exchanges)
 
 
 def _passes(
