@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime
 from typing import NamedTuple
 
 from sqlalchemy import insert, select
-from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.models import SealedBundle, TheatreCertificate
+from backend.database.models import SealedBundle
 
 
 class BundleArchive(NamedTuple):
@@ -18,15 +16,6 @@ class BundleArchive(NamedTuple):
 
     sha256: str
     size_bytes: int
-
-
-class UnnamedBundle(NamedTuple):
-    """A sealed bundle whose archive no row names, by its certificate."""
-
-    theatre_id: str
-    sealed_at: datetime
-    document: bytes
-    """The certificate, in its exact bytes."""
 
 
 async def note_bundle(
@@ -43,19 +32,3 @@ async def bundle_of(connection: AsyncConnection, theatre_id: str) -> BundleArchi
     query = select(table.sha256, table.size_bytes).where(table.theatre_id == theatre_id)
     row = (await connection.execute(query)).one_or_none()
     return None if row is None else BundleArchive._make(row)
-
-
-async def unnamed_bundles(connection: AsyncConnection) -> Sequence[UnnamedBundle]:
-    """Return what was certified and has no archive: it was sealed before there were any."""
-    table = TheatreCertificate
-    named = select(SealedBundle.theatre_id).where(SealedBundle.theatre_id == table.theatre_id)
-    query = select(table.theatre_id, table.issued_at, table.document).where(~named.exists())
-    return [UnnamedBundle._make(row) for row in await connection.execute(query)]
-
-
-async def adopt_bundle(
-    connection: AsyncConnection, bundle: UnnamedBundle, archive: BundleArchive
-) -> None:
-    """Name the archive of a bundle that was sealed long ago, unless somebody has just done so."""
-    row = {"theatre_id": bundle.theatre_id, "sealed_at": bundle.sealed_at, **archive._asdict()}
-    await connection.execute(insert_or_leave(SealedBundle).values(row).on_conflict_do_nothing())

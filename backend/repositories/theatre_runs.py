@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, or_, select, text, update
+from sqlalchemy import ColumnElement, Select, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.models import SealedBundle, Theatre, TheatreTemplate
+from backend.database.models import Theatre, TheatreTemplate
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.commitment import CommitmentReceipt
 from theatre.engine.errors import NotFoundError, StateConflictError
@@ -227,15 +227,9 @@ def _whole() -> Select[*tuple[Any, ...]]:
 
 
 async def ended_runs(connection: AsyncConnection, theatre_ids: Collection[str]) -> frozenset[str]:
-    """Return which of these theatres have a run that is over, and nothing that is only there.
-
-    A bundle whose archive no row names yet is the only one (docs/design/service.md, "Bundles
-    without an archive").
-    """
-    named = select(SealedBundle.theatre_id).where(SealedBundle.theatre_id == Theatre.id)
+    """Return which of these theatres have a run that is over."""
     query = select(Theatre.id).where(
         Theatre.id.in_(theatre_ids),
         Theatre.run_status.in_(("succeeded", "failed", "cancelled")),
-        or_(Theatre.certificate_id.is_(None), named.exists()),
     )
     return frozenset((await connection.execute(query)).scalars())

@@ -19,7 +19,6 @@ from backend.errors import EvidenceStoreError
 from backend.evidence_store import EvidenceStore
 from backend.repositories.forgetting import forget_keys, forget_uploads, kept_datasets
 from backend.repositories.idempotency import forget
-from backend.services.earlier_bundles import adopt_earlier_bundles
 from backend.services.ground_truth import GroundTruth
 from backend.services.local_copies import forget_local_copies
 from backend.services.resources import TheatreResources
@@ -74,7 +73,6 @@ async def _clean_for_ever(engine: AsyncEngine, resources: TheatreResources) -> N
         try:
             removed = await clean_up(engine, resources.data, resources.store, at=resources.clock())
             await end_overdue(engine, resources, at=resources.clock())
-            await adopt_earlier_bundles(engine, resources)
             await forget_local_copies(engine, resources, at=resources.clock())
         except (SQLAlchemyError, OSError, EvidenceStoreError) as error:
             _log.warning("cleaning up failed", exc_info=error)

@@ -47,8 +47,6 @@ class TheatreResources:
     desk: Path
     drafts: Path
     """Bundles of this machine that the own check refused, by theatre: for its operator alone."""
-    earlier_desks: tuple[Path, ...]
-    """Where releases before revision 0008 left what they had sealed."""
     issuer: str
     clock: Clock
 
@@ -88,7 +86,6 @@ class TheatreResources:
             store=store,
             desk=home / "theatres",
             drafts=home / "drafts",
-            earlier_desks=tuple({home / "theatres", (store.folder or home) / "theatres"}),
             issuer=settings.issuer,
             clock=clock,
         )
