@@ -49,14 +49,21 @@ def utc_now() -> datetime:
 
 
 async def commit_template(
-    document: JsonObject, *, template_folder: Path, workspace: Workspace, clock: Clock = utc_now
+    document: JsonObject,
+    *,
+    template_folder: Path,
+    workspace: Workspace,
+    clock: Clock = utc_now,
+    certificate_run: bool = True,
 ) -> Theatre:
     """Validate, verify the datasets, create the theatre and commit it.
+
+    Without `certificate_run` for a rehearsal, which may have canned answers.
 
     Raises InvalidTemplateError, and DatasetError for ground truth that is missing, changed or
     not in the episode format. Nothing is created unless the commitment can be made.
     """
-    require_valid(document)
+    require_valid(document, certificate_run=certificate_run)
     view = view_template(document)
     if isinstance(view, ProductTheatreTemplate):
         verify_datasets(view, workspace.datasets_for(template_folder))
@@ -199,9 +206,9 @@ def _places(workspace: Workspace, template_folder: Path) -> Places:
     )
 
 
-def require_runnable(document: JsonObject) -> None:
+def require_runnable(document: JsonObject, *, certificate_run: bool = True) -> None:
     """Raise InvalidTemplateError, or ExecutionPathUnavailableError for what nothing here runs."""
-    require_valid(document)
+    require_valid(document, certificate_run=certificate_run)
     product_template(document)
 
 

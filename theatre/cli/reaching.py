@@ -25,10 +25,13 @@ from theatre.oracles.endpoints import (
     refuse_unused_headers,
 )
 from theatre.oracles.errors import AddressNotAllowedError, ConstructUnreachableError
+from theatre.oracles.mock import CannedAnswers, MockOracleAdapter
 from theatre.oracles.python_callable import PythonOracleAdapter
 from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN
 from theatre.verification.plain_oracle import PLAIN_ORACLE
+
+MOCK = "mock"
 
 
 @contextlib.asynccontextmanager
@@ -38,8 +41,11 @@ async def opened_adapters(
     template_folder: Path,
     *,
     headers_env: Mapping[str, str],
+    answers: CannedAnswers | None = None,
 ) -> AsyncIterator[Mapping[str, ReachableAdapter]]:
     """Open an adapter, by construct id, for every construct of an episode; close them all.
+
+    `answers` are those of constructs whose adapter is `mock`.
 
     Nothing is started or connected yet. Raises what `construct_at` raises, and
     OutboundPolicyError, OutboundRefusedError and RequestHeadersError for what cannot be called.
@@ -51,6 +57,9 @@ async def opened_adapters(
     async with contextlib.AsyncExitStack() as stack:
         for endpoint in wanted:
             with _naming_the_variable():
+                if endpoint.adapter_type == MOCK:
+                    adapters[endpoint.construct_id] = _canned(endpoint, answers or {})
+                    continue
                 construct = construct_at(endpoint, places)
                 adapter = _adapter(endpoint, construct, workspace, template.version_pins)
             stack.push_async_callback(adapter.aclose)
@@ -67,7 +76,9 @@ def construct_authors(
     """
     places = _places(workspace, template_folder, headers_env={})
     return {
-        endpoint.construct_id: construct_at(endpoint, places).author
+        endpoint.construct_id: (
+            None if endpoint.adapter_type == MOCK else construct_at(endpoint, places).author
+        )
         for endpoint in endpoints(template)
     }
 
@@ -126,6 +137,16 @@ def _places(
         folder=template_folder,
         headers_env=headers_env,
     )
+
+
+def _canned(endpoint: Endpoint, answers: CannedAnswers) -> MockOracleAdapter:
+    """Return an adapter with the answers of one construct, and those that are anybody's."""
+    own = {
+        episode_id: answer
+        for (construct_id, episode_id), answer in answers.items()
+        if construct_id in (None, endpoint.construct_id)
+    }
+    return MockOracleAdapter(own, clock=utc_now)
 
 
 def _adapter(

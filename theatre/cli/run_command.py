@@ -14,6 +14,7 @@ from theatre.cli.exits import CommandEndedError, ExitCode, InterruptedRunError
 from theatre.cli.header_option import header_option
 from theatre.cli.output import json_option, print_document
 from theatre.cli.progress import ProgressLine
+from theatre.cli.rehearsal import print_rehearsal, rehearse_file
 from theatre.cli.reports import PENDING, print_run, run_report
 from theatre.cli.running import RunOptions, run_theatre
 from theatre.cli.template_files import read_template, require_valid
@@ -44,6 +45,16 @@ DEFAULT_OPTIONS = RunOptions()
     type=click.IntRange(1),
     help="At most so many calls at a time, where the template commits to more.",
 )
+@click.option(
+    "--rehearsal",
+    is_flag=True,
+    help="Run a template file without a certificate, and keep nothing.",
+)
+@click.option(
+    "--answers",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="With --rehearsal: JSONL with the answers, in place of every construct.",
+)
 @header_option
 @json_option
 def run(
@@ -53,6 +64,8 @@ def run(
     quiet: bool,
     batch_episodes: int,
     concurrency: int | None,
+    rehearsal: bool,
+    answers: Path | None,
     headers_env: dict[str, str],
     as_json: bool,
 ) -> None:
@@ -63,10 +76,15 @@ def run(
     waits for human scores ends with exit code 8; the same command goes on.
     """
     workspace = Workspace.from_environment()
-    theatre_id = theatre_to_run(target, workspace, new=new)
     options = RunOptions(
         batch_size=batch_episodes, concurrency_limit=concurrency, headers_env=headers_env
     )
+    if rehearsal:
+        _rehearse(target, answers, workspace, options, quiet=quiet, as_json=as_json)
+        return
+    if answers is not None:
+        raise click.UsageError("expected --answers with --rehearsal only: certificates need calls")
+    theatre_id = theatre_to_run(target, workspace, new=new)
     run_to_end(theatre_id, workspace, options, quiet=quiet)
     report = run_report(workspace.store.view(theatre_id))
     if as_json:
@@ -77,6 +95,26 @@ def run(
         raise CommandEndedError(ExitCode.INCOMPLETE)
     if report["outcome"] != "certified":
         raise CommandEndedError(ExitCode.FAILURE)
+
+
+def _rehearse(
+    target: str,
+    answers: Path | None,
+    workspace: Workspace,
+    options: RunOptions,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Rehearse a template file and print what it came to."""
+    path = Path(target)
+    if not path.is_file():
+        raise NotFoundError(f"expected a template file to rehearse, got {target}")
+    report = rehearse_file(path, answers, workspace, options, quiet=quiet)
+    if as_json:
+        print_document(report)
+    else:
+        print_rehearsal(report)
 
 
 def run_to_end(

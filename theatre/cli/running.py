@@ -14,6 +14,7 @@ from theatre.cli.signals import cancelled_by
 from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
+from theatre.engine.coin import Draws
 from theatre.engine.oracle_contract import Invoker
 from theatre.engine.replay import Progress, Rehearsal, ReplayEngine, RunContext, RunSettings
 from theatre.engine.schema_registry import SchemaRegistry
@@ -22,6 +23,7 @@ from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import OVERDUE
 from theatre.files.theatre_store import TheatreLease
 from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.oracles.mock import CannedAnswers
 from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.retry import require_reachable, retrying
 from theatre.scorers import load_scorers
@@ -38,7 +40,8 @@ class RunOptions:
     `headers_env` are request headers and the variables that hold their values. `on_recorded` is
     told of each batch that became durable. With `ends_with_construct` a construct that is gone
     ends the run with ConstructUnreachableError, to be gone on with, and costs no episode. With
-    `on_rehearsed` the run is a rehearsal: it leaves no certificate, and what it came to goes there.
+    `on_rehearsed` the run is a rehearsal: it leaves no certificate, and what it came to goes there;
+    there, `answers` are those of constructs whose adapter is `mock`.
     """
 
     batch_size: int = 100
@@ -47,6 +50,7 @@ class RunOptions:
     on_recorded: OnRecorded = lambda _: None
     ends_with_construct: bool = False
     on_rehearsed: Callable[[Rehearsal], None] | None = None
+    answers: CannedAnswers = field(default_factory=dict)
 
 
 async def run_theatre(
@@ -77,7 +81,11 @@ async def run_theatre(
             await refuse_copies(template, workspace, held.template_folder, datasets)
         async with (
             opened_adapters(
-                template, workspace, held.template_folder, headers_env=options.headers_env
+                template,
+                workspace,
+                held.template_folder,
+                headers_env=options.headers_env,
+                answers=_by_alias(held, options.answers),
             ) as adapters,
             open_judge(held.theatre.template, workspace, is_needed=is_calling) as judge,
         ):
@@ -119,6 +127,17 @@ async def run_theatre(
                 if is_calling:
                     await check_all_reachable(adapters)
                 await engine.run()
+
+
+def _by_alias(held: TheatreLease, answers: CannedAnswers) -> CannedAnswers:
+    """Return answers by the ids that constructs are asked under."""
+    if held.coin is None:
+        return {}
+    draws = Draws(held.coin, held.theatre.commitment.commitment_hash)
+    return {
+        (construct_id, draws.alias(episode_id)): answer
+        for (construct_id, episode_id), answer in answers.items()
+    }
 
 
 def _previous_environment(

@@ -16,14 +16,14 @@ def read_template(path: Path) -> JsonObject:
     return parse_object(read_file(path, what="a template file"), max_depth=MAX_INPUT_DEPTH)
 
 
-def validate_template(document: JsonObject) -> ValidationReport:
+def validate_template(document: JsonObject, *, certificate_run: bool = True) -> ValidationReport:
     """Return every error and warning of a template; data files are not opened."""
-    return TemplateValidator(load_scorers()).validate(document)
+    return TemplateValidator(load_scorers()).validate(document, certificate_run=certificate_run)
 
 
-def require_valid(document: JsonObject) -> None:
+def require_valid(document: JsonObject, *, certificate_run: bool = True) -> None:
     """Raise InvalidTemplateError listing every violation."""
-    report = validate_template(document)
+    report = validate_template(document, certificate_run=certificate_run)
     if report.errors:
         listed = "\n".join(f"  {e.pointer or '/'} [{e.rule}] {e.detail}" for e in report.errors)
         raise InvalidTemplateError(

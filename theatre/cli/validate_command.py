@@ -19,15 +19,16 @@ from theatre.engine.canonical_json import JsonObject
 
 @click.command()
 @template_argument
+@click.option("--rehearsal", is_flag=True, help="As a template to rehearse, not to certify.")
 @json_option
-def validate(template: Path, *, as_json: bool) -> None:
+def validate(template: Path, *, rehearsal: bool, as_json: bool) -> None:
     """Check TEMPLATE against the schema and every rule; all violations are listed.
 
     Where its data are at hand: how many of the questions differ, which give an answer away, what
     answers without any work would score, and which codes would cap the tier.
     """
     document = read_template(template)
-    report = validate_template(document)
+    report = validate_template(document, certificate_run=not rehearsal)
     warnings = [warning.as_document() for warning in report.warnings]
     evidence: JsonObject | None = None
     if report.valid:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.clock import Clock
@@ -18,9 +19,12 @@ from theatre.engine.oracle_contract import (
     read_answer,
 )
 
+CannedAnswers: TypeAlias = Mapping[tuple[str | None, str], JsonObject]
+"""(Construct id, or None for any; episode id of the dataset) → members of an answer envelope."""
+
 
 class MockOracleAdapter(RehearsalAdapter):
-    """Answers from a table: `answers` by episode id, else `default`.
+    """Answers from a table: `answers` by the id that an episode is asked under, else `default`.
 
     A canned answer holds members of an answer envelope, at least `output_data` for a success;
     the ids and `status` success are filled in where it leaves them out. It goes through the
@@ -47,6 +51,9 @@ class MockOracleAdapter(RehearsalAdapter):
     def computed_version(self) -> None:
         """Return None: there is no program whose files could be hashed."""
 
+    async def check_reachable(self) -> None:
+        """Answer from memory: there is nothing to be reached."""
+
     async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
         """Return that nothing is closed: there is no program that could try."""
         return NOT_ISOLATED
@@ -59,7 +66,7 @@ class MockOracleAdapter(RehearsalAdapter):
                 request,
                 InvocationStatus.ERROR,
                 reason="no-canned-answer",
-                detail=f"expected a canned answer for {request.episode_id}, got none",
+                detail="expected a canned answer to this question, got none",
                 latency_ms=0,
                 responded_at=self._clock(),
             )

@@ -179,5 +179,5 @@ def test_the_mock_without_an_answer_is_an_error(request_for: RequestFor) -> None
     assert (attempt.response.status, attempt.reason, attempt.response.error_detail) == (
         InvocationStatus.ERROR,
         "no-canned-answer",
-        "expected a canned answer for episode-99, got none",
+        "expected a canned answer to this question, got none",
     )

@@ -6,7 +6,6 @@ handed over in memory, and the store is removed.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,11 +15,10 @@ from typing import Any, cast
 
 from theatre.cli.adversaries.leak import Leak
 from theatre.cli.adversaries.table import Adversary, programs
-from theatre.cli.committing import commit_template
-from theatre.cli.running import RunOptions, run_theatre
+from theatre.cli.rehearsal import rehearse
+from theatre.cli.running import RunOptions
 from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
-from theatre.engine.errors import TheatreError
 from theatre.engine.models import EpisodeResult
 from theatre.engine.replay import Progress, Rehearsal
 from theatre.engine.tier_assigner import VerificationTier
@@ -36,12 +34,6 @@ folder = "."
 files = ["{program}", "sample.json"]
 """
 OnProgress = Callable[[Progress], None]
-
-
-class RehearsalFailedError(TheatreError):
-    """Data or records changed while a template was rehearsed."""
-
-    code = "rehearsal-failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,27 +102,10 @@ class Rehearsals:
         headers_env: Mapping[str, str],
     ) -> Rehearsed:
         recorded: list[EpisodeResult] = []
-        ends: list[Rehearsal] = []
-        options = RunOptions(
-            headers_env=headers_env, on_recorded=recorded.extend, on_rehearsed=ends.append
-        )
+        options = RunOptions(headers_env=headers_env, on_recorded=recorded.extend)
         roots = (self.folder, *self.workspace.dataset_roots)
         workspace = replace(self.workspace, dataset_roots=roots)
-
-        async def run() -> None:
-            theatre = await commit_template(template, template_folder=folder, workspace=workspace)
-            await run_theatre(
-                theatre.theatre_id,
-                workspace,
-                options,
-                on_start=lambda _: None,
-                on_progress=on_progress,
-            )
-
-        asyncio.run(run())
-        if not ends:
-            raise RehearsalFailedError("expected a rehearsal to its end, got none: run it again")
-        return _outcome(ends[0], recorded)
+        return _outcome(rehearse(template, folder, workspace, options, on_progress), recorded)
 
 
 def write_adversary(
