@@ -15,7 +15,7 @@ from backend.database.roles import APPLICATION, OWNER
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, at_once, served, settings_for
-from tests.backend.test_theatres import NOBODYS
+from tests.backend.test_theatre_routes import NOBODYS
 from theatre.debate.actions import Action
 from theatre.debate.evaluators import EVALUATORS, evaluate
 from theatre.debate.event_log import events_of
