@@ -6,7 +6,7 @@ exit code. For each frame of the tests below the failure, those of its local var
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -23,9 +23,9 @@ _TOLD = ("error_detail", "stderr")
 def pytest_runtest_makereport(
     item: pytest.Item,  # noqa: ARG001 - of the hook
     call: pytest.CallInfo[None],
-) -> Iterator[None]:
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     """Add a section to the report of a test that failed."""
-    report: pytest.TestReport = yield
+    report = yield
     if report.failed and call.excinfo is not None:
         lines = [
             f"{name} {found}"

@@ -1,4 +1,4 @@
-"""One embedded server for all workers of a session, and a fresh database for each test."""
+"""One embedded server for all workers of a session, and an empty database for each test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from backend.database.embedded import EmbeddedServer
-from tests.backend.databases import Database, made, migrated_template, shared_server
+from tests.backend.databases import (
+    Database,
+    EmptiedDatabase,
+    made,
+    migrated_template,
+    shared_server,
+)
 
 _numbers = itertools.count()
 
@@ -37,20 +43,38 @@ def empty_database(database_server: EmbeddedServer) -> Iterator[Database]:
         yield database
 
 
-def _migrated(server: EmbeddedServer, home: Path) -> Iterator[Database]:
-    template = migrated_template(server, home)
-    name = f"test_{os.getpid()}_{next(_numbers)}"
-    with made(server, name, template=template) as database:
-        yield database
+@pytest.fixture(scope="session")
+def emptied_databases() -> Iterator[list[EmptiedDatabase]]:
+    """The database that this worker uses again, if it has one."""
+    kept: list[EmptiedDatabase] = []
+    yield kept
+    for one in kept:
+        one.drop()
 
 
 @pytest.fixture
-def database(database_server: EmbeddedServer, database_home: Path) -> Iterator[Database]:
+def database(
+    database_server: EmbeddedServer,
+    database_home: Path,
+    emptied_databases: list[EmptiedDatabase],
+) -> Iterator[Database]:
     """A database at the newest revision, empty."""
-    yield from _migrated(database_server, database_home)
+    if not emptied_databases:
+        migrated_template(database_server, database_home)
+        name = f"test_{os.getpid()}_{next(_numbers)}"
+        emptied_databases.append(EmptiedDatabase(database_server, name))
+    kept = emptied_databases.pop()
+    yield kept.database
+    if kept.is_emptied():
+        emptied_databases.append(kept)
+    else:
+        kept.drop()
 
 
 @pytest.fixture(scope="module")
 def module_database(database_server: EmbeddedServer, database_home: Path) -> Iterator[Database]:
     """The same for a whole module: for tests whose every statement is refused."""
-    yield from _migrated(database_server, database_home)
+    template = migrated_template(database_server, database_home)
+    name = f"test_{os.getpid()}_{next(_numbers)}"
+    with made(database_server, name, template=template) as database:
+        yield database

@@ -1,4 +1,8 @@
-"""Databases for tests: one server a session, one database a test, copied from a migrated one."""
+"""Databases for tests: one server a session, one database a worker, emptied after each test.
+
+Each is copied from a migrated one. A test that changed more than rows leaves its database to be
+dropped, and the next test has a new copy.
+"""
 
 from __future__ import annotations
 
@@ -54,6 +58,24 @@ COMMITMENT: Mapping[str, Any] = {
     "dataset_hashes": "{}",
     "receipt": b"{}",
 }
+
+
+_ROWS_IN = """
+    SELECT format('SELECT %L WHERE EXISTS (SELECT FROM %s)', oid::regclass, oid::regclass) AS query
+    FROM pg_class WHERE relkind = 'r' AND oid >= 16384
+"""
+_OBJECTS = " UNION ALL ".join(
+    f"SELECT '{catalog}:' || {key} || ':' || xmin AS object FROM {catalog} WHERE {own}"  # noqa: S608
+    for catalog, key, own in (
+        *((f"pg_{kind}", "oid", "oid >= 16384") for kind in ("class", "trigger", "constraint")),
+        *((f"pg_{kind}", "oid", "oid >= 16384") for kind in ("proc", "type", "policy", "rewrite")),
+        ("pg_attribute", "attrelid || '.' || attnum", "attrelid >= 16384"),
+        ("pg_namespace", "oid", "true"),
+        ("pg_database", "oid", "datname = current_database()"),
+        ("alembic_version", "version_num", "true"),
+    )
+)
+"""Whatever defines or changes an object gives its row in the catalogue another transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,7 +165,8 @@ def migrated_template(server: EmbeddedServer, home: Path) -> str:
 def made(server: EmbeddedServer, name: str, *, template: str) -> Iterator[Database]:
     """Make a database for one test and drop it, whoever is still connected."""
     with psycopg.connect(server.address(SUPERUSER, "postgres"), autocommit=True) as connection:
-        created = f"CREATE DATABASE {name} TEMPLATE {template} OWNER {OWNER}"
+        # Nothing of it has to go through the log of a server that is removed with the session.
+        created = f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy OWNER {OWNER}"
         connection.execute(created.encode())
         try:
             yield Database(
@@ -153,3 +176,48 @@ def made(server: EmbeddedServer, name: str, *, template: str) -> Iterator[Databa
             )
         finally:
             connection.execute(f"DROP DATABASE {name} WITH (FORCE)".encode())
+
+
+class EmptiedDatabase:
+    """The database of one worker, and what of it no test may change."""
+
+    def __init__(self, server: EmbeddedServer, name: str) -> None:
+        self._stack = contextlib.ExitStack()
+        self.database = self._stack.enter_context(made(server, name, template=TEMPLATE))
+        with self.database.connected(SUPERUSER) as connection:
+            self._objects, self._filled = _objects(connection), _filled(connection)
+
+    def is_emptied(self) -> bool:
+        """End who is still connected and delete every row; False where that is not enough."""
+        with (
+            contextlib.suppress(psycopg.OperationalError),
+            self.database.connected(SUPERUSER) as one,
+        ):
+            one.execute(
+                "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            if _objects(one) == self._objects:
+                one.execute("SET session_replication_role = replica")
+                for table in _filled(one) - self._filled:
+                    one.execute(f"DELETE FROM {table}".encode())  # noqa: S608 - of the catalogue
+                one.execute(
+                    "SELECT setval(format('%I.%I', schemaname, sequencename), start_value, false)"
+                    " FROM pg_sequences WHERE last_value IS NOT NULL"
+                )
+                return True
+        return False
+
+    def drop(self) -> None:
+        """Leave the next test a new one."""
+        self._stack.close()
+
+
+def _objects(connection: psycopg.Connection[dict[str, Any]]) -> list[str]:
+    return sorted(row["object"] for row in connection.execute(_OBJECTS.encode()))
+
+
+def _filled(connection: psycopg.Connection[dict[str, Any]]) -> set[str]:
+    queries = [row["query"] for row in connection.execute(_ROWS_IN.encode())]
+    found = connection.execute(" UNION ALL ".join(queries).encode())
+    return {str(next(iter(row.values()))) for row in found}

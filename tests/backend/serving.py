@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import http.client
 import json
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -155,11 +157,30 @@ def settings_for(database: Database, home: Path, **changes: Any) -> Settings:  #
     return Settings(home=home, database_url=SecretStr(database.application), **changes)
 
 
+class EventServer(uvicorn.Server):
+    """uvicorn that hears at once that it is to stop; its own loop looks ten times a second."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Have the event before anyone can see that the service has started."""
+        self._loop, self._stopping = asyncio.get_running_loop(), asyncio.Event()
+        await super().startup(sockets)
+
+    async def main_loop(self) -> None:
+        """Set the headers of every answer, and wait."""
+        await self.on_tick(0)
+        await self._stopping.wait()
+
+    def stop(self) -> None:
+        """Let `run` come to its end, from another thread; one that did not start has ended."""
+        if self.started:
+            self._loop.call_soon_threadsafe(self._stopping.set)
+
+
 @contextlib.contextmanager
 def served(app: FastAPI) -> Iterator[Client]:
     """Serve an application on a free loopback port, in a thread."""
     config = uvicorn.Config(app, port=0, lifespan="on", log_config=None, access_log=False)
-    server = uvicorn.Server(config)
+    server = EventServer(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
@@ -173,5 +194,5 @@ def served(app: FastAPI) -> Iterator[Client]:
             database=None if address is None else address.get_secret_value(),
         )
     finally:
-        server.should_exit = True
+        server.stop()
         thread.join()

@@ -18,7 +18,7 @@ from tests.backend.axion_stage import axion_stage
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.test_serve import serving
-from tests.backend.test_theatre_runs import WAIT, committed
+from tests.backend.test_theatre_bridge import WAIT, committed
 from tests.theatre.echelon_process import ECHELON, environment, until
 from theatre.axion.harness.pair_runner import RUNNER
 from theatre.engine.canonical_json import parse_object

@@ -13,7 +13,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import PASSWORD, served, settings_for
 from tests.backend.sums_stage import sums, sums_stage
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
 

@@ -15,7 +15,7 @@ from tests.backend.databases import Database
 from tests.backend.object_stores import ObjectStore, free_port, moto, rclone
 from tests.backend.serving import served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from tests.theatre.echelon_process import until
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded

@@ -9,7 +9,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import served, settings_for
 from tests.backend.sums_stage import sums, sums_stage
-from tests.backend.test_theatre_runs import bundle_of, committed
+from tests.backend.test_theatre_bridge import bundle_of, committed
 from tests.theatre.echelon_process import until
 
 DEAF = {"lease_seconds": 3600.0}

@@ -19,7 +19,7 @@ from tests.backend.databases import Database
 from tests.backend.operating import operate
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from tests.theatre.conftest import CONSTRUCT_ID
 from theatre.engine.canonical_json import canonical_line, sha256_hex
 from theatre.engine.commitment import content_hash

@@ -16,7 +16,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import bundle_of, committed, run
+from tests.backend.test_theatre_bridge import bundle_of, committed, run
 from theatre.engine.coin import Coin
 
 READ = json.loads((Path(__file__).parents[2] / "docs" / "openapi.json").read_bytes())["paths"]

@@ -12,7 +12,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 
 IMMUTABLE = "public, max-age=31536000, immutable"
 FRESH = "public, max-age=30"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -15,7 +15,7 @@ from backend.database.roles import APPLICATION, OWNER
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, at_once, served, settings_for
-from tests.backend.test_theatres import NOBODYS
+from tests.backend.test_theatre_routes import NOBODYS
 from theatre.debate.actions import Action
 from theatre.debate.evaluators import EVALUATORS, evaluate
 from theatre.debate.event_log import events_of
@@ -35,16 +35,32 @@ LOOP = (CORPUS / "handwritten" / "print_shop_loop.json").read_bytes()
 TALK = (CORPUS / "handwritten" / "rye_or_wheat.json").read_bytes()
 JSON = {"Content-Type": "application/json"}
 AT = "2026-11-22T00:00:00Z"
+NUMBERS = count()
+
+
+@pytest.fixture(scope="module")
+def shared(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """One service for all whose debates are nobody else's."""
+    settings = settings_for(module_database, tmp_path_factory.mktemp("home"))
+    with served(create_app(settings)) as client:
+        yield client
+
+
+@pytest.fixture
+def ada(shared: Client) -> Client:
+    """A new user of the shared service."""
+    return shared.registered(f"ada{next(NUMBERS)}")
 
 
 @pytest.fixture
 def client(database: Database, tmp_path: Path) -> Iterator[Client]:
+    """A service of the test's own, where it looks at all rows."""
     with served(create_app(settings_for(database, tmp_path))) as client:
         yield client
 
 
 @pytest.fixture
-def ada(client: Client) -> Client:
+def alone(client: Client) -> Client:
     return client.registered("ada")
 
 
@@ -119,19 +135,19 @@ def test_a_page_of_the_log_has_the_bytes_that_were_hashed(ada: Client) -> None:
 
 
 def test_another_artefact_under_the_same_ids_is_refused_to_its_user_alone(
-    client: Client, ada: Client, database: Database
+    client: Client, alone: Client, database: Database
 ) -> None:
-    assert submitted(ada, TALK).status == 201
+    assert submitted(alone, TALK).status == 201
     changed = TALK.replace(b'"content": "', b'"content": "Well. ', 1)
-    refused = submitted(ada, changed)
+    refused = submitted(alone, changed)
     assert (refused.status, refused.slug) == (409, "debate-exists")
     bob = client.registered("bob")
     assert submitted(bob, changed).status == 201
     assert database.rows("SELECT count(*) FROM debate_runs") == [{"count": 2}]
 
 
-def test_of_twenty_submissions_at_once_one_makes_the_run(ada: Client, database: Database) -> None:
-    replies = at_once(20, lambda: submitted(ada, TALK))
+def test_of_twenty_submissions_at_once_one_makes_the_run(alone: Client, database: Database) -> None:
+    replies = at_once(20, lambda: submitted(alone, TALK))
     assert sorted(reply.status for reply in replies) == [200] * 19 + [201]
     assert len({reply.document["id"] for reply in replies}) == 1
     (row,) = database.rows("SELECT count(*) AS runs, max(events) AS events FROM debate_runs")
@@ -148,10 +164,10 @@ def test_of_twenty_submissions_at_once_one_makes_the_run(ada: Client, database: 
     ],
 )
 def test_what_is_no_artefact_is_refused_with_every_rule_and_without_its_values(
-    ada: Client, database: Database, before: bytes, after: bytes, code: str, pointer: str
+    alone: Client, database: Database, before: bytes, after: bytes, code: str, pointer: str
 ) -> None:
     assert before in TALK
-    refused = submitted(ada, TALK.replace(before, after))
+    refused = submitted(alone, TALK.replace(before, after))
     assert (refused.status, refused.slug) == (422, "debate-invalid")
     found = refused.document["errors"]
     assert any(
@@ -196,10 +212,10 @@ def test_a_run_grows_event_by_event_and_every_version_of_it_stays(ada: Client) -
     ["another turn", "a later attempt", "no event", "a bad turn", "another past", "an end of lies"],
 )
 def test_events_that_do_not_fit_are_refused_and_none_of_them_is_stored(
-    ada: Client, database: Database, wrong: str
+    alone: Client, database: Database, wrong: str
 ) -> None:
-    path = f"/debates/{submitted(ada, begun(LOOP), goes_on=True).document['id']}"
-    before = ada.get(path).document
+    path = f"/debates/{submitted(alone, begun(LOOP), goes_on=True).document['id']}"
+    before = alone.get(path).document
     good, *_ = events = later_events(LOOP)
     opening = next(one for one in events if one["event_type"] == "turn_opened")
     turn = opening["detail"]["turn"]
@@ -225,10 +241,10 @@ def test_events_that_do_not_fit_are_refused_and_none_of_them_is_stored(
         },
     }
     fitting = events[:-1] if wrong == "an end of lies" else [good]
-    refused = append(ada, path, [*fitting, unfitting[wrong]])
+    refused = append(alone, path, [*fitting, unfitting[wrong]])
     assert (refused.status, refused.slug) == (422, "debate-invalid"), refused
     assert refused.document["errors"]
-    assert ada.get(path).document == before
+    assert alone.get(path).document == before
     assert database.rows("SELECT count(*) FROM debate_events") == [{"count": before["events"]}]
 
 
@@ -361,10 +377,10 @@ def test_a_debate_that_is_not_there_is_not_there(ada: Client) -> None:
 )
 @pytest.mark.parametrize("goes_on", [False, True])
 def test_the_database_itself_rewrites_no_history(
-    ada: Client, database: Database, change: str, *, goes_on: bool
+    alone: Client, database: Database, change: str, *, goes_on: bool
 ) -> None:
-    path = f"/debates/{submitted(ada, begun(LOOP), goes_on=goes_on).document['id']}"
-    ada.post(f"{path}/evaluations", {"evaluators": ["crit"]})
+    path = f"/debates/{submitted(alone, begun(LOOP), goes_on=goes_on).document['id']}"
+    alone.post(f"{path}/evaluations", {"evaluators": ["crit"]})
     for role, refusal in (
         (APPLICATION, errors.DatabaseError),
         (OWNER, errors.IntegrityConstraintViolation),

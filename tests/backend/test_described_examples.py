@@ -18,7 +18,7 @@ from tests.backend.recorded_examples import WAIT, Recorded, Recorder, exchanges,
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage
 from tests.backend.test_ratings import answers, rated, waiting
-from tests.backend.test_theatre_runs import committed
+from tests.backend.test_theatre_bridge import committed
 from tests.backend.theatre_templates import cartograph
 from tests.backend.verification_stage import RUN, finished, github, wished
 from tests.theatre.echelon_process import until

@@ -13,7 +13,7 @@ from typing import Any
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
-from tests.backend.test_theatre_runs import bundle_of, committed
+from tests.backend.test_theatre_bridge import bundle_of, committed
 from tests.benchmarks.trivial_theatre import Mode, construct, episode, template_of
 from tests.theatre.echelon_process import until
 from tests.theatre.runs import TEMPLATE, checked

@@ -19,7 +19,7 @@ from backend.services.sealed_bundles import keep_bundle
 from tests.backend.databases import Database
 from tests.backend.serving import served, settings_for
 from tests.backend.sums_stage import sums, sums_stage
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded
 

@@ -19,7 +19,7 @@ from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage
 from tests.backend.test_ratings import answers, rated, score, waiting
-from tests.backend.test_theatre_runs import committed
+from tests.backend.test_theatre_bridge import committed
 from tests.theatre.echelon_process import until
 from theatre.cli import cli
 from theatre.cli.exits import ExitCode, run_guarded

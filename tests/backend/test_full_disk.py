@@ -17,7 +17,7 @@ from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.small_disks import SmallDisk, small_disk
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import committed
+from tests.backend.test_theatre_bridge import committed
 from tests.theatre.echelon_process import until
 from tests.theatre.runs import checked
 from theatre.cli import cli

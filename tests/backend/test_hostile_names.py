@@ -15,7 +15,7 @@ from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_ratings import answers, rated
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.theatre_templates import cartograph, with_config
 from tests.theatre.echelon_process import until
 from tests.theatre.rated_runs import AGGREGATE, rating, rubric_step

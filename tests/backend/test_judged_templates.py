@@ -16,7 +16,7 @@ from backend.repositories.theatres import template_row
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import committed
+from tests.backend.test_theatre_bridge import committed
 from tests.backend.verification_stage import RUN, wished
 from tests.theatre.runs import COIN
 from theatre.engine.canonical_json import canonical_bytes

@@ -19,7 +19,7 @@ from tests.backend.databases import Database
 from tests.backend.object_stores import ObjectStore, free_port, rclone
 from tests.backend.serving import served, settings_for
 from tests.backend.sums_stage import sums, sums_stage
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from tests.theatre.echelon_process import until
 
 NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)

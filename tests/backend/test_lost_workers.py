@@ -18,7 +18,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import bundle_of, committed
+from tests.backend.test_theatre_bridge import bundle_of, committed
 from tests.backend.worker_pool import LEASE_SECONDS, WorkerPool, is_dead, worker_pool
 from tests.theatre.conftest import episode
 from tests.theatre.echelon_process import ECHELON, PATIENCE_SECONDS, until

@@ -12,7 +12,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.theatre_templates import cartograph, with_config
 from tests.theatre.conftest import CONSTRUCT_ID
 from tests.theatre.runs import with_changes
@@ -38,6 +38,16 @@ def ada(database: Database, tmp_path: Path) -> Iterator[Client]:
         yield client.registered("ada")
 
 
+@pytest.fixture(scope="module")
+def refusing(
+    module_database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Client]:
+    """A user of a service that is asked only for what it refuses."""
+    settings = settings_for(module_database, tmp_path_factory.mktemp("home"))
+    with served(create_app(settings)) as client:
+        yield client.registered("ada")
+
+
 def at(place: str, template: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return a template whose construct is reached there."""
     document = with_config(template or cartograph(), adapter_type="http", adapter_endpoint=place)
@@ -57,14 +67,14 @@ def at(place: str, template: dict[str, Any] | None = None) -> dict[str, Any]:
         ("http://localhost:9/", "address-not-allowed"),
     ],
 )
-@pytest.mark.parametrize("query", ["", "?dry_run=true"])
 def test_an_endpoint_that_no_call_may_go_to_makes_no_theatre(
-    ada: Client, database: Database, place: str, slug: str, query: str
+    refusing: Client, module_database: Database, place: str, slug: str
 ) -> None:
-    refused = ada.post(f"/theatres{query}", {"template_json": at(place)})
-    assert (refused.status, refused.slug) == (422, slug)
-    assert place not in refused.body.decode()
-    assert database.rows("SELECT id FROM theatres") == []
+    for query in ("", "?dry_run=true"):
+        refused = refusing.post(f"/theatres{query}", {"template_json": at(place)})
+        assert (refused.status, refused.slug) == (422, slug)
+        assert place not in refused.body.decode()
+        assert module_database.rows("SELECT id FROM theatres") == []
 
 
 def test_a_program_that_nothing_here_isolates_makes_no_theatre(

@@ -16,8 +16,8 @@ from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, at_once, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
 from tests.backend.test_serve import serving
-from tests.backend.test_theatre_runs import bundle_of, committed, run
-from tests.backend.test_theatres import NOBODYS
+from tests.backend.test_theatre_bridge import bundle_of, committed, run
+from tests.backend.test_theatre_routes import NOBODYS
 from tests.theatre.conftest import CONSTRUCT_ID
 from tests.theatre.echelon_process import until
 from tests.theatre.rated_runs import AGGREGATE, rating, rubric_step

@@ -12,7 +12,7 @@ from tests.backend.databases import Database
 from tests.backend.recorded_examples import LINES
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from theatre.engine.canonical_json import canonical_line
 
 TWO = b"".join(map(canonical_line, sums(2)))

@@ -23,7 +23,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.operating import operate
 from tests.backend.serving import Client, Reply, served, settings_for
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.theatre_templates import with_config
 from tests.theatre.echelon_process import REPOSITORY
 from theatre.engine.commitment import content_hash

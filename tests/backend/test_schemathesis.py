@@ -15,7 +15,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.recorded_examples import A_DEBATE, LINES
 from tests.backend.serving import Client, served, settings_for
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.theatre_templates import cartograph
 
 SCHEMATHESIS = Path(sys.executable).with_name("st")

@@ -26,7 +26,7 @@ from tests.backend.test_lost_workers import (
     assert_whole,
     gated,
 )
-from tests.backend.test_theatre_runs import bundle_of, committed
+from tests.backend.test_theatre_bridge import bundle_of, committed
 from tests.backend.worker_pool import LEASE_SECONDS, is_dead, worker_pool
 from tests.theatre.conftest import TEMPLATE, episode
 from tests.theatre.echelon_process import until

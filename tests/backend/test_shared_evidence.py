@@ -18,7 +18,7 @@ from tests.backend.databases import Database
 from tests.backend.object_stores import ObjectStore, free_port, rclone
 from tests.backend.serving import PASSWORD, Client, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import committed, run
+from tests.backend.test_theatre_bridge import committed, run
 from tests.backend.worker_pool import WorkerPool, is_dead, worker_pool
 from tests.theatre.echelon_process import until
 from tests.theatre.runs import checked

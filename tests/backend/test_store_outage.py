@@ -18,7 +18,7 @@ from tests.backend.object_stores import ObjectStore, free_port, rclone
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.store_relay import StoreRelay
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import committed
+from tests.backend.test_theatre_bridge import committed
 from tests.theatre.echelon_process import until
 
 JSONL = {"Content-Type": "application/x-ndjson"}

@@ -22,7 +22,7 @@ from backend.settings import Settings
 from tests.backend.databases import Database
 from tests.backend.serving import PASSWORD, Client, at_once, served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
-from tests.backend.test_theatre_runs import MARKETS, WAIT, committed, run
+from tests.backend.test_theatre_bridge import MARKETS, WAIT, committed, run
 from tests.theatre.echelon_process import until
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject

@@ -15,7 +15,7 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.recorded_examples import LINES
 from tests.backend.serving import Client, Reply, served, settings_for
-from tests.backend.test_theatre_runs import bundle_of
+from tests.backend.test_theatre_bridge import bundle_of
 from tests.backend.verification_stage import (
     FEW,
     RUN,

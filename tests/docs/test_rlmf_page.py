@@ -11,7 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from tests.theatre.echelon_process import REPOSITORY, echelon
+from tests.theatre.echelon_process import REPOSITORY
+from tests.theatre.forked_echelon import forked
 from theatre.engine.rlmf_export import RLMF_SCHEMA
 from theatre.engine.schema_registry import SchemaRegistry
 
@@ -53,8 +54,8 @@ def of_any_run(record: dict[str, Any]) -> dict[str, Any]:
 def exported(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The export of the example that the page is about."""
     home = tmp_path_factory.mktemp("rlmf") / "home"
-    run = echelon("theatre", "run", NUMERALS, "--json", home=home)
-    export = echelon("theatre", "export", run.document["theatre_id"], home=home)
+    run = forked("theatre", "run", NUMERALS, "--json", home=home)
+    export = forked("theatre", "export", run.document["theatre_id"], home=home)
     assert export.code == 0, export.stderr
     return export.stdout
 

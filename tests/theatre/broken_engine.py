@@ -1,13 +1,15 @@
 """An engine with one defect built in: its own process, in which one line of its source is another.
 
-python -m tests.theatre.broken_engine FOLDER MODULE OLD NEW runs a theatre with that engine, and
-prints what the same build's check and `verify_bundle.py` say of the bundle.
+python -m tests.theatre.broken_engine FOLDER reads defects, by name, from stdin. For each it forks
+before anything of the engine is loaded, runs a theatre with that engine, and writes what the same
+build's check and `verify_bundle.py` say of the bundle to FOLDER/NAME.json.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import sys
 from collections.abc import Sequence
 from importlib.abc import MetaPathFinder, SourceLoader
@@ -93,9 +95,27 @@ def run_and_check(folder: Path) -> dict[str, list[str]]:
     }
 
 
-if __name__ == "__main__":
-    folder, module, old, new = sys.argv[1:]
+def load_what_has_no_defect() -> None:
+    """Import once, for all that are forked, what takes longest and is not of this project."""
+    for name in ("aiohttp", "jsonschema", "numpy", "orjson", "pydantic", "pytest", "yaml"):
+        importlib.import_module(name)
+    assert not any(name.startswith("theatre") for name in sys.modules)
+
+
+def build(folder: Path, name: str, module: str, old: str, new: str) -> None:
+    """Become the build with a defect, run it and write down what is refused."""
     if module:
         assert module.startswith(ENGINE)
         sys.meta_path.insert(0, BrokenFinder(module, old, new))
-    sys.stdout.write(json.dumps(run_and_check(Path(folder))))
+    said = run_and_check(folder / name)
+    (folder / f"{name}.json").write_text(json.dumps(said), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    load_what_has_no_defect()
+    for name, defect in json.load(sys.stdin).items():
+        if os.fork() == 0:
+            build(Path(sys.argv[1]), name, *defect)
+            sys.exit()
+        _, status = os.wait()
+        assert status == 0, name

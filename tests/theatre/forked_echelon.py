@@ -36,6 +36,7 @@ import anthropic
 
 import theatre.cli
 import theatre.cli.checking
+import theatre.cli.debate_group
 import theatre.cli.gate_command
 import theatre.cli.http_adapters
 import theatre.cli.run_command

@@ -41,7 +41,7 @@ TEMPLATES = FIXTURES / "templates"
 FAMILIES = {
     "product_cartograph_v1": 4,
     "product_observer_v1": 2,
-    "product_easel_v1": 2,
+    "product_easel_v1": 4,
     "product_axion_pair_v1": 13,
     "product_axion_v1": 13,
     "product_debate_auditor_v1": 2,

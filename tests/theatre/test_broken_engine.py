@@ -10,12 +10,12 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 
 pytestmark = pytest.mark.untraced
 
+NONE = "no defect"
 SCORING, TIER = "theatre.engine.scoring", "theatre.engine.tier_assigner"
 
 
@@ -120,23 +120,30 @@ DEFECTS = {
 }
 
 
-def refused(folder: Path, defect: Defect | None) -> dict[str, list[str]]:
-    """Run a build with a defect in a process of its own; return what is refused of its bundle."""
-    given = ["", "", ""] if defect is None else [defect.module, defect.old, defect.new]
-    command = [sys.executable, "-m", "tests.theatre.broken_engine", str(folder), *given]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+@pytest.fixture(scope="module")
+def refused(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, list[str]]]:
+    """What is refused of the bundle of each build, and of the one without a defect."""
+    folder = tmp_path_factory.mktemp("builds")
+    builds = {name: (one.module, one.old, one.new) for name, one in DEFECTS.items()}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.theatre.broken_engine", str(folder)],
+        input=json.dumps({NONE: ("", "", ""), **builds}),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
-    said: dict[str, list[str]] = json.loads(done.stdout)
-    return said
+    return {path.stem: json.loads(path.read_bytes()) for path in folder.glob("*.json")}
 
 
-def test_the_build_without_a_defect_passes(tmp_path: Path) -> None:
-    assert refused(tmp_path / "run", None) == {"check": [], "verify_bundle": []}
+def test_the_build_without_a_defect_passes(refused: dict[str, dict[str, list[str]]]) -> None:
+    assert refused[NONE] == {"check": [], "verify_bundle": []}
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_a_build_with_a_defect_is_refused_by_both(name: str, tmp_path: Path) -> None:
-    defect = DEFECTS[name]
-    said = refused(tmp_path / "run", defect)
-    assert defect.named in said["check"]
-    assert defect.named in said["verify_bundle"]
+def test_a_build_with_a_defect_is_refused_by_both(
+    refused: dict[str, dict[str, list[str]]], name: str
+) -> None:
+    named = DEFECTS[name].named
+    assert named in refused[name]["check"]
+    assert named in refused[name]["verify_bundle"]

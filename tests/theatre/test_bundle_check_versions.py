@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.theatre.echelon_process import REPOSITORY, echelon
+from tests.theatre.echelon_process import REPOSITORY
 from tests.theatre.forged_bundle import (
     Effort,
     Files,
@@ -21,6 +21,7 @@ from tests.theatre.forged_bundle import (
     resealed,
     store,
 )
+from tests.theatre.forked_echelon import forked
 
 VERSIONS = REPOSITORY / "fixtures" / "templates" / "versions"
 NAME = "product_numerals_v1.json"
@@ -32,7 +33,7 @@ def run(folder: Path, **config: object) -> Files:
     committed: Any = json.loads(template.read_bytes())
     committed["product_theatre_config"] |= config
     template.write_text(json.dumps(committed), encoding="utf-8")
-    report = echelon("theatre", "run", template, "--json", home=folder / "home").document
+    report = forked("theatre", "run", template, "--json", home=folder / "home").document
     return load(Path(report["bundle_path"]))
 
 

@@ -121,8 +121,7 @@ def dumps(value, default, option):
 """
 PROGRAM = """
 import json, sys
-from theatre.engine.bundle_check import plain_json
-from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
+from theatre.engine.canonical_json import canonical_bytes
 from theatre.engine.canonical_json.quick_form import IS_TRUSTED, fast_canonical_bytes
 value = json.load(sys.stdin)
 is_quick = fast_canonical_bytes(value) is not None

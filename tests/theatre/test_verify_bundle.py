@@ -36,7 +36,7 @@ from theatre.engine.canonical_json import canonical_line
 
 pytestmark = pytest.mark.untraced
 
-SAMPLE = 60
+SAMPLE = 30
 """Mutants of a bundle, unless all are asked for."""
 
 

@@ -512,7 +512,7 @@ def test_a_run_of_a_construct_that_raises_says_why_and_where_its_evidence_is(
 
     changed_template(tmp_path, "raising.json", raising)
     home = tmp_path / "home"
-    run = echelon("theatre", "run", tmp_path / "raising.json", "--json", home=home)
+    run = forked("theatre", "run", tmp_path / "raising.json", "--json", home=home)
     told = run.document
     assert (run.code, told["outcome"], told["outcome_reason"]) == (
         *(1, "no_certificate"),
@@ -529,7 +529,7 @@ def test_a_run_of_a_construct_that_raises_says_why_and_where_its_evidence_is(
     folder = Path(told["evidence_path"])
     assert folder == home / "theatres" / told["theatre_id"]
     assert len((folder / "journal.jsonl").read_bytes().splitlines()) == 49
-    shown = echelon("theatre", "show", told["theatre_id"], home=home).stdout.splitlines()
+    shown = forked("theatre", "show", told["theatre_id"], home=home).stdout.splitlines()
     assert shown[-5:] == [
         "answers   0 success, 0 timeout, 49 error, 0 refused",
         "failed    49x crashed",
@@ -594,9 +594,9 @@ def test_paths_may_hold_spaces_and_any_unicode(tmp_path: Path) -> None:
     assert run.code == 0, run.stdout
     bundle = run.document["bundle_path"]
     assert bundle.startswith(str(folder / "Haus"))
-    check = echelon("check", bundle, home=folder)
+    check = forked("check", bundle, home=folder)
     assert check.code == 0
-    shown = echelon(
+    shown = forked(
         "theatre",
         "show",
         run.document["theatre_id"],

@@ -11,13 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.theatre.echelon_process import (
-    ECHELON,
-    PATIENCE_SECONDS,
-    REPOSITORY,
-    echelon,
-    environment,
-)
+from tests.theatre.echelon_process import ECHELON, PATIENCE_SECONDS, REPOSITORY, environment
 from tests.theatre.forked_echelon import forked
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.rlmf_export import RLMF_SCHEMA
@@ -34,7 +28,7 @@ NO_ID = "00000000-0000-4000-8000-000000000000"
 def resolved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     """A store with one certified theatre, which is copied before anybody exports it."""
     home = tmp_path_factory.mktemp("export") / "home"
-    run = echelon("theatre", "run", NUMERALS, "--json", home=home)
+    run = forked("theatre", "run", NUMERALS, "--json", home=home)
     assert run.code == 0, run.stdout
     return home, run.document["theatre_id"]
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.theatre.cli.doubler import SERVED, write_module, write_theatre
-from tests.theatre.echelon_process import Answer, echelon
+from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
 from theatre.cli.score_file import read_scores
 from theatre.engine.errors import ParseError
@@ -98,7 +98,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Waiting:
         hitl_steps=[RATING],
         metadata={"author": "Ada Author"},
     )
-    run = echelon("theatre", "run", template, "--json", home=folder / "home")
+    run = forked("theatre", "run", template, "--json", home=folder / "home")
     return Waiting(folder / "home", run)
 
 

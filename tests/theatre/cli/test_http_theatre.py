@@ -16,7 +16,7 @@ from tests.theatre.cli.doubler import (
     write_module,
     write_theatre,
 )
-from tests.theatre.echelon_process import Answer, echelon, processes_that_mention
+from tests.theatre.echelon_process import Answer, processes_that_mention
 from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import Received, Respond, serving
 
@@ -133,7 +133,7 @@ def on(input_data: dict) -> dict:
 def test_each_construct_of_a_chain_is_reached_in_its_own_way(tmp_path: Path) -> None:
     (tmp_path / "passing.py").write_text(PASSES_ON)
     (tmp_path / "constructs.toml").write_text(CHAIN)
-    version = echelon("construct", "version", "tail", home=tmp_path, cwd=tmp_path).stdout.strip()
+    version = forked("construct", "version", "tail", home=tmp_path, cwd=tmp_path).stdout.strip()
     with serving(double) as server:
         template = write_theatre(
             tmp_path,

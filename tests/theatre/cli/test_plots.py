@@ -36,7 +36,7 @@ class Place:
         self.drawn = self.show(self.observer, "--plot", self.pictures)
 
     def _run(self, template: Path) -> str:
-        run = echelon("theatre", "run", template, "--json", home=self.home)
+        run = forked("theatre", "run", template, "--json", home=self.home)
         assert run.code == 0, run.stdout
         return str(run.document["theatre_id"])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import cast
 
 from tests.theatre.cli.doubler import MODULE, write_module, write_theatre
-from tests.theatre.echelon_process import echelon
+from tests.theatre.forked_echelon import forked
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 
 
@@ -15,23 +15,23 @@ def test_a_callable_is_pinned_certified_and_checked(tmp_path: Path) -> None:
     home = tmp_path / "home"
     expected_version = write_module(tmp_path)
     folder = ["--folder", str(tmp_path)]
-    version = echelon("construct", "version", "doubling:double", *folder, "--json", home=home)
+    version = forked("construct", "version", "doubling:double", *folder, "--json", home=home)
     pin = json.loads(version.stdout)["construct_version"]
     assert pin == expected_version
     path = write_theatre(tmp_path, adapter_type="python", endpoint="doubling:double", version=pin)
 
-    run = json.loads(echelon("theatre", "run", str(path), "--json", home=home).stdout)
+    run = json.loads(forked("theatre", "run", str(path), "--json", home=home).stdout)
     assert (run["outcome"], run["scores"], run["verification_tier"]) == (
         "certified",
         {"right": 1},
         "UNVERIFIED",
     )
     assert run["caps"] == ["replays-below-50", "criterion-n-below-30:right"]
-    check = echelon("check", run["bundle_path"], "--json", home=home)
+    check = forked("check", run["bundle_path"], "--json", home=home)
     assert (check.code, json.loads(check.stdout)["verdict"]) == (0, "consistent")
 
     (tmp_path / "doubling.py").write_text(MODULE.replace("2 *", "3 *"), encoding="utf-8")
-    edited = echelon("theatre", "run", str(path), "--json", home=home)
+    edited = forked("theatre", "run", str(path), "--json", home=home)
     assert (edited.code, json.loads(edited.stdout)["error"]["code"]) == (5, "pin-mismatch")
 
 
@@ -44,7 +44,7 @@ def test_another_environment_than_that_of_the_certificate_before_is_a_finding(
     )
 
     def run() -> tuple[Path, JsonObject]:
-        ended = echelon("theatre", "run", str(path), "--json", home=tmp_path / "home")
+        ended = forked("theatre", "run", str(path), "--json", home=tmp_path / "home")
         bundle = Path(json.loads(ended.stdout)["bundle_path"])
         return bundle / "certificate.json", json.loads((bundle / "certificate.json").read_bytes())
 
@@ -60,5 +60,5 @@ def test_another_environment_than_that_of_the_certificate_before_is_a_finding(
     others = cast("list[str]", certificate["findings"])
     assert upgraded["findings"] == sorted([*others, "environment-changed"])
     assert last != first
-    check = echelon("check", str(last.parent), "--json", home=tmp_path / "home")
+    check = forked("check", str(last.parent), "--json", home=tmp_path / "home")
     assert (check.code, json.loads(check.stdout)["verdict"]) == (0, "consistent")

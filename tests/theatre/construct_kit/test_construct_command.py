@@ -19,7 +19,8 @@ from tests.theatre.construct_kit.kit_process import (
     talk,
     version_of,
 )
-from tests.theatre.echelon_process import ECHELON, REPOSITORY, echelon
+from tests.theatre.echelon_process import ECHELON, REPOSITORY
+from tests.theatre.forked_echelon import forked
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 from theatre.oracles.isolation.canary import probe_isolation
 from theatre.oracles.isolation.means import REFUSED, Reach
@@ -53,14 +54,14 @@ def test_it_serves_over_http_under_the_given_id(write_module: WriteModule) -> No
 
 @pytest.mark.parametrize("transports", [[], ["--stdio", "--port", "0"]])
 def test_it_wants_one_transport(tmp_path: Path, transports: list[str]) -> None:
-    ended = echelon("construct", "serve", "pilot:answer", *transports, home=tmp_path)
+    ended = forked("construct", "serve", "pilot:answer", *transports, home=tmp_path)
     assert (ended.code, ended.stdout) == (2, "")
     assert ended.stderr == "error (usage): expected either --stdio or --port\n"
 
 
 def test_what_cannot_be_served_has_the_exit_code_of_what_is_not_found(tmp_path: Path) -> None:
     where = ("--folder", tmp_path)
-    ended = echelon("construct", "serve", "--stdio", *where, "pilot:answer", home=tmp_path)
+    ended = forked("construct", "serve", "--stdio", *where, "pilot:answer", home=tmp_path)
     assert (ended.code, ended.stdout, ended.stderr) == (
         3,
         "",
@@ -70,7 +71,7 @@ def test_what_cannot_be_served_has_the_exit_code_of_what_is_not_found(tmp_path: 
 
 def test_the_version_of_a_registered_construct_is_its_pin(tmp_path: Path) -> None:
     pin = construct_version(ConstructRegistry.load(SHIPPED).find("cartograph"))
-    ended = echelon("construct", "version", "cartograph", home=tmp_path)
+    ended = forked("construct", "version", "cartograph", home=tmp_path)
     assert (ended.code, ended.stdout, ended.stderr) == (0, f"{pin}\n", "")
 
 
@@ -79,7 +80,7 @@ def test_a_registry_in_the_folder_goes_first(tmp_path: Path) -> None:
     (tmp_path / "constructs.toml").write_text(
         '[constructs.cartograph]\nargv = ["sh"]\nfolder = "."\nfiles = ["main.sh"]\n'
     )
-    ended = echelon("construct", "version", "cartograph", "--folder", tmp_path, home=tmp_path)
+    ended = forked("construct", "version", "cartograph", "--folder", tmp_path, home=tmp_path)
     assert ended.stdout == f"{plain_version(['sh'], tmp_path, 'main.sh')}\n"
 
 
@@ -88,9 +89,7 @@ def test_the_version_of_a_callable_comes_with_the_files_behind_it(
 ) -> None:
     write_module("", "pilot/__init__.py")
     folder = write_module(PILOT, "pilot/main.py")
-    ended = echelon(
-        "construct", "version", "pilot.main:answer", "--json", home=tmp_path, cwd=folder
-    )
+    ended = forked("construct", "version", "pilot.main:answer", "--json", home=tmp_path, cwd=folder)
     files = ["pilot/__init__.py", "pilot/main.py"]
     assert ended.document == {
         "construct": "pilot.main:answer",
@@ -111,7 +110,7 @@ def test_the_version_of_a_callable_comes_with_the_files_behind_it(
 def test_what_has_no_version_is_said(
     tmp_path: Path, subject: str, exit_code: int, error_code: str
 ) -> None:
-    ended = echelon("construct", "version", subject, "--json", home=tmp_path, cwd=tmp_path)
+    ended = forked("construct", "version", subject, "--json", home=tmp_path, cwd=tmp_path)
     assert (ended.code, ended.document["error"]["code"]) == (exit_code, error_code)
     assert json.loads(ended.stdout).keys() == {"error"}
 
@@ -138,7 +137,7 @@ def test_the_list_says_what_each_registered_construct_is_kept_from(tmp_path: Pat
     (tmp_path / "mine.py").touch()
     (tmp_path / "constructs.toml").write_text(LISTED)
     asked = ("construct", "list", "--folder", tmp_path)
-    listed = echelon(*asked, "--json", home=tmp_path / "home").document["constructs"]
+    listed = forked(*asked, "--json", home=tmp_path / "home").document["constructs"]
     tried = {
         network: probe_isolation([tmp_path], Reach(network=network)).as_document()
         for network in (False, True)
@@ -162,7 +161,7 @@ def test_the_list_says_what_is_open_where_nothing_isolates(tmp_path: Path) -> No
     (tmp_path / "mine.py").touch()
     (tmp_path / "constructs.toml").write_text(LISTED)
     refused = {REFUSED: "namespaces,landlock,other-user"}
-    listed = echelon("construct", "list", "--folder", tmp_path, home=tmp_path, more=refused).stdout
+    listed = forked("construct", "list", "--folder", tmp_path, home=tmp_path, more=refused).stdout
     nothing = "files OPEN, processes OPEN, network OPEN (none)"
     elsewhere = "a service elsewhere: judged by the address that answers"
     assert [line for line in listed.splitlines() if line.split()[0] in LISTED] == [

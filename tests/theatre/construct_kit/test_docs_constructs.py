@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from tests.theatre.construct_kit.kit_process import http_service
-from tests.theatre.echelon_process import ECHELON, REPOSITORY, echelon
+from tests.theatre.echelon_process import ECHELON, REPOSITORY
+from tests.theatre.forked_echelon import forked
 from theatre.engine.oracle_contract import (
     InvocationMetadata,
     OracleAdapter,
@@ -151,7 +152,7 @@ def test_the_construct_for_the_shell_answers(example: Path) -> None:
 def test_the_two_commands_for_versions_print_the_same(example: Path) -> None:
     commands = re.findall(r"^echelon construct version (\S+)", PAGE, re.MULTILINE)
     printed = [
-        echelon("construct", "version", subject, home=example, cwd=example).stdout
+        forked("construct", "version", subject, home=example, cwd=example).stdout
         for subject in commands
     ]
     version = registered(example, "thermometer").computed_version

@@ -12,7 +12,8 @@ import pytest
 
 from tests.theatre.construct_door import ConstructDoor, door_of, report_source
 from tests.theatre.debate.scripted_runs import FIXTURES
-from tests.theatre.echelon_process import Answer, echelon, processes_that_mention
+from tests.theatre.echelon_process import Answer, processes_that_mention
+from tests.theatre.forked_echelon import forked
 
 pytestmark = pytest.mark.untraced
 CONSTRUCTS = FIXTURES.parent / "constructs" / "debate"
@@ -66,7 +67,7 @@ class Stage:
 
     def sweep(self, *options: str) -> Answer:
         home = self.folder / "home"
-        return echelon("debate", "sweep", self.plan, "--out", self.out, *options, home=home)
+        return forked("debate", "sweep", self.plan, "--out", self.out, *options, home=home)
 
     def artefacts(self) -> dict[str, dict[int, Any]]:
         """Return the artefacts by configuration and seed."""

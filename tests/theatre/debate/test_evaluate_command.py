@@ -7,19 +7,19 @@ from pathlib import Path
 import pytest
 
 from tests.theatre.debate.scripted_runs import FIXTURES
-from tests.theatre.echelon_process import echelon
+from tests.theatre.forked_echelon import forked
 
 LOOP = FIXTURES / "scripted" / "wool_prices_after_the_drought-2-in_loop.json"
 
 
 def test_raudit_runs_where_it_is_told_the_truth_and_counts_by_it(tmp_path: Path) -> None:
-    alone = echelon("debate", "evaluate", LOOP, home=tmp_path)
+    alone = forked("debate", "evaluate", LOOP, home=tmp_path)
     names = [one["evaluator"] for one in alone.document["results"]]
     assert names == ["crit_struct/1", "pid/1", "rca_struct/1", "t3_struct/1"]
 
     def counts(*truths: str) -> dict[str, int]:
         told = [part for truth in truths for part in ("--truth", truth)]
-        results = echelon("debate", "evaluate", LOOP, *told, home=tmp_path).document["results"]
+        results = forked("debate", "evaluate", LOOP, *told, home=tmp_path).document["results"]
         assert [one["evaluator"] for one in results] == sorted([*names, "raudit/1"])
         (raudit,) = [one for one in results if one["evaluator"] == "raudit/1"]
         found: dict[str, int] = raudit["summary"]["per_retry"]["counts"]
@@ -41,5 +41,5 @@ def test_raudit_runs_where_it_is_told_the_truth_and_counts_by_it(tmp_path: Path)
 def test_what_it_cannot_do_it_says(
     tmp_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    answer = echelon("debate", "evaluate", LOOP, *arguments, home=tmp_path)
+    answer = forked("debate", "evaluate", LOOP, *arguments, home=tmp_path)
     assert (answer.code, message in answer.stderr) == (2, True)

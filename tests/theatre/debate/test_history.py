@@ -21,7 +21,8 @@ from tests.theatre.debate.debates import (
     found,
 )
 from tests.theatre.debate.test_validation import FULL, leaves, pointers
-from tests.theatre.echelon_process import Answer, echelon
+from tests.theatre.echelon_process import Answer
+from tests.theatre.forked_echelon import forked
 from theatre.debate.errors import DebateLogError, HistoryRewrittenError
 from theatre.debate.event_log import append, events_of, subject_of, view_of
 from theatre.debate.history import rewritten, verify_extension
@@ -191,7 +192,7 @@ def written(folder: Path, name: str, data: bytes) -> Path:
 
 
 def check(folder: Path, *arguments: str | Path) -> Answer:
-    return echelon("debate", *arguments, home=folder / "home")
+    return forked("debate", *arguments, home=folder / "home")
 
 
 def test_the_command_line_says_what_is_wrong_and_where(tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 from tests.theatre.debate.debates import a_debate, as_bytes
 from tests.theatre.debate.scripted_runs import FIXTURES
-from tests.theatre.echelon_process import echelon
+from tests.theatre.forked_echelon import forked
 
 
 def test_a_run_in_the_loop_has_three_pictures_and_one_after_the_fact_none(tmp_path: Path) -> None:
     out = tmp_path / "pictures"
     name = FIXTURES / "scripted" / "wool_prices_after_the_drought-2-{}.json"
     loop, posthoc = (str(name).format(mode) for mode in ("in_loop", "posthoc"))
-    answer = echelon("debate", "plot", loop, "--out", out, home=tmp_path / "home")
+    answer = forked("debate", "plot", loop, "--out", out, home=tmp_path / "home")
     assert (answer.code, answer.stderr) == (0, "")
     said = {path.stem: path.read_text(encoding="utf-8") for path in out.iterdir()}
     assert sorted(said) == ["controller", "quadrants", "quality"]
@@ -22,7 +22,7 @@ def test_a_run_in_the_loop_has_three_pictures_and_one_after_the_fact_none(tmp_pa
     assert [f">{corner}<" in said["quadrants"] for corner in ("STUCK", "CHAOTIC", "HEALTHY")] == [
         True
     ] * 3
-    none = echelon("debate", "plot", posthoc, "--out", out, home=tmp_path / "home")
+    none = forked("debate", "plot", posthoc, "--out", out, home=tmp_path / "home")
     assert (none.code, "expected attempts with audits" in none.stderr) == (3, True)
 
 
@@ -36,6 +36,6 @@ def test_what_others_stored_is_drawn_as_far_as_it_is_numbers(tmp_path: Path) -> 
         attempt["audit"] = audit
     path, out = tmp_path / "debate.json", tmp_path / "pictures"
     path.write_bytes(as_bytes(debate))
-    answer = echelon("debate", "plot", path, "--out", out, home=tmp_path / "home")
+    answer = forked("debate", "plot", path, "--out", out, home=tmp_path / "home")
     assert (answer.code, answer.stderr) == (0, "")
     assert [one.name for one in out.iterdir()] == ["quality.svg"]

@@ -15,7 +15,7 @@ import pytest
 
 from tests.theatre.debate.debates import ADVICE
 from tests.theatre.debate.scripted_runs import FIXTURES, plan, run_with, scenario, scripted, valid
-from tests.theatre.echelon_process import echelon
+from tests.theatre.forked_echelon import forked
 from theatre.debate.debaters import ConstructDebater, DebaterAnswer, TurnRequest
 from theatre.debate.errors import DebateRunError
 from theatre.debate.evaluators import pid, raudit
@@ -220,7 +220,7 @@ def test_a_sweep_goes_on_where_it_stopped_and_keeps_its_folder(tmp_path: Path) -
     path.write_text(json.dumps(source), encoding="utf-8")
 
     def swept() -> Any:  # noqa: ANN401  # a JSON document
-        answer = echelon("debate", "sweep", path, "--out", out, "--json", home=tmp_path / "home")
+        answer = forked("debate", "sweep", path, "--out", out, "--json", home=tmp_path / "home")
         assert answer.code == 0, answer.stderr
         return answer.document
 
@@ -240,5 +240,5 @@ def test_a_sweep_goes_on_where_it_stopped_and_keeps_its_folder(tmp_path: Path) -
     assert {path: path.read_bytes() for path in runs} == whole
     source["rounds"] = 3
     path.write_text(json.dumps(source), encoding="utf-8")
-    other = echelon("debate", "sweep", path, "--out", out, home=tmp_path / "home")
+    other = forked("debate", "sweep", path, "--out", out, home=tmp_path / "home")
     assert (other.code, "of another" in other.stderr) == (5, True)
