@@ -40,7 +40,7 @@ def list_(*, as_json: bool) -> None:
         return
     length = _telling_length([cast("str", one["theatre_id"]) for one in theatres])
     print_table(
-        ("theatre", "template", "construct", "state", "result", "episodes", "composite"),
+        ("theatre", "template", "state", "result", "episodes", "composite"),
         [_row(one, length) for one in theatres],
     )
 
@@ -66,11 +66,10 @@ def _theatres(store: FileTheatreStore) -> Iterator[JsonObject]:
 def _row(one: JsonObject, length: int) -> tuple[str, ...]:
     theatre_id = cast("str", one["theatre_id"])[:length]
     if "error" in one:
-        return theatre_id, "-", "-", "cannot be read", cast("str", one["error"]), "-", "-"
+        return theatre_id, "-", "cannot be read", cast("str", one["error"]), "-", "-"
     return (
         theatre_id,
         _text(one["template_id"]),
-        _text(one["construct_id"]),
         _text(one["state"]),
         _text(one["verification_tier"] or one["outcome_reason"] or one["outcome"]),
         _text(one["episodes_recorded"]),
