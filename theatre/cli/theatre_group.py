@@ -1,4 +1,4 @@
-"""`echelon theatre …`: validate, hash, commit, run, cancel and show theatres."""
+"""`echelon theatre …`: validate, hash, commit, run and cancel theatres, and look into them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ from theatre.cli.lazy_group import LazyGroup
 COMMANDS = {
     "cancel": ("theatre.cli.cancel_command:cancel", "End a theatre that is not to go on, as void."),
     "commit": ("theatre.cli.commit_command:commit", "Make a theatre of a template and commit it."),
+    "episode": (
+        "theatre.cli.episode_command:episode",
+        "Show one episode: question, answers, scores, and why.",
+    ),
+    "episodes": (
+        "theatre.cli.episodes_command:episodes",
+        "List recorded episodes: failed ones, wrong ones, those that mention a text.",
+    ),
     "export": ("theatre.cli.export_command:export", "Export a certified theatre, and archive it."),
     "hash": (
         "theatre.cli.hash_command:hash_",
@@ -16,6 +24,7 @@ COMMANDS = {
         "theatre.cli.hitl_command:hitl",
         "Show what people score, and record scores.",
     ),
+    "list": ("theatre.cli.list_command:list_", "List the theatres here."),
     "run": ("theatre.cli.run_command:run", "Run a theatre to its certificate."),
     "show": ("theatre.cli.show_command:show", "Show the state of a theatre and its certificate."),
     "validate": (

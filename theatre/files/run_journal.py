@@ -205,6 +205,21 @@ def recorded_results(folder: Path, seqs: Collection[int]) -> Iterator[EpisodeRes
             return
 
 
+def results_in_order(folder: Path) -> Iterator[EpisodeResult]:
+    """Yield what is recorded in dataset order, for a reader; errors as `RunJournal.results`."""
+    path, index, offset = folder / EPISODES, EpisodeIndex(), 0
+    for line in _whole_lines(path):
+        seq = EpisodeResult.from_line(line).seq
+        index.check_new([seq])
+        index.put(seq, offset)
+        offset += len(line)
+    if len(index):
+        with path.open("rb") as handle:
+            for seq, place in index.places():
+                handle.seek(place)
+                yield read_result(seq, handle.readline())
+
+
 def _documents(path: Path) -> Iterator[JsonObject]:
     """Yield the document of each whole line; JournalError for a line that is none."""
     for number, line in enumerate(_whole_lines(path), start=1):

@@ -98,12 +98,19 @@ class FileTheatreStore:
         """Where bundles are kept that the independent check refused, by theatre."""
 
     def folder(self, theatre_id: str) -> Path:
-        """Return the folder of a theatre; NotFoundError for an unknown or malformed id."""
+        """Return the folder of a theatre, by its id or a beginning of it that no other id has.
+
+        NotFoundError for an unknown, ambiguous or malformed id.
+        """
         with contextlib.suppress(ValueError):
             folder = self._root / str(UUID(theatre_id))
             if (folder / _TEMPLATE).is_file():
                 return folder
-        raise NotFoundError(f"expected the id of a theatre in {self._root}, got {theatre_id[:80]}")
+        found = [one for one in self.theatre_ids() if one.startswith(theatre_id.lower() or "-")]
+        if len(found) == 1:
+            return self._root / found[0]
+        seen = f"{theatre_id[:80]}, with which {len(found)} begin" if found else theatre_id[:80]
+        raise NotFoundError(f"expected the id of a theatre in {self._root}, got {seen}")
 
     def create_folder(
         self, theatre_id: str, template: JsonObject, *, template_folder: Path
