@@ -250,6 +250,24 @@ def test_the_core_alone_certifies_draws_and_checks(
     assert "plot         pictures/criteria.svg\n" in succeeds(*drawn, cwd=tmp_path, env=outside)
 
 
+EVERY_MODULE = """
+import importlib, pkgutil, theatre
+for module in pkgutil.walk_packages(theatre.__path__, "theatre."):
+    if not module.name.endswith("__main__"):
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as error:
+            print(module.name, error.name)
+"""
+
+
+def test_in_the_core_every_module_is_there_but_the_judges_client(
+    core: Path, outside: dict[str, str], tmp_path: Path
+) -> None:
+    missing = succeeds(core / "python", "-c", EVERY_MODULE, cwd=tmp_path, env=outside)
+    assert missing == "theatre.judging.anthropic_judge anthropic\n"
+
+
 @pytest.mark.parametrize(
     ("command", "extras"),
     [(("serve",), "service"), (("demo",), "service,embedded"), (("openapi", "--help"), "service")],
