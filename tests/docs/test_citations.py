@@ -55,7 +55,8 @@ def prose(page: Path) -> str:
 
 @cache
 def headings(page: Path) -> tuple[str, ...]:
-    return tuple(re.findall(r"^#{1,6} +(.+?) *#*$", prose(page), re.MULTILINE))
+    found = re.findall(r"^#{1,6} +(.+?) *#*$", prose(page), re.MULTILINE) if page.is_file() else []
+    return tuple(found)
 
 
 @cache
