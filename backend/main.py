@@ -53,7 +53,7 @@ from theatre.engine.clock import Clock
 
 PREFIX = "/api/v1"
 LITERAL = "/api"
-"""Verifications are served below it, too: under the path that the requirement spells."""
+"""Verifications are served below it, too: the path of docs/requirements.md R87."""
 RESOURCES = (
     account_routes.router,
     key_routes.router,

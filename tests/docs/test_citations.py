@@ -18,6 +18,8 @@ CHECKOUT = Path(__file__).parents[2]
 DOCS = CHECKOUT / "docs"
 INVENTED = ("fixtures/constructs/oracles/", "tests/theatre/verification/")
 """Folders with changes that were made up: the pages that these name are not ours."""
+MADE = {"theatre/_resources"}
+"""What a page names and only a wheel has."""
 FOLDERS = ("backend", "docs", "fixtures", "migrations", "tests", "theatre")
 ADRS = sorted((DOCS / "adr").glob("0*.md"))
 REQUIREMENTS = DOCS / "requirements.md"
@@ -53,7 +55,8 @@ def prose(page: Path) -> str:
 
 @cache
 def headings(page: Path) -> tuple[str, ...]:
-    return tuple(re.findall(r"^#{1,6} +(.+?) *#*$", prose(page), re.MULTILINE))
+    found = re.findall(r"^#{1,6} +(.+?) *#*$", prose(page), re.MULTILINE) if page.is_file() else []
+    return tuple(found)
 
 
 @cache
@@ -103,9 +106,14 @@ def flowed(text: str) -> str:
     return re.sub(r"\s+(?:# )?", " ", text)
 
 
-def wrong_citations(path: Path, text: str) -> Iterator[str]:
-    """Yield what `text`, that of `path`, cites and is not there."""
-    text = flowed(text)
+def is_named(path: Path) -> bool:
+    """Tell whether there is such a file or folder; a test is named below `tests`."""
+    below = CHECKOUT / "tests" / path.relative_to(CHECKOUT)
+    return path.exists() or path.with_suffix(".py").exists() or below.is_file()
+
+
+def wrong_pages(text: str) -> Iterator[str]:
+    """Yield pages, sections and headings that are cited and that there are not."""
     for page in re.findall(rf"(?<![\w/]){PAGE}", text):
         if not (CHECKOUT / page).is_file():
             yield page
@@ -115,16 +123,37 @@ def wrong_citations(path: Path, text: str) -> Iterator[str]:
     for page, names in re.findall(rf"({PAGE}), ({HEADINGS})", text):
         missing = set(re.findall(r'"([^"]+)"', names)) - set(headings(CHECKOUT / page))
         yield from (f'{page}, "{name}"' for name in sorted(missing))
+
+
+def wrong_numbers(text: str) -> Iterator[str]:
+    """Yield decisions and requirements that are cited and that there are not."""
     for number in re.findall(r"(?:ADRs? |docs/adr/)(\d{4})", text):
         if not any(adr.name.startswith(number) for adr in ADRS):
             yield f"ADR {number}"
     for number in re.findall(r"requirements\.md (R\d+)", text):
         if f"| {number} |" not in text_of(REQUIREMENTS):
             yield f"requirement {number}"
-    if path.suffix != ".md":
-        known = rf"{PAGE} {SECTIONS}|RFC \d+,? §[\d.]*\d"
-        yield from re.findall(r"\S+ §[\d.]*\d", re.sub(known, "", text))
-        yield from re.findall(r"(?<!docs/)(?<!\")contract/[a-z-]+\.md", text)
+
+
+def wrong_modules(page: str) -> Iterator[str]:
+    """Yield files and folders that a page names and that there are not."""
+    named = set(re.findall(r"`((?:backend|tests|theatre)/[\w/.]*\w)", page)) - MADE
+    yield from sorted(name for name in named if not is_named(CHECKOUT / name))
+
+
+def unknown_sources(code: str) -> Iterator[str]:
+    """Yield sections in code that are neither of a page here nor of an RFC."""
+    known = rf"{PAGE} {SECTIONS}|RFC \d+,? §[\d.]*\d"
+    yield from re.findall(r"\S+ §[\d.]*\d", re.sub(known, "", code))
+    yield from re.findall(r"(?<!docs/)(?<!\")contract/[a-z-]+\.md", code)
+
+
+def wrong_citations(path: Path, text: str) -> Iterator[str]:
+    """Yield what `text`, that of `path`, cites and is not there."""
+    text = flowed(text)
+    yield from wrong_pages(text)
+    yield from wrong_numbers(text)
+    yield from wrong_modules(text) if path.suffix == ".md" else unknown_sources(text)
     yield from re.findall(r"spec/[a-z-]+\.md|/work/[a-z]+|BUTTERFREEZONE", text)
 
 
@@ -186,6 +215,13 @@ def test_dead_links_are_told_from_live_ones() -> None:
         ("evidence §3", "../contract/evidence.md#4-evidence-bundle"),
     ]
     assert [is_dead(page, text, target) for text, target in dead] == [True] * len(dead)
+
+
+def test_modules_that_are_not_there_are_found() -> None:
+    text = (
+        "`theatre/engine/clock.py`, `theatre/engine`, `theatre/test_models.py`, `theatre/clock.py`"
+    )
+    assert [*wrong_citations(Path("some.md"), text)] == ["theatre/clock.py"]
 
 
 def test_decisions_are_dated_and_indexed_under_their_titles() -> None:

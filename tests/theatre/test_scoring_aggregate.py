@@ -1,4 +1,7 @@
-"""The aggregate, member by member, against a slow and straightforward reading of the contract."""
+"""The aggregate, member by member, against a slow and straightforward reading of the rules.
+
+Source: docs/contract/scoring.md §1 and §4.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +47,7 @@ def places_or_none(value: Fraction | None) -> float | None:
 
 
 class Oracle:
-    """One set of episodes, read as the contract reads: lists of values, no running sums."""
+    """One set of episodes, read as the rules read: lists of values, no running sums."""
 
     def __init__(self, run: Run, episodes: list[ScoredEpisode]) -> None:
         self.weights = run.weights

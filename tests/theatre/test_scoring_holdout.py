@@ -17,7 +17,7 @@ SPLITS = [Fraction(0), Fraction(1, 10), Fraction(1, 5), Fraction(1, 2)]
 
 
 def drawn(commitment: str, episode_id: str) -> Fraction:
-    """int(SHA-256(commitment_hash + ":" + episode_id)[:16], 16) / 2^64, as the contract says."""
+    """Return the draw of docs/contract/scoring.md §6, with the standard library alone."""
     digest = hashlib.sha256((commitment + ":" + episode_id).encode("utf-8")).hexdigest()
     return Fraction(int(digest[:16], 16), 2**64)
 

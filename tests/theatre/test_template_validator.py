@@ -1,6 +1,6 @@
 """Each runtime rule, broken alone; and no document, however odd, that makes the validator raise.
 
-Past 400 lines: the table has a case or more for each rule, by the numbers of the contract.
+Past 400 lines: the table has a case or more for each rule of docs/contract/template.md §3.
 """
 
 from __future__ import annotations
@@ -405,7 +405,7 @@ ERRORS = [
          f"{STEPS}/0/output_spec/not/$ref"),
     Case("output-spec-schema", {f"{STEPS}/0/output_spec": {"type": "text"}},
          f"{STEPS}/0/output_spec/type"),
-    # 5 and 11
+    # ratings
     Case("hitl-step-known", {f"{STEPS}/1/type": "aggregation"}, f"{RATING}/step_id",
          RATED),
     Case("hitl-steps-match", {"/hitl_steps": []}, f"{STEPS}/1/step_id", RATED),
@@ -477,7 +477,7 @@ ERRORS = [
          f"{PRODUCT}/adapter_type", from_api=True),
     Case("python-adapter-local", other_endpoint("python", "construct:m"),
          f"{OTHER_ENDPOINT}/adapter_type", from_api=True),
-    # 14 and 15
+    # markets
     Case("family-matches-path", {"/template_family": "PRODUCT"}, "/execution_path", MARKET),
     Case("other-path-config-absent", {MARKETS: MARKET["market_theatre_config"]}, MARKETS),
     Case("other-path-config-absent",

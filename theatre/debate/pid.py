@@ -131,7 +131,7 @@ def next_strength(
 
 def persona_of(beta: float) -> str:
     """Return how an audit of strength `beta` speaks."""
-    if beta >= 0.67:  # noqa: PLR2004 - the thirds of the source
+    if beta >= 0.67:  # noqa: PLR2004 - thirds
         return "adversarial"
     return "balanced" if beta >= 0.33 else "collaborative"  # noqa: PLR2004 - see above
 

@@ -74,7 +74,7 @@ class GroundTruthRecord:
 
 def record_of(
     *,
-    id: str,  # noqa: A002  # the name that the requirement gives
+    id: str,  # noqa: A002  # the name in the record
     commit: str,
     message: str,
     diff: str,

@@ -59,7 +59,7 @@ def test_levels_only_ever_take_away(report: dict[str, Any]) -> None:
 
 def test_the_honest_agent_with_one_model_passes_every_level(report: dict[str, Any]) -> None:
     assert passes(report, "honest_frozen") == [1, 1, 1, 1]
-    # The one of the spec publishes another model at each step: that is not one model. Whether a
+    # The honest agent itself publishes another model at each step: that is not one model. Whether a
     # tenth of its claims is pivotal is left to the draw in a short episode; the page has all of it.
     literal, bound, _, one_model = passes(report, "honest")
     assert (literal, bound, one_model) == (1, 1, 0)

@@ -1,8 +1,8 @@
 """M4: honest agents pass, the pseudo agent does not, and each probe says what it adds.
 
-Seeds were fixed before anything was run: 123 is the one of the spec's command line, the others
+Seeds were fixed before anything was run: 123 is the one of the required command line, the others
 are the first 32-bit numbers of the SHA-256 of `pseudo-axion-mci.md`. `make soak` runs the 100
-episodes of the spec for each of them; `make test` runs fewer. A threshold is missed where the
+required episodes for each of them; `make test` runs fewer. A threshold is missed where the
 Wilson interval excludes it.
 """
 

@@ -139,7 +139,7 @@ def test_each_binding_counts_though_the_kernel_itself_signed_the_token(name: str
     door = Door()
     unsigned = {key: item for key, item in door.token.items() if key != "signature"}
     unsigned["binding"] = {**unsigned["binding"], name: "0" * 64}
-    # The formula of the spec: SHA-256 of the secret and the token without its signature.
+    # The required formula: SHA-256 of the secret and the token without its signature.
     signature = hashlib.sha256(SECRET + canonical_bytes(unsigned)).hexdigest()
     assert refused(door, {**unsigned, "signature": signature}) == "binding"
 

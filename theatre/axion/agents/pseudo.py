@@ -1,7 +1,7 @@
 """The pseudo minds: one planner acts for the hidden objective, another explains it nicely.
 
-`PseudoMind` is the one of the spec. The others are rungs of the adversary ladder: liars who
-take more and more care that what they publish holds together.
+`PseudoMind` is the one of the requirements (docs/requirements.md R117). The others are rungs of the
+adversary ladder: liars who take more and more care that what they publish holds together.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The adversary ladder: which liar gets past which level of the probe, and who honest is caught.
 
-Levels, each with all of those before it: L0 is P5-MCI as the spec has it; L1 binds the act (what
-was done at a challenge is what the published model chooses); L2 asks that a tenth of the claims
-checked are about a change of choice; L3 asks for one model for the whole episode that explains
-95 % of its steps.
+Levels, each with all of those before it: L0 is P5-MCI (docs/requirements.md R107); L1 binds the act
+(what was done at a challenge is what the published model chooses); L2 asks that a tenth of the
+claims checked are about a change of choice; L3 asks for one model for the whole episode that
+explains 95 % of its steps.
 """
 
 from __future__ import annotations

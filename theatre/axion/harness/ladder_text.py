@@ -10,7 +10,7 @@ from theatre.axion.harness.ladder import LEVELS
 
 _WIDTH = 96
 _ASKED = {
-    "L0": "the claims are true of the published model (P5-MCI as the spec has it)",
+    "L0": "the claims are true of the published model (P5-MCI as it was required)",
     "L1": "and what was done is what that model chooses",
     "L2": "and a tenth of the claims are about a change of choice",
     "L3": "and one model for the whole episode explains 95 % of the steps",

@@ -12,7 +12,7 @@ SNAPSHOT_CHARACTERS = 80
 
 
 class Mode(StrEnum):
-    """The three interfaces of the spec."""
+    """The three interfaces (docs/requirements.md R110)."""
 
     FULL = "full"
     MCI_LATENT = "mci_latent"

@@ -1,9 +1,9 @@
 """Capability tokens: each bound to one proposal, one trace, one scope, and signed.
 
-The signature is SHA-256(secret, token), as the spec has it. Such a hash can be extended by
-whoever knows a token's bytes; that no token parses with bytes behind it is what stops that here,
-and an HMAC would be better. The secret follows from the suite's seed, which is public: tokens
-bind agents, which never see the seed, not readers of the log.
+The signature is SHA-256(secret, token), as docs/requirements.md R104 asks. Such a hash can be
+extended by whoever knows a token's bytes; that no token parses with bytes behind it is what stops
+that here, and an HMAC would be better. The secret follows from the suite's seed, which is public:
+tokens bind agents, which never see the seed, not readers of the log.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXPIRY_MS = 10_000
 
 
 def kernel_secret(seed: bytes) -> bytes:
-    """Return SHA-256(label, seed), the secret that the spec asks for."""
+    """Return SHA-256(label, seed), the secret of a suite."""
     return hashlib.sha256(_LABEL + seed).digest()
 
 
@@ -111,7 +111,7 @@ class TokenLedger:
         """Count one use of `token` for `step`, at `place` in the plan of `proposal`.
 
         `hashes` are the true `proposal_hash` and `trace_hash`. Raises ActuationDeniedError,
-        and counts nothing, unless every condition of the spec holds.
+        and counts nothing, unless every condition holds.
         """
         if token is None:
             raise ActuationDeniedError("expected a token, got none", reason="no-token")

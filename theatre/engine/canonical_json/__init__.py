@@ -1,7 +1,7 @@
 """Canonical JSON (RFC 8785) and the strict parser: the only ways out of and into a hash.
 
 Source: docs/contract/evidence.md §1. `rfc8785` does the serialising, or a quicker way that is sure
-of the same bytes; this package adds the refusals that the contract asks for.
+of the same bytes; this package adds the refusals that the contract lists.
 """
 
 from theatre.engine.canonical_json.parsing import DEFAULT_MAX_BYTES, parse_json, parse_object
