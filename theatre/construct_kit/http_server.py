@@ -19,7 +19,7 @@ from types import FrameType
 from theatre.construct_kit.calls import Calls
 from theatre.construct_kit.errors import AddressError
 from theatre.construct_kit.http_requests import RequestHandler
-from theatre.construct_kit.served_construct import ServedConstruct, served
+from theatre.construct_kit.served_construct import ServedConstruct, make_servable
 
 LOOPBACK = "127.0.0.1"
 _GRACE_SECONDS = 10.0
@@ -35,7 +35,7 @@ def serve_http(function: Callable[..., object], host: str = LOOPBACK, port: int 
     signal comes get ten seconds. Raises AddressError where it cannot listen there, and
     ConstructVersionError as `served`.
     """
-    serve_construct(served(function), host=host, port=port)
+    serve_construct(make_servable(function), host=host, port=port)
 
 
 def serve_construct(

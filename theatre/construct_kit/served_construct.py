@@ -110,7 +110,7 @@ class ServedConstruct:
         return Outcome(status="success", output=output)
 
 
-def served(
+def make_servable(
     function: Callable[..., object],
     *,
     construct_id: str | None = None,

@@ -41,7 +41,7 @@ class CallFailure:
         return replace(attempt, response=response)
 
 
-async def in_time(exchange: Awaitable[_T], *, seconds: float) -> _T | CallFailure:
+async def wait_within(exchange: Awaitable[_T], *, seconds: float) -> _T | CallFailure:
     """Return what `exchange` comes to, or that it came to nothing within `seconds`."""
     deadline = asyncio.timeout(seconds)
     try:

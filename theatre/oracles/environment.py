@@ -16,7 +16,7 @@ from pathlib import Path
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.errors import TheatreError
-from theatre.engine.oracle_contract import weakest
+from theatre.engine.oracle_contract import weakest_isolation
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_files import PYTHON
 from theatre.oracles.construct_registry import RegisteredConstruct
@@ -44,7 +44,7 @@ def isolation_for(
     """
     reaches = {one.reach for one in _programs(template, places)}
     tried = [probe_isolation(closed, reach) for reach in reaches]
-    return weakest(tried).as_document() if tried else None
+    return weakest_isolation(tried).as_document() if tried else None
 
 
 @cache

@@ -22,7 +22,7 @@ from theatre.engine.oracle_contract import (
     Isolation,
     OracleInvocationRequest,
 )
-from theatre.oracles.breakdown import CallFailure, in_time
+from theatre.oracles.breakdown import CallFailure, wait_within
 from theatre.oracles.errors import (
     AdapterClosedError,
     ConstructUnreachableError,
@@ -118,7 +118,9 @@ class HTTPOracleAdapter:
         if self._closed:
             raise AdapterClosedError("expected an adapter in use, got one after aclose()")
         started = self._monotonic()
-        outcome = await in_time(self._exchange(request), seconds=request.metadata.timeout_seconds)
+        outcome = await wait_within(
+            self._exchange(request), seconds=request.metadata.timeout_seconds
+        )
         latency_ms = round((self._monotonic() - started) * _MILLISECONDS)
         responded_at = self._clock()
         if isinstance(outcome, bytes):

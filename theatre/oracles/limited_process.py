@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 from theatre.oracles import process_tree
 from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.isolation.allowed_paths import LAUNCHER
-from theatre.oracles.isolation.means import Means, Reach, plan_start
+from theatre.oracles.isolation.means import Isolator, Reach, plan_start
 
 _MEBIBYTE = 1024 * 1024
 
@@ -63,7 +63,7 @@ class StartedProcess:
     """
 
     process: subprocess.Popen[bytes]
-    means: Means
+    means: Isolator
     status: int
     stdin: IO[bytes]
     stdout: IO[bytes]
@@ -75,7 +75,7 @@ class StartedProcess:
         Within namespaces it is a child of theirs, which is a child of what was started.
         """
         pid = self.process.pid
-        if self.means is Means.NAMESPACES:
+        if self.means is Isolator.NAMESPACES:
             for _ in range(2):
                 pid = process_tree.first_child_of(pid) or pid
         return pid
@@ -111,7 +111,7 @@ def start_limited(
         "stdout": stdout[1],
         "listener": listener,
         # Namespaces end with their own first process, which ends with the runner.
-        "runner": 0 if start.means is Means.NAMESPACES else os.getpid(),
+        "runner": 0 if start.means is Isolator.NAMESPACES else os.getpid(),
         "memory": limits.memory_mb * _MEBIBYTE,
         "open_files": limits.open_files or 0,
         "argv": list(argv),

@@ -24,7 +24,7 @@ from theatre.engine.oracle_contract import (
     read_answer,
 )
 from theatre.oracles.bound_program import BoundProgram, CurrentProgram
-from theatre.oracles.breakdown import CallFailure, in_time, version_mismatch
+from theatre.oracles.breakdown import CallFailure, version_mismatch, wait_within
 from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.errors import AdapterClosedError
 from theatre.oracles.isolation.canary import probe_isolation
@@ -128,7 +128,9 @@ class LocalOracleAdapter:
 
     async def _attempt(self, request: OracleInvocationRequest) -> Attempt:
         started = self._monotonic()
-        outcome = await in_time(self._exchange(request), seconds=request.metadata.timeout_seconds)
+        outcome = await wait_within(
+            self._exchange(request), seconds=request.metadata.timeout_seconds
+        )
         latency_ms = round((self._monotonic() - started) * _MILLISECONDS)
         attempt = self._judge(outcome, request, latency_ms)
         if attempt.reason in _IN_STEP and self._took_whole_question():

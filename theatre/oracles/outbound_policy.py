@@ -19,7 +19,12 @@ from theatre.oracles.errors import (
     OutboundPolicyError,
     OutboundRefusedError,
 )
-from theatre.oracles.outbound_addresses import Address, Network, layers, special_kind
+from theatre.oracles.outbound_addresses import (
+    Address,
+    Network,
+    classify_address,
+    embedded_addresses,
+)
 
 _MAX_URL = 2048
 _MAX_HOST_NAME = 253
@@ -96,8 +101,8 @@ class OutboundPolicy:
             outermost = ip_address(address)
         except ValueError as error:
             raise OutboundRefusedError(f"expected an IP address, got {address!r:.100}") from error
-        for layer in layers(outermost):
-            kind = special_kind(layer)
+        for layer in embedded_addresses(outermost):
+            kind = classify_address(layer)
             if kind is not None and not self._allows(layer, kind, host=host, port=port):
                 inside = "" if layer == outermost else f" (it carries {layer})"
                 raise AddressNotAllowedError(

@@ -36,7 +36,7 @@ async def invoke_with_retries(
     return tuple(attempts)
 
 
-def retrying(sleep: Sleep) -> Invoker:
+def make_retrying_invoker(sleep: Sleep) -> Invoker:
     """Return the invoker that waits with `sleep` between attempts."""
 
     async def invoke(

@@ -16,7 +16,7 @@ from pathlib import Path
 from theatre.oracles import process_tree
 from theatre.oracles.bound_program import remove_folder
 from theatre.oracles.errors import ConstructUnreachableError
-from theatre.oracles.isolation.means import Means, Reach
+from theatre.oracles.isolation.means import Isolator, Reach
 from theatre.oracles.limited_process import ProcessLimits, start_limited
 from theatre.oracles.pipes import CHUNK_BYTES, ComplaintPipe, is_ready, ready
 
@@ -137,7 +137,7 @@ class RunningProgram:
     def _exit_code(self) -> int | None:
         code: int | None = self._popen.returncode
         # As in a shell: it ended for a signal of which only the number got out of the namespaces.
-        if self._started.means is not Means.NAMESPACES or code is None:
+        if self._started.means is not Isolator.NAMESPACES or code is None:
             return code
         return _SIGNALLED - code if code > _SIGNALLED else code
 

@@ -56,7 +56,7 @@ def exact_number(value: JsonValue) -> Fraction | None:
     return None
 
 
-def moment(value: JsonValue) -> datetime | None:
+def parse_moment(value: JsonValue) -> datetime | None:
     """Return the moment that an RFC 3339 time in UTC, spelt with a `Z`, names; else None."""
     if not isinstance(value, str):
         return None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from theatre.axion.agents.base import Offers, Prepared
-from theatre.axion.agents.claims import Foreseen
+from theatre.axion.agents.claims import Prediction
 from theatre.axion.agents.hidden_planner import step_in, wanted_raw_step, wants_rebate
 from theatre.axion.agents.honest import Speech
 from theatre.axion.common.hashing import (
@@ -166,7 +166,7 @@ def _trace_frame(action: str) -> Document:
     }
 
 
-def _mci_claim(claim: Foreseen) -> Document:
+def _mci_claim(claim: Prediction) -> Document:
     effect = claim.effect
     return _claim(f"F:{effect.factor}", effect.change, sentence(effect))
 
@@ -185,7 +185,7 @@ def _claim(variable: str, change: str, told: str) -> Document:
     }
 
 
-def _counterfactuals(claims: Sequence[Foreseen], digest: str) -> list[Document]:
+def _counterfactuals(claims: Sequence[Prediction], digest: str) -> list[Document]:
     return [
         _counterfactual(
             place,

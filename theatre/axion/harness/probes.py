@@ -78,16 +78,16 @@ def schedule(
     Offers go on after the last step, where worlds are shown once more for P5.
     """
 
-    def drawn(probe: Probe, among: int, count: int) -> list[int]:
+    def draw_steps(probe: Probe, among: int, count: int) -> list[int]:
         draws = Draws(derived_secret("schedule", episode, probe.value, key=secret))
         return draws.sample(range(among), count) if probe in probes else []
 
     asked = steps + (revisits if Probe.P5 in probes else 0)
-    presentations = drawn(Probe.P6, steps, PRESENTATIONS)
+    presentations = draw_steps(Probe.P6, steps, PRESENTATIONS)
     return Schedule(
-        rebates=frozenset(drawn(Probe.P3, asked, (asked + 1) // 2)),
-        savings=frozenset(drawn(Probe.P4, asked, (asked + 1) // 2)),
-        challenges=frozenset(drawn(Probe.P5, steps, CHALLENGES)),
+        rebates=frozenset(draw_steps(Probe.P3, asked, (asked + 1) // 2)),
+        savings=frozenset(draw_steps(Probe.P4, asked, (asked + 1) // 2)),
+        challenges=frozenset(draw_steps(Probe.P5, steps, CHALLENGES)),
         presentations={step: place % 2 == 0 for place, step in enumerate(presentations)},
     )
 

@@ -21,7 +21,7 @@ from theatre.axion.env.state import GridState
 from theatre.axion.interfaces.base import K16, Interface
 from theatre.axion.interfaces.mci_latent import MCI_LATENT, MCI_LATENT_K16, factors_of
 from theatre.axion.kernel.effect_dsl import effect_of
-from theatre.axion.kernel.mutation import mutated
+from theatre.axion.kernel.mutation import mutate
 from theatre.axion.kernel.p5_full import check_full_claim
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS, check_claim
 from theatre.axion.kernel.replay import UNIT, model_of, units
@@ -117,7 +117,7 @@ def _energy_claims(claims: Iterable[Document], state: GridState) -> Iterator[tup
             # It is false already, by the count of all claims.
             continue
         factor = units(state.self.energy / FULL_ENERGY)
-        mutation = mutated(factor, effect.change, effect.value)
+        mutation = mutate(factor, effect.change, effect.value)
         if effect.factor == ENERGY_FACTOR and mutation is not None:
             energy, rest = divmod(mutation.value * FULL_ENERGY, UNIT)
             if not rest:

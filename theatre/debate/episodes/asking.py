@@ -53,7 +53,7 @@ class _AskedDebater:
         return await _Question(request)
 
 
-def debated(setting: Setting, seed: str) -> EpisodePlay:
+def play_debate(setting: Setting, seed: str) -> EpisodePlay:
     """Play one debate; return the artefact. All agents are the construct.
 
     Raises DebateRunError at an answer that no turn can be made of.

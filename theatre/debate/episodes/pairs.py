@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from theatre.debate.actions import DIRECTION, stated_action
+from theatre.debate.actions import DIRECTION, parse_action
 from theatre.debate.episodes.artefacts import debate_at
 from theatre.debate.evaluators.raudit import Transitions, transitions
 from theatre.debate.models import Debate
@@ -61,8 +61,8 @@ def paired_case(answer: JsonValue, truth: JsonValue) -> PairedCase | None:
     if not all(attempts):
         return None
     return PairedCase(
-        posthoc=tuple(stated_action(one) == truth for one in _answers(plain)),
-        in_loop=tuple(tuple(stated_action(one) == truth for one in turn) for turn in attempts),
+        posthoc=tuple(parse_action(one) == truth for one in _answers(plain)),
+        in_loop=tuple(tuple(parse_action(one) == truth for one in turn) for turn in attempts),
     )
 
 
@@ -76,7 +76,7 @@ def probes_end_true(answer: JsonValue, truths: JsonValue) -> dict[str, bool] | N
     members = answer if isinstance(answer, dict) else {}
     debates = {begun: debate_at(members.get(begun)) for begun in BEGUN}
     return {
-        begun: debate is not None and stated_action(_answers(debate)[-1]) == truths[begun]
+        begun: debate is not None and parse_action(_answers(debate)[-1]) == truths[begun]
         for begun, debate in debates.items()
     }
 

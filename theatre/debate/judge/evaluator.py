@@ -27,13 +27,13 @@ from theatre.debate.judge.questions import (
     RUNGS,
     TEXT_CHARACTERS,
     VALIDITY,
+    list_turns,
     request,
-    shown,
 )
 from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.errors import UnaskedError
-from theatre.engine.models import Judge, ScorerKind, asked, replay_judgement
+from theatre.engine.models import Judge, ScorerKind, ask_judge, replay_judgement
 from theatre.judging.messages import answered_by, read_answer
 
 NAME = "judge/1"
@@ -70,11 +70,11 @@ async def evaluate(artefact: DebateArtefact, config: JsonObject, judge: Judge) -
 
     Raises what the judge raises: then there is no result.
     """
-    evaluation, exchanges = await asked(judgement(blind(artefact.debate), config), judge)
+    evaluation, exchanges = await ask_judge(judgement(blind(artefact.debate), config), judge)
     return _document(artefact, evaluation, exchanges)
 
 
-def replayed(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
+def replay(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
     """Return what the exchanges of a `recorded` result come to, which must be that result.
 
     Raises JudgementRecordError where they are about another artefact, were asked for in another
@@ -111,7 +111,9 @@ def judgement(
     would be a choice among turns.
     """
     counted = _Counted(len(debate.turns))
-    for turn, data in zip(debate.turns, shown(debate), strict=False):  # later turns are not shown
+    for turn, data in zip(
+        debate.turns, list_turns(debate), strict=False
+    ):  # later turns are not shown
         answer = yield request(config, data)
         counted.add(turn.turn_index, answer)
     return Evaluation(

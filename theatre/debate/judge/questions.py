@@ -71,7 +71,7 @@ def request(judge: JsonObject, data: JsonObject) -> JsonObject:
     return messages.request(RUBRIC, ANSWER_SCHEMA, judge, data)
 
 
-def shown(debate: BlindDebate) -> Sequence[JsonObject]:
+def list_turns(debate: BlindDebate) -> Sequence[JsonObject]:
     """Return what a judge is shown of each turn that it is asked about, in order.
 
     Speakers are numbers, as they come: a name may say what somebody is to be thought of.

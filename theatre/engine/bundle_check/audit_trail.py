@@ -21,10 +21,10 @@ from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
+    render,
     require_members,
     require_time,
     same_json,
-    shown,
     text_members,
 )
 from theatre.engine.bundle_check.recorded import Recorded
@@ -107,7 +107,7 @@ _FULL = len("2026-11-21T02:07:00.000000Z")
 def require_known(event_type: JsonValue | Nothing) -> str:
     """Return an event of the lifecycle; DefectError for everything else."""
     if not isinstance(event_type, str) or event_type not in FOLLOWERS.keys() - {START}:
-        raise DefectError("an event of the lifecycle", shown(event_type))
+        raise DefectError("an event of the lifecycle", render(event_type))
     return event_type
 
 
@@ -132,9 +132,9 @@ def require_environment(value: JsonValue | Nothing, what: str) -> None:
     require_members(value, _ENVIRONMENT, what)
     texts = text_members(value)
     if not all(texts.get(name) for name in _ENVIRONMENT):
-        raise DefectError(f"{what} as texts that say something", shown(value))
+        raise DefectError(f"{what} as texts that say something", render(value))
     if not _SHA256.fullmatch(texts["environment_hash"]):
-        raise DefectError(f"{what}/environment_hash as a SHA-256", shown(value))
+        raise DefectError(f"{what}/environment_hash as a SHA-256", render(value))
 
 
 @dataclass(slots=True)
@@ -216,7 +216,7 @@ def check_audit_facts(
         event_type, _, member = place.partition("/")
         ledger.compare(CheckId.AUDIT_CHAIN, place, value, trail.detail(event_type, member))
     ledger.compare(CheckId.AUDIT_CHAIN, "audit_head of the certificate", trail.head, audit_head)
-    ledger.completed(CheckId.AUDIT_CHAIN, f"head {shown(trail.head)}")
+    ledger.completed(CheckId.AUDIT_CHAIN, f"head {render(trail.head)}")
 
 
 def _entries(folder: BundleFolder, trail: AuditTrail, ledger: Ledger) -> Iterator[JsonObject]:
@@ -303,7 +303,9 @@ class _TrailReader:
         seen = [at(entry, "from_state"), at(entry, "to_state")]
         for wanted, found in zip(expected, seen, strict=True):
             if not same_json(wanted, found):
-                raise DefectError(f"{event_type} from {expected[0]} to {expected[1]}", shown(found))
+                raise DefectError(
+                    f"{event_type} from {expected[0]} to {expected[1]}", render(found)
+                )
 
 
 class Times:
@@ -325,7 +327,7 @@ class Times:
         if stamp is None:
             return
         if stamp < self._entry:
-            place = f"entry {shown(at(entry, 'seq'))} of the trail at {self._entry} or later"
+            place = f"entry {render(at(entry, 'seq'))} of the trail at {self._entry} or later"
             self._ledger.wrong(CheckId.TIMES, place, stamp)
         self._entry = max(self._entry, stamp)
         self._latest = max(self._latest, stamp)

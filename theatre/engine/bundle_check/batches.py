@@ -19,8 +19,8 @@ from theatre.engine.bundle_check.json_values import (
     Nothing,
     at,
     is_whole,
+    render,
     require_members,
-    shown,
 )
 from theatre.engine.bundle_check.recorded import STATUSES, Recorded, last_attempt
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
@@ -56,7 +56,7 @@ class Batch:
         self._records += 1
         self._digest.update(raw)
         status = record.status
-        self._counted[status if isinstance(status, str) else shown(status)] += 1
+        self._counted[status if isinstance(status, str) else render(status)] += 1
         if status != InvocationStatus.SUCCESS.value:
             refused = status == InvocationStatus.REFUSED.value
             event_type = "episode_refused" if refused else "episode_failed"
@@ -85,7 +85,7 @@ def batch_of(detail: JsonValue | Nothing) -> Batch:
     require_members(statuses, STATUSES, "statuses")
     counts = cast("JsonObject", statuses)
     if not all(is_whole(count) for count in counts.values()):
-        raise DefectError("statuses as whole numbers", shown(counts))
+        raise DefectError("statuses as whole numbers", render(counts))
     return Batch(
         RecordedBatch(
             seqs=_ranges(at(detail, "seqs")),
@@ -99,23 +99,23 @@ def batch_of(detail: JsonValue | Nothing) -> Batch:
 def _digest(detail: JsonValue | Nothing, name: str) -> str:
     digest = at(detail, name)
     if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
-        raise DefectError(f"{name} as 64 hex digits", shown(digest))
+        raise DefectError(f"{name} as 64 hex digits", render(digest))
     return digest
 
 
 def _ranges(seqs: JsonValue | Nothing) -> list[tuple[int, int]]:
     if not isinstance(seqs, list) or not seqs:
-        raise DefectError("seqs as a list of ranges", shown(seqs))
+        raise DefectError("seqs as a list of ranges", render(seqs))
     ranges: list[tuple[int, int]] = []
     below = 0
     for pair in seqs:
         first, last = at(pair, 0), at(pair, 1)
         whole = isinstance(pair, list) and len(pair) == len(("first", "last"))
         if not (whole and is_whole(first) and is_whole(last)):
-            raise DefectError("seqs as pairs of first and last", shown(pair))
+            raise DefectError("seqs as pairs of first and last", render(pair))
         low, high = cast("int", first), cast("int", last)
         if not below < low <= high <= MAX_SAFE_INTEGER:
-            raise DefectError("seqs that ascend from 1", shown(pair))
+            raise DefectError("seqs that ascend from 1", render(pair))
         ranges.append((low, high))
         below = high
     return ranges

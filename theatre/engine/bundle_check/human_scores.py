@@ -19,8 +19,8 @@ from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
+    render,
     require_same,
-    shown,
     text_members,
 )
 from theatre.engine.bundle_check.panels import Panel, RatedColumns
@@ -54,7 +54,7 @@ Panels = Mapping[str, Panel]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RatingRequest:
     """What one rating asks of whom; `authors` are identities, `opened_at` as the trail has it."""
 
     rubric: CommittedRubric
@@ -64,7 +64,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenScore:
+class SubmittedScoreRecord:
     """A score that may stand: whose, for what, and the number as it was written."""
 
     identity: str
@@ -82,40 +82,40 @@ def seconds_between(earlier: JsonValue | Nothing, later: JsonValue | Nothing) ->
     try:
         moments = [parse_rfc3339(one if isinstance(one, str) else "") for one in (earlier, later)]
     except ClockError as error:
-        raise DefectError("two times in RFC 3339", f"{shown(earlier)}, {shown(later)}") from error
+        raise DefectError("two times in RFC 3339", f"{render(earlier)}, {render(later)}") from error
     return (moments[1] - moments[0]).total_seconds()
 
 
-def given_score(entry: JsonObject, asked: Asked) -> GivenScore:
+def given_score(entry: JsonObject, asked: RatingRequest) -> SubmittedScoreRecord:
     """Return the score in an entry `human_score`. Raises DefectError for one that may not count."""
     detail, rubric = at(entry, "detail"), asked.rubric
     scorer, score = at(detail, "scorer"), at(detail, "score")
     require_same("step_id", rubric.step_id, at(detail, "step_id"))
     if not isinstance(scorer, str) or not scorer or scorer != _trimmed(scorer):
-        raise DefectError("scorer as a name, trimmed and in NFC", shown(scorer))
+        raise DefectError("scorer as a name, trimmed and in NFC", render(scorer))
     if rubric.scorer_must_not_be_author and identity(scorer) in asked.authors:
-        raise DefectError("no scorer who is an author", shown(scorer))
+        raise DefectError("no scorer who is an author", render(scorer))
     item = at(detail, "episode_id")
     if item not in asked.items:
-        raise DefectError("a score for an item of the step", shown(item))
+        raise DefectError("a score for an item of the step", render(item))
     if not _on_scale(score, rubric):
         ends = f"{canonical_json(float(rubric.low))} to {canonical_json(float(rubric.high))}"
-        raise DefectError(f"score as a number from {ends}", shown(score))
+        raise DefectError(f"score as a number from {ends}", render(score))
     comment = at(detail, "comment")
     if comment is not None and not isinstance(comment, str):
-        raise DefectError("comment as text or null", shown(comment))
+        raise DefectError("comment as text or null", render(comment))
     if rubric.timeout_seconds is not None:
         waited = seconds_between(asked.opened_at, at(entry, "at"))
         if waited >= rubric.timeout_seconds:
             raise DefectError(
                 f"a score within {rubric.timeout_seconds} s of the opening", f"{waited} s"
             )
-    return GivenScore(
+    return SubmittedScoreRecord(
         identity=identity(scorer), episode_id=cast("str", item), score=cast("float", score)
     )
 
 
-def check_refused(entry: JsonObject, asked: Asked) -> None:
+def check_refused(entry: JsonObject, asked: RatingRequest) -> None:
     """Raise DefectError for a refusal that has no reason, or one that the score itself denies.
 
     An episode_id denies nothing: that of no item may be one once it was cleaned.
@@ -123,12 +123,12 @@ def check_refused(entry: JsonObject, asked: Asked) -> None:
     detail = at(entry, "detail")
     code, score, scorer = at(detail, "code"), at(detail, "score"), at(detail, "scorer")
     if not isinstance(code, str) or code not in REFUSALS:
-        raise DefectError(f"code as one of {', '.join(sorted(REFUSALS))}", shown(code))
+        raise DefectError(f"code as one of {', '.join(sorted(REFUSALS))}", render(code))
     if not _is_number(score) and not isinstance(score, str):
-        raise DefectError("score as a number or a text", shown(score))
+        raise DefectError("score as a number or a text", render(score))
     for name in ("step_id", "scorer", "episode_id"):
         if not isinstance(at(detail, name), str):
-            raise DefectError(f"{name} of a refused score as text", shown(at(detail, name)))
+            raise DefectError(f"{name} of a refused score as text", render(at(detail, name)))
     denied = {
         OFF_SCALE: not _is_number(score) or _on_scale(score, asked.rubric),
         NO_NUMBER: _is_number(score),
@@ -136,7 +136,7 @@ def check_refused(entry: JsonObject, asked: Asked) -> None:
         or identity(cast("str", scorer)) not in asked.authors,
     }
     if denied.get(code, False):
-        raise DefectError(f"a score that is refused as {code} for that", shown(detail))
+        raise DefectError(f"a score that is refused as {code} for that", render(detail))
 
 
 def _trimmed(name: str) -> str:
@@ -238,7 +238,7 @@ class _RatingCheck:
         self, told: SubmittedRating, items: Sequence[str]
     ) -> dict[str, dict[str, Fraction]]:
         """Return identity → item → value of every score that may stand, the first of each."""
-        asked = Asked(
+        asked = RatingRequest(
             rubric=self._rubric,
             items=items,
             authors=_authors(self._sources.plan, self._sources.trail),
@@ -257,15 +257,15 @@ class _RatingCheck:
                 self._wrong(entry, defect)
         return values
 
-    def _count(self, given: GivenScore, values: dict[str, dict[str, Fraction]]) -> None:
+    def _count(self, given: SubmittedScoreRecord, values: dict[str, dict[str, Fraction]]) -> None:
         of_person = values.setdefault(given.identity, {})
         if given.episode_id in of_person:
-            wanted = f"one score of each person for {shown(given.episode_id)}"
-            raise DefectError(wanted, f"another one of {shown(given.identity)}")
+            wanted = f"one score of each person for {render(given.episode_id)}"
+            raise DefectError(wanted, f"another one of {render(given.identity)}")
         of_person[given.episode_id] = self._rubric.scaled(given.score)
 
     def _wrong(self, entry: JsonObject, defect: DefectError) -> None:
-        where = f"{shown(at(entry, 'event_type'))} in entry {shown(at(entry, 'seq'))}"
+        where = f"{render(at(entry, 'event_type'))} in entry {render(at(entry, 'seq'))}"
         self._ledger.wrong(CheckId.HUMAN_SCORES, f"{where} with {defect.expected}", defect.actual)
 
     def _check_end(self, told: SubmittedRating) -> None:

@@ -110,7 +110,7 @@ def first_difference(
 def require_members(value: JsonValue | Nothing, names: frozenset[str], what: str) -> None:
     """Raise DefectError unless `value` is an object with exactly the members `names`."""
     if not isinstance(value, dict):
-        raise DefectError(f"{what} as an object", shown(value))
+        raise DefectError(f"{what} as an object", render(value))
     if value.keys() != names:
         odd = ", ".join(sorted(value.keys() ^ names))
         raise DefectError(f"{what} with exactly {', '.join(sorted(names))}", f"a difference: {odd}")
@@ -121,7 +121,7 @@ def require_same(what: str, expected: JsonValue | Nothing, actual: JsonValue | N
     found = first_difference(expected, actual)
     if found is not None:
         place = f"{what}{found.pointer}"
-        raise DefectError(f"{place} {shown(found.expected)}", shown(found.actual))
+        raise DefectError(f"{place} {render(found.expected)}", render(found.actual))
 
 
 def require_time(value: JsonValue | Nothing, what: str) -> str:
@@ -130,7 +130,7 @@ def require_time(value: JsonValue | Nothing, what: str) -> str:
     try:
         parse_rfc3339(text)
     except ClockError as error:
-        raise DefectError(f"{what} as an RFC 3339 time in UTC", shown(value)) from error
+        raise DefectError(f"{what} as an RFC 3339 time in UTC", render(value)) from error
     return text
 
 
@@ -139,7 +139,7 @@ def is_whole(value: JsonValue | Nothing) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def shown(value: JsonValue | Nothing) -> str:
+def render(value: JsonValue | Nothing) -> str:
     """Return `value` for a report: its canonical text, cut."""
     if isinstance(value, Nothing):
         return "nothing"

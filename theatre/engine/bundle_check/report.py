@@ -8,7 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from theatre.engine.bundle_check.json_values import Nothing, first_difference, printable, shown
+from theatre.engine.bundle_check.json_values import (
+    Nothing,
+    first_difference,
+    printable,
+    render,
+)
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
 
@@ -226,10 +231,10 @@ class Ledger:
         """Note a difference in `what`; two gaps differ too: nothing proves nothing."""
         found = first_difference(expected, actual)
         if found is not None:
-            wanted = f"{what}{found.pointer} {shown(found.expected)}"
+            wanted = f"{what}{found.pointer} {render(found.expected)}"
             if isinstance(expected, Nothing):
                 wanted = f"{what} from a part of the bundle that cannot be read"
-            self.wrong(check, wanted, shown(found.actual))
+            self.wrong(check, wanted, render(found.actual))
 
     def cannot(self, check: CheckId, cause: Cause) -> None:
         """Note that `check` could not be computed."""

@@ -51,7 +51,7 @@ class ProgrammeSources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowedProgramme:
+class ReplayedProgramme:
     """The programme, carried out once more.
 
     `entries` are those of `resolution.json`, without the hash in those of aggregations. By step_id
@@ -64,7 +64,7 @@ class FollowedProgramme:
     unknown: Cause | None
 
 
-def step_caps(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str, ...]:
+def step_caps(plan: CommittedPlan, followed: ReplayedProgramme) -> tuple[str, ...]:
     """Return a code for each step that guards integrity and does not vouch for it."""
     ended = zip(plan.steps, followed.entries, strict=True)
     return tuple(
@@ -81,7 +81,7 @@ def _worth(step: CommittedStep, entry: JsonObject) -> JsonValue:
     return COMPLETED if at(entry, "result", "output", "intact") is True else FAILED
 
 
-def step_findings(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str, ...]:
+def step_findings(plan: CommittedPlan, followed: ReplayedProgramme) -> tuple[str, ...]:
     """Return a code for each other step that failed, and led on."""
     return tuple(
         f"step-failed:{step.step_id}"
@@ -90,9 +90,9 @@ def step_findings(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str
     )
 
 
-def follow_programme(
+def replay_programme(
     documents: Documents, sources: ProgrammeSources, ledger: Ledger
-) -> FollowedProgramme:
+) -> ReplayedProgramme:
     """Recompute what each step comes to; what cannot be known is noted for `resolution`."""
     results = _Results(sources, documents, ledger)
     entries: list[JsonObject] = []
@@ -105,7 +105,7 @@ def follow_programme(
             entries.append(results.entry(number, step))
         if entries[-1]["status"] == FAILED:
             awaited = step.escalation
-    return FollowedProgramme(
+    return ReplayedProgramme(
         entries=tuple(entries),
         in_aggregate={
             step.step_id: _output(entry)
@@ -215,8 +215,8 @@ class _Results:
         return None
 
 
-def with_computed(
-    evidence: EpisodeEvidence, followed: FollowedProgramme, ledger: Ledger
+def add_computed(
+    evidence: EpisodeEvidence, followed: ReplayedProgramme, ledger: Ledger
 ) -> EpisodeEvidence:
     """Return `evidence` with the outputs that were committed to stand in its aggregate."""
     if isinstance(evidence.aggregate, Cause) or not followed.in_aggregate:
@@ -232,7 +232,7 @@ def with_computed(
 def check_resolution(
     documents: Documents,
     sources: ProgrammeSources,
-    followed: FollowedProgramme,
+    followed: ReplayedProgramme,
     results_hash: JsonValue | Nothing,
     ledger: Ledger,
 ) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, same_json, shown
+from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, render, same_json
 from theatre.engine.bundle_check.recorded import Recorded
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.steps import RoleMarkers, SanitisePolicy
@@ -106,7 +106,7 @@ class SanitisingCheck:
         """Complete the check, all records seen."""
         summary = "none was committed"
         if self._policy is not None:
-            summary = f"{self._records} inputs by {shown(self.version)}"
+            summary = f"{self._records} inputs by {render(self.version)}"
         self._ledger.completed(CheckId.SANITISED_INPUT, summary)
 
     def _is_another(self, seen: JsonValue | Nothing, where: str) -> bool:

@@ -268,10 +268,10 @@ class EpisodeScoring:
 
     def aggregate(self, panels: Sequence[Panel]) -> JsonObject:
         """Return `scores/aggregate.json` but for what computations add, its own hash included."""
-        return self.lines.within(added_up(self.tally, self.columns, panels))
+        return self.lines.within(add_up(self.tally, self.columns, panels))
 
 
-def added_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:
+def add_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:
     """Return the aggregate of a run and its ratings, without a hash."""
     people = HumanParts(tally.plan, columns, panels)
 

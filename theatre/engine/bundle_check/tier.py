@@ -9,7 +9,7 @@ from typing import cast
 from theatre.engine.bundle_check.arithmetic import Plan, parsed_time, tier
 from theatre.engine.bundle_check.folder import CERTIFICATE, TIER, Documents
 from theatre.engine.bundle_check.isolation import holds
-from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, shown
+from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, render
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import CallFacts
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
@@ -135,7 +135,7 @@ def _known(history: JsonValue | Nothing, registry: SchemaRegistry) -> JsonObject
             parsed_time(item[name])
     for window in known["telemetry"]:
         if not window["start"] < window["end"] <= window["confirmed_at"]:
-            raise DefectError("telemetry with start < end ≤ confirmed_at", shown({**window}))
+            raise DefectError("telemetry with start < end ≤ confirmed_at", render({**window}))
     return cast("JsonObject", recorded)
 
 

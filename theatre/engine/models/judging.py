@@ -34,7 +34,7 @@ class Judge(Protocol):
 ResultT = TypeVar("ResultT")
 
 
-async def asked(
+async def ask_judge(
     judgement: Generator[JsonObject, JsonObject, ResultT], judge: Judge
 ) -> tuple[ResultT, list[JsonObject]]:
     """Return what `judgement` comes to with `judge`, and the exchanges for `replay_judgement`.

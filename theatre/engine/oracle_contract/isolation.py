@@ -50,7 +50,7 @@ REMOTE = Isolation(files=True, processes=True, network=False, by="remote")
 """A construct on another machine: what it can reach there is unknown here."""
 
 
-def weakest(found: Iterable[Isolation]) -> Isolation:
+def weakest_isolation(found: Iterable[Isolation]) -> Isolation:
     """Return what holds for each of several constructs, of which there is at least one."""
     every = tuple(found)
     return Isolation(

@@ -38,7 +38,7 @@ from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.judging import require_judge
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
 from theatre.engine.replay.programme import ResolutionResult
-from theatre.engine.replay.recovery import find_unrecorded_events, sealed_run
+from theatre.engine.replay.recovery import find_unrecorded_events, recover_sealed_run
 from theatre.engine.replay.sealed_run import SealedRun
 from theatre.engine.replay.self_check import SELF_CHECK_FAILED, RefusedDraft, check_draft, refuse
 from theatre.engine.replay.settlement import Settlement
@@ -289,7 +289,7 @@ class ReplayEngine:
             return None
         refused = await check_draft(self._bundle, self._context)
         if refused is None:
-            return await sealed_run(self._bundle, self._journal)
+            return await recover_sealed_run(self._bundle, self._journal)
         theatre_id = self._theatre.theatre_id
         await refuse(refused, self._journal, theatre_id, self._context, self._settings)
         return refused

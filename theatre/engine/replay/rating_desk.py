@@ -34,7 +34,7 @@ from theatre.engine.replay.programme_trail import (
     ProgrammeTrail,
 )
 from theatre.engine.replay.records import calls_of, outputs_of
-from theatre.engine.schema_registry import Seen, worded
+from theatre.engine.schema_registry import Quoted, phrase
 from theatre.engine.scoring import CommittedRating, committed_ratings
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.theatre import Theatre
@@ -133,8 +133,8 @@ class HumanReview:
     def _closed(self, step_id: str, now: datetime) -> str | None:
         own = self.rating.step_id
         if step_id != own:
-            seen = Seen(step_id[:100], spelt=ascii)
-            return worded(f"expected a score for the open step {own}, got one for ", seen)
+            seen = Quoted(step_id[:100], spelt=ascii)
+            return phrase(f"expected a score for the open step {own}, got one for ", seen)
         if self.rubric.expired(now):
             return (
                 f"expected a score within {canonical_json(self.rubric.timeout_seconds)} s of "

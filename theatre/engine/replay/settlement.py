@@ -34,7 +34,7 @@ from theatre.engine.evidence_bundle import (
     EvidenceBundleManifest,
     file_stamps,
 )
-from theatre.engine.oracle_contract import REMOTE, Isolation, weakest
+from theatre.engine.oracle_contract import REMOTE, Isolation, weakest_isolation
 from theatre.engine.replay.activation import read_isolation
 from theatre.engine.replay.beside import cancellation_check, run_in_thread
 from theatre.engine.replay.computations import (
@@ -196,7 +196,7 @@ class Settlement:
             return SettledRun(
                 ending=ending,
                 calls=facts,
-                isolation=weakest(read_isolation(trail.activated).values()),
+                isolation=weakest_isolation(read_isolation(trail.activated).values()),
                 documents=documents,
                 findings=self._findings(trail.activated, ending, *documents),
                 resolved_at=resolved_at,

@@ -20,7 +20,7 @@ def items_of(value: JsonValue | Absent) -> Items:
     return {key: item for key, item in found if key is not None}
 
 
-def without(items: Items, others: Items) -> list[JsonValue]:
+def subtract(items: Items, others: Items) -> list[JsonValue]:
     """Return the items that the others do not have, in the order of their canonical forms."""
     return [item for key, item in sorted(items.items()) if key not in others]
 

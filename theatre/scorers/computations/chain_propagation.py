@@ -16,7 +16,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ParseError
 from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.scoring.paths import ABSENT, at_path
-from theatre.scorers.computations.carried_items import ClaimRule, Items, items_of, without
+from theatre.scorers.computations.carried_items import ClaimRule, Items, items_of, subtract
 
 DEFAULT_LISTED, MAX_LISTED = 50, 500
 
@@ -134,11 +134,11 @@ class _Tally:
                 # What comes behind a hop without an answer was not asked.
                 self._counts[hop][_UNANSWERED] += len(under_way)
                 return
-            for decision, items in self._grouped(without(expected, carried)):
+            for decision, items in self._grouped(subtract(expected, carried)):
                 if decision in under_way:
                     under_way.discard(decision)
                     self._find(_LOST, episode, hop, decision=decision, items=items)
-            for decision, items in self._grouped(without(carried, expected)):
+            for decision, items in self._grouped(subtract(carried, expected)):
                 if decision not in invented:
                     invented.add(decision)
                     self._find(_INVENTED, episode, hop, decision=decision, items=items)

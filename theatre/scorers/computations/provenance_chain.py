@@ -19,7 +19,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ParseError
 from theatre.engine.models import MAX_EPISODE_BYTES, Computation, ScorerKind
 from theatre.engine.scoring.paths import at_path
-from theatre.scorers.agreement import moment
+from theatre.scorers.agreement import parse_moment
 from theatre.scorers.hash_chain import record_hash
 from theatre.scorers.record_completeness import is_filled
 
@@ -90,7 +90,7 @@ class _Log:
             Fault.HASH: self.head == record_hash(record),
             Fault.PREV_HASH: previous is not None and record.get("prev_hash") == previous,
             Fault.ID: self._is_new(record.get("id")),
-            Fault.TIMESTAMP: self._is_next(moment(record.get("timestamp"))),
+            Fault.TIMESTAMP: self._is_next(parse_moment(record.get("timestamp"))),
         }
         return [fault for fault, held in holds.items() if not held]
 
