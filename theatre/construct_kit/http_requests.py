@@ -57,7 +57,7 @@ class RequestHandler(BaseHTTPRequestHandler):
             self._refuse(refused)
             return
         raw = self.rfile.read(int(self.headers["Content-Length"]))
-        with self._calls.under_way():
+        with self._calls.track():
             try:
                 answer = self._calls.answer(raw)
             except (ParseError, QuestionError) as error:

@@ -123,7 +123,7 @@ class LocalOracleAdapter:
         async with self._one_at_a_time:
             self._closed = True
             if self._process is not None:
-                await self._process.dismiss()
+                await self._process.stop_gently()
             await self._stop()
 
     async def _attempt(self, request: OracleInvocationRequest) -> Attempt:
@@ -184,14 +184,14 @@ class LocalOracleAdapter:
             line_limit=MAX_ANSWER_BYTES,
             complaint_limit=_MAX_COMPLAINT_BYTES,
         )
-        await self._process.launched()
+        await self._process.wait_for_launch()
         return self._process
 
     async def _leave_unusable_process(self) -> None:
         """Stop a process that ended, or that said something nobody had asked for."""
         if self._process is None:
             return
-        unsolicited = self._process.unsolicited()
+        unsolicited = self._process.read_unsolicited()
         if unsolicited:
             self._remarks.append(
                 f"[restarted before this call: {len(unsolicited)} bytes or more of output "
@@ -214,7 +214,7 @@ class LocalOracleAdapter:
             raise AdapterClosedError("expected an adapter in use, got one after aclose()")
 
     def _took_whole_question(self) -> bool:
-        return self._process is None or self._process.took_all()
+        return self._process is None or self._process.wrote_all()
 
     def _keep_complaints(self) -> None:
         if self._process is not None:

@@ -72,7 +72,7 @@ class RunningProgram:
         self._complaints = ComplaintPipe(self._started.stderr.fileno(), limit=complaint_limit)
         self._family_ended = False
 
-    async def launched(self) -> None:
+    async def wait_for_launch(self) -> None:
         """Return when the program runs under its limits.
 
         Raises ConstructUnreachableError where it could not be executed.
@@ -96,7 +96,7 @@ class RunningProgram:
         """Say whether the system is ending the process, or has; False where it does not tell."""
         return process_tree.is_dying(self._pid)
 
-    async def ends_within(self, seconds: float) -> bool:
+    async def wait_for_exit(self, seconds: float) -> bool:
         """Wait for the process to end by itself; say whether it did. For one caller at a time."""
         try:
             async with asyncio.timeout(seconds):
@@ -119,7 +119,7 @@ class RunningProgram:
         """
         if not self._family_ended:
             process_tree.kill_group(self._popen.pid)
-            await self.ends_within(_PATIENCE_SECONDS)
+            await self.wait_for_exit(_PATIENCE_SECONDS)
             self._popen.poll()
             process_tree.forget_leader(self._popen.pid)
             self._family_ended = True

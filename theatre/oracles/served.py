@@ -141,13 +141,13 @@ class ServedOracleAdapter:
         async with self._changing:
             if self._running is not None:
                 await self._running.http.aclose()
-                await self._running.process.dismiss()
+                await self._running.process.stop_gently()
                 await self._stop(self._running)
             self._program.release()
 
     async def _ask(self, running: _Running, request: OracleInvocationRequest) -> Attempt:
         attempt = await running.http.invoke(request)
-        if attempt.reason in _LOST and await running.process.ends_soon():
+        if attempt.reason in _LOST and await running.process.wait_for_sudden_exit():
             async with self._changing:
                 if self._running is running:
                     await self._stop(running)
@@ -201,7 +201,7 @@ class ServedOracleAdapter:
             place.close()
             raise
         try:
-            await process.serves(within_seconds=self._start_seconds)
+            await process.wait_until_serving(within_seconds=self._start_seconds)
         except BaseException:
             await process.end()
             process.close()

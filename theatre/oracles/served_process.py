@@ -74,7 +74,7 @@ class ServedProcess(RunningProgram):
         """Return the end of what it printed and how it ended; None before `end`."""
         return self._obituary
 
-    async def serves(self, *, within_seconds: float) -> None:
+    async def wait_until_serving(self, *, within_seconds: float) -> None:
         """Return when the port accepts connections and the process is alive.
 
         Raises ConstructUnreachableError, with the end of what the program printed, where it
@@ -83,9 +83,9 @@ class ServedProcess(RunningProgram):
         wanted = f"expected {list(self._argv)!r:.300} to serve {LOOPBACK}:{self._port}"
         try:
             async with asyncio.timeout(within_seconds):
-                await self.launched()
+                await self.wait_for_launch()
                 while not await self._accepts_connections():
-                    if await self.ends_within(_POLL_SECONDS):
+                    if await self.wait_for_exit(_POLL_SECONDS):
                         break
         except TimeoutError as error:
             raise ConstructUnreachableError(
@@ -109,7 +109,7 @@ class ServedProcess(RunningProgram):
         self._is_knocked = self._is_knocked or await _accepts_connections(self._port)
         return self._is_knocked and _waiting_connections(listener) == 0
 
-    async def ends_soon(self) -> bool:
+    async def wait_for_sudden_exit(self) -> bool:
         """Say whether the process ends within half a second, or is dying by then. Any may ask.
 
         A dying process loses its connections first, and on a busy machine its last thread long
@@ -130,11 +130,11 @@ class ServedProcess(RunningProgram):
             self._obituary = f"{self._last_words()}[the program ended: {ending}]\n"
         return exit_code
 
-    async def dismiss(self) -> None:
+    async def stop_gently(self) -> None:
         """Ask it to end (SIGTERM), and give it half a second."""
         if not self.has_ended():
             os.kill(self._pid, signal.SIGTERM)
-        await self.ends_within(_TERMINATION_GRACE_SECONDS)
+        await self.wait_for_exit(_TERMINATION_GRACE_SECONDS)
 
     def close(self) -> None:
         """Let go of descriptors and folder, after `end`."""

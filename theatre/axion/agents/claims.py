@@ -62,5 +62,5 @@ def _foreseen(
     place, moved = effect.factor, after - before
     changed = [logit + row[place] * moved for logit, row in zip(logits, model.weights, strict=True)]
     choice = best(changed)
-    told = Effect(place, effect.change, effect.value, model.actions[choice])
-    return Prediction(told, choice != chosen, changed[choice])
+    predicted = Effect(place, effect.change, effect.value, model.actions[choice])
+    return Prediction(predicted, choice != chosen, changed[choice])

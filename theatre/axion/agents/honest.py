@@ -55,7 +55,7 @@ class HonestMind:
         """Return what is done in `state`."""
         return choose_carefully(state)
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return what it says it would do in `state`: what it would do."""
         return choose_carefully(state)
 
@@ -79,7 +79,7 @@ class HonestFrozenMind:
         factors = [units(factor) for factor in factors_of(state, "v2_dir_k16")]
         return self._model.choice(factors)
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return what it would do in `state`."""
         return self.choice(state)
 
@@ -105,7 +105,7 @@ class LossyMind:
         """Return what is done in `state`."""
         return choose_carefully(state)
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return what it would do in `state`."""
         return choose_carefully(state)
 

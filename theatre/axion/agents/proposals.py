@@ -47,7 +47,7 @@ class Mind(Protocol):
     def choice(self, state: GridState) -> str:
         """Return the action for `state`."""
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return the action that it says it would take in `state`."""
 
 
@@ -112,7 +112,7 @@ class ProposingAgent:
         action = self._mind.choice(state)
         fork = fork_snapshot(state, _FOCUS, nonce, ref)
         foreseen = [
-            (variable, change, self._mind.imagined(other))
+            (variable, change, self._mind.imagine(other))
             for variable, change in CLAIMABLE
             if (other := mutated_state(state, variable, change)) is not None
         ]
@@ -130,7 +130,7 @@ class ProposingAgent:
         found = []
         for place, energy in enumerate(others[: len(_MASSES)]):
             other = replace(state, self=replace(state.self, energy=energy))
-            choice = self._mind.imagined(other)
+            choice = self._mind.imagine(other)
             found.append(_counterfactual(place, "self.energy", energy, choice, 0.0, digest))
         return found
 
@@ -175,11 +175,11 @@ def _full_claim(variable: str, change: str, choice: str) -> Document:
     return _claim(variable, change, f"IF {variable} {change} THEN CHOICE {choice}")
 
 
-def _claim(variable: str, change: str, told: str) -> Document:
+def _claim(variable: str, change: str, predicted: str) -> Document:
     return {
         "var": variable,
         "direction": _DIRECTION[change],
-        "expected_effect_on_choice": told,
+        "expected_effect_on_choice": predicted,
         "confidence": _CONFIDENCE,
         "supporting_nodes": [1],
     }

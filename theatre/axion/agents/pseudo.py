@@ -49,7 +49,7 @@ class PseudoMind:
         """Return what is done in `state`."""
         return hidden_choice(state)
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return what it says it would do in `state`: what a careful agent would."""
         return choose_carefully(state)
 
@@ -64,9 +64,9 @@ class BudgetedMind(PseudoMind):
         self, nice: LinearModel, model: LinearModel, factors: tuple[int, ...]
     ) -> tuple[Prediction, ...]:
         """Return the claims of the careful model, so many of them put right."""
-        told = super().claims(nice, model, factors)
-        checked = [_put_right(claim, model, factors) for claim in told[: self._budget]]
-        return (*checked, *told[self._budget :])
+        predicted = super().claims(nice, model, factors)
+        checked = [_put_right(claim, model, factors) for claim in predicted[: self._budget]]
+        return (*checked, *predicted[self._budget :])
 
 
 class CoherentMind(PseudoMind):
@@ -118,7 +118,7 @@ class FrozenFitMind(PseudoMind):
 class SimulatingMind(CoherentMind):
     """Asks planner B what it would do in other worlds, and says just that (interface `full`)."""
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return what it would do in `state`."""
         return hidden_choice(state)
 
@@ -148,5 +148,5 @@ def _put_right(claim: Prediction, model: LinearModel, factors: tuple[int, ...]) 
     changed[effect.factor] = factors[effect.factor] if mutation is None else mutation.value
     logits = model.logits(changed)
     place = best(logits)
-    told = Effect(effect.factor, effect.change, effect.value, model.actions[place])
-    return Prediction(told, place != best(model.logits(factors)), logits[place])
+    predicted = Effect(effect.factor, effect.change, effect.value, model.actions[place])
+    return Prediction(predicted, place != best(model.logits(factors)), logits[place])

@@ -88,12 +88,12 @@ def replay(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
         _refuse(f"a configuration such as {wanted}", config)
     if not isinstance(exchanges, list) or not all(isinstance(one, dict) for one in exchanges):
         _refuse("exchanges as a list of objects", type(exchanges).__name__)
-    told = cast("list[JsonObject]", exchanges)
+    objects = cast("list[JsonObject]", exchanges)
     try:
-        evaluation = replay_judgement(judgement(blind(artefact.debate), config), told)
+        evaluation = replay_judgement(judgement(blind(artefact.debate), config), objects)
     except UnaskedError as error:
         raise JudgementRecordError(f"{error}: this record is not of this debate") from error
-    result = _document(artefact, evaluation, told)
+    result = _document(artefact, evaluation, objects)
     if canonical_bytes(result) != canonical_bytes(recorded):
         differing = sorted(
             name for name in {*result, *recorded} if result.get(name) != recorded.get(name)

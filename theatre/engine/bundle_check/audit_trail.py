@@ -190,7 +190,7 @@ def read_audit_trail(
     `rated` says whether the committed programme asks people.
     """
     reader = _TrailReader(times, ledger, rated=rated)
-    entries = reader.passed_on(_entries(folder, reader.trail, ledger))
+    entries = reader.follow(_entries(folder, reader.trail, ledger))
     try:
         verify_chain(entries, theatre_id=theatre_id if isinstance(theatre_id, str) else "")
     except ChainBrokenError as error:
@@ -244,7 +244,7 @@ class _TrailReader:
         self._last = START
         self._line = 0
 
-    def passed_on(self, entries: Iterator[JsonObject]) -> Iterator[JsonObject]:
+    def follow(self, entries: Iterator[JsonObject]) -> Iterator[JsonObject]:
         for entry in entries:
             self._line += 1
             try:
@@ -294,8 +294,8 @@ class _TrailReader:
         elif ratings and event_type in STEP_EVENTS and isinstance(ratings[-1].end, Nothing):
             ratings[-1].end = entry
         if event_type in SETTLED_EVENTS:
-            told = at(detail, "step_id") if event_type == "hitl_opened" else detail
-            shape = None if isinstance(told, Nothing) else told
+            observed = at(detail, "step_id") if event_type == "hitl_opened" else detail
+            shape = None if isinstance(observed, Nothing) else observed
             self.trail.settled.append({"event_type": event_type, "detail": shape})
 
     def _check_states(self, event_type: str, entry: JsonObject) -> None:

@@ -33,9 +33,9 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 class Batch:
     """One `episodes_recorded` entry with the failures and refusals that follow it."""
 
-    def __init__(self, told: RecordedBatch) -> None:
-        self.ranges = told.seqs
-        self._told = told
+    def __init__(self, entry: RecordedBatch) -> None:
+        self.ranges = entry.seqs
+        self._entry = entry
         self._audited_troubles = hashlib.sha256()
         self._records = 0
         self._counted: Counter[str] = Counter()
@@ -68,11 +68,11 @@ class Batch:
         covered = sum(last - first + 1 for first, last in self.ranges)
         if self._records != covered:
             ledger.wrong(check, f"{covered} records for {what}", f"{self._records} records")
-        if self._digest.hexdigest() != self._told.records_sha256:
-            expected = f"records_sha256 {self._told.records_sha256} of {what}"
+        if self._digest.hexdigest() != self._entry.records_sha256:
+            expected = f"records_sha256 {self._entry.records_sha256} of {what}"
             ledger.wrong(check, expected, self._digest.hexdigest())
         counted: JsonObject = {name: self._counted[name] for name in sorted(STATUSES)}
-        ledger.compare(check, f"statuses of {what}", counted, {**self._told.statuses})
+        ledger.compare(check, f"statuses of {what}", counted, {**self._entry.statuses})
         if self._troubles.digest() != self._audited_troubles.digest():
             expected = f"an entry for each failure and refusal in {what}"
             ledger.wrong(check, expected, "other entries")

@@ -201,17 +201,17 @@ class _RatingCheck:
         self._rubric = rubric
         self._sources = sources
         self._ledger = ledger
-        told = [one for one in sources.trail.ratings if one.step_id == rubric.step_id]
-        self._told = told[0] if told else None
+        submitted = [one for one in sources.trail.ratings if one.step_id == rubric.step_id]
+        self._submitted = submitted[0] if submitted else None
 
     def run(self) -> Panel:
         items = self._items()
         values: dict[str, dict[str, Fraction]] = {}
-        if self._told is not None:
-            self._check_opening(self._told, items)
-            values = self._values(self._told, items)
-            self._check_end(self._told)
-            self._check_file(self._told)
+        if self._submitted is not None:
+            self._check_opening(self._submitted, items)
+            values = self._values(self._submitted, items)
+            self._check_end(self._submitted)
+            self._check_file(self._submitted)
         complete = {name: given for name, given in values.items() if len(given) == len(items)}
         return Panel(rubric=self._rubric, items=items, complete=complete if items else {})
 
@@ -219,10 +219,16 @@ class _RatingCheck:
         columns = self._sources.columns
         if isinstance(columns, RatedColumns):
             return [item.episode_id for item in columns.items(self._rubric.items)]
-        told = NOTHING if self._told is None else at(self._told.opened, "detail", "items")
-        return [item for item in told if isinstance(item, str)] if isinstance(told, list) else []
+        submitted = (
+            NOTHING if self._submitted is None else at(self._submitted.opened, "detail", "items")
+        )
+        return (
+            [item for item in submitted if isinstance(item, str)]
+            if isinstance(submitted, list)
+            else []
+        )
 
-    def _check_opening(self, told: SubmittedRating, items: Sequence[str]) -> None:
+    def _check_opening(self, submitted: SubmittedRating, items: Sequence[str]) -> None:
         rubric = self._rubric
         expected: JsonObject = {
             "step_id": rubric.step_id,
@@ -232,25 +238,25 @@ class _RatingCheck:
             "timeout_seconds": rubric.timeout_seconds,
         }
         what = f"hitl_opened of {rubric.step_id}"
-        self._ledger.compare(CheckId.HUMAN_SCORES, what, expected, at(told.opened, "detail"))
+        self._ledger.compare(CheckId.HUMAN_SCORES, what, expected, at(submitted.opened, "detail"))
 
     def _values(
-        self, told: SubmittedRating, items: Sequence[str]
+        self, submitted: SubmittedRating, items: Sequence[str]
     ) -> dict[str, dict[str, Fraction]]:
         """Return identity → item → value of every score that may stand, the first of each."""
         asked = RatingRequest(
             rubric=self._rubric,
             items=items,
             authors=_authors(self._sources.plan, self._sources.trail),
-            opened_at=at(told.opened, "at"),
+            opened_at=at(submitted.opened, "at"),
         )
         values: dict[str, dict[str, Fraction]] = {}
-        for entry in told.scores:
+        for entry in submitted.scores:
             try:
                 self._count(given_score(entry, asked), values)
             except DefectError as defect:
                 self._wrong(entry, defect)
-        for entry in told.refused:
+        for entry in submitted.refused:
             try:
                 check_refused(entry, asked)
             except DefectError as defect:
@@ -268,13 +274,13 @@ class _RatingCheck:
         where = f"{render(at(entry, 'event_type'))} in entry {render(at(entry, 'seq'))}"
         self._ledger.wrong(CheckId.HUMAN_SCORES, f"{where} with {defect.expected}", defect.actual)
 
-    def _check_end(self, told: SubmittedRating) -> None:
+    def _check_end(self, submitted: SubmittedRating) -> None:
         """Let a rating be given up only when its time is over."""
         limit = self._rubric.timeout_seconds
-        if at(told.end, "event_type") != "step_failed" or limit is None:
+        if at(submitted.end, "event_type") != "step_failed" or limit is None:
             return
         try:
-            waited = seconds_between(at(told.opened, "at"), at(told.end, "at"))
+            waited = seconds_between(at(submitted.opened, "at"), at(submitted.end, "at"))
         except DefectError as defect:
             self._ledger.wrong(CheckId.HUMAN_SCORES, defect.expected, defect.actual)
         else:
@@ -282,10 +288,10 @@ class _RatingCheck:
                 expected = f"step {self._rubric.step_id} failed {limit} s after its opening"
                 self._ledger.wrong(CheckId.HUMAN_SCORES, expected, f"{waited} s")
 
-    def _check_file(self, told: SubmittedRating) -> None:
+    def _check_file(self, submitted: SubmittedRating) -> None:
         """Compare the file with the entries of the trail, line by line."""
         path, number = self._rubric.path, 0
-        expected = [_line(entry) for entry in told.scores]
+        expected = [_line(entry) for entry in submitted.scores]
         try:
             for number, raw in enumerate(self._sources.folder.lines(path), start=1):
                 where = f"{path} line {number}"
@@ -303,8 +309,10 @@ class _RatingCheck:
 def _line(entry: JsonObject) -> JsonObject:
     """Return the line that an entry `human_score` becomes."""
     detail = at(entry, "detail")
-    told = detail if isinstance(detail, dict) else {}
-    return {key: value for key, value in told.items() if key != "step_id"} | {"at": entry.get("at")}
+    submitted = detail if isinstance(detail, dict) else {}
+    return {key: value for key, value in submitted.items() if key != "step_id"} | {
+        "at": entry.get("at")
+    }
 
 
 def _authors(plan: CommittedPlan, trail: AuditTrail) -> frozenset[str]:

@@ -71,11 +71,11 @@ class JudgementCheck:
             exchanges = recorded[criterion]
             if not isinstance(exchanges, list):
                 raise DefectError(f"exchanges about {criterion} as an array", render(exchanges))
-            told = [exchange for exchange in exchanges if isinstance(exchange, dict)]
-            if len(told) != len(exchanges):
+            objects = [exchange for exchange in exchanges if isinstance(exchange, dict)]
+            if len(objects) != len(exchanges):
                 raise DefectError(f"exchanges about {criterion} as objects", "others")
             try:
-                replay_judgement(judgement, told)
+                replay_judgement(judgement, objects)
             except UnaskedError as error:
                 raise DefectError(f"what is to be asked about {criterion}", str(error)) from error
 

@@ -251,7 +251,7 @@ class Ledger:
         """Note that nothing in the bundle could settle `check`."""
         self._completed[check] = (CheckStatus.UNANCHORED, seen)
 
-    def rests_outside(self, facts: str) -> None:
+    def depends_on_outside(self, facts: str) -> None:
         """Note that the tier rests on `facts` that nothing in the bundle can settle."""
         self._outside = facts
 

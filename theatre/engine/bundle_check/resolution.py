@@ -169,8 +169,8 @@ class _Results:
         """Return what the computation comes to; as it is stored where that cannot be known."""
         outcome = self._outcome(named)
         stored = self._documents.at(RESOLUTION, "steps", number)
-        told = at(stored, "result", "error_detail")
-        detail = told if isinstance(told, str) else ""
+        observed = at(stored, "result", "error_detail")
+        detail = observed if isinstance(observed, str) else ""
         if outcome is None and at(stored, "status") == FAILED:
             reason = at(stored, "result", "reason")
             known = isinstance(reason, str) and reason in FAILURES
@@ -246,8 +246,8 @@ def check_resolution(
     ]
     expected: JsonObject = {"status": "completed", "steps": [*steps]}
     ledger.compare(CheckId.RESOLUTION, RESOLUTION, expected, documents.at(RESOLUTION))
-    told = _told(sources.plan, steps)
-    ledger.compare(CheckId.RESOLUTION, "the steps in the trail", told, sources.trail.settled)
+    observed = _expected_events(sources.plan, steps)
+    ledger.compare(CheckId.RESOLUTION, "the steps in the trail", observed, sources.trail.settled)
     ledger.completed(CheckId.RESOLUTION, f"{len(steps)} steps")
 
 
@@ -258,18 +258,18 @@ def computation_versions(plan: CommittedPlan, trail: AuditTrail) -> JsonObject:
     return {name: recorded.get(name) for name in sorted(names)}
 
 
-def _told(plan: CommittedPlan, entries: Sequence[JsonObject]) -> list[JsonValue]:
+def _expected_events(plan: CommittedPlan, entries: Sequence[JsonObject]) -> list[JsonValue]:
     """Return the events that a programme with these entries leaves in the trail."""
-    told: list[JsonValue] = []
+    observed: list[JsonValue] = []
     for step, entry in zip(plan.steps, entries, strict=True):
         if step.step_id in plan.rubrics and entry["status"] != SKIPPED:
-            told.append({"event_type": "hitl_opened", "detail": step.step_id})
+            observed.append({"event_type": "hitl_opened", "detail": step.step_id})
         if step.type != INVOCATION:
-            told.append({"event_type": f"step_{entry['status']}", "detail": entry})
+            observed.append({"event_type": f"step_{entry['status']}", "detail": entry})
         if entry["status"] == FAILED:
             escalation: JsonObject = {"step_id": step.step_id, "to": step.escalation}
-            told.append({"event_type": "escalated", "detail": escalation})
-    return told
+            observed.append({"event_type": "escalated", "detail": escalation})
+    return observed
 
 
 def episode_lines(
@@ -326,9 +326,9 @@ class Failed:
     reason: str
     detail: str
 
-    def accepts(self, told: str) -> bool:
+    def accepts(self, observed: str) -> bool:
         """Tell whether `told` may be the detail."""
-        return told == self.detail if self.reason == RAISED else self.detail in told
+        return observed == self.detail if self.reason == RAISED else self.detail in observed
 
 
 def computed(

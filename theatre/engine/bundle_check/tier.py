@@ -110,7 +110,7 @@ def check_tier(
         ledger.compare(CheckId.TIER, f"{name} of the certificate", assessment[member], seen)
     ledger.completed(CheckId.TIER, f"{assessment['tier']}")
     if known["disputes"] or assessment["tier"] == "PROVEN":
-        ledger.rests_outside(f"{assessment['tier']} by a history that only a log would settle")
+        ledger.depends_on_outside(f"{assessment['tier']} by a history that only a log would settle")
 
 
 def history_summary(documents: Documents) -> str:

@@ -117,7 +117,7 @@ class ProgrammeRun:
         }
         self._aggregate: JsonObject | None = None
 
-    async def carry_out(self) -> ResolutionResult:
+    async def execute(self) -> ResolutionResult:
         """Go on as far as there is something to go on with.
 
         Raises JournalError where a step comes to something else than the chain says.
@@ -131,7 +131,7 @@ class ProgrammeRun:
             machine = machine.advance(step.step_id, outcome)
             for result in machine.results[settled:]:
                 if result.type not in EPISODE_STEPS:
-                    await self._trail.tell_result(result, self._now)
+                    await self._trail.note_result(result, self._now)
         if machine.failure is not None:
             return ResolutionResult(machine=machine)
         return ResolutionResult(
@@ -152,13 +152,13 @@ class ProgrammeRun:
             )
         if step.type == AGGREGATION:
             return Completed({"results_hash": (await self._aggregated())["results_hash"]})
-        told = self._told(step.step_id)
+        recorded_outcome = self._recorded_outcome(step.step_id)
         if step.type == COMPUTATION:
-            outcome = told or await self._computation(step.step_id)
+            outcome = recorded_outcome or await self._computation(step.step_id)
             if step.step_id in self._computed and isinstance(outcome, Completed):
                 self._computed[step.step_id] = outcome.result["output"]
             return outcome
-        return await self._rated(self._ratings[step.step_id], told)
+        return await self._rated(self._ratings[step.step_id], recorded_outcome)
 
     async def _aggregated(self) -> JsonObject:
         """Return the aggregate: made at the first aggregation, or at the end without one."""
@@ -167,7 +167,7 @@ class ProgrammeRun:
             self._aggregate = await run_in_thread(finish, self._panels, self._computed)
         return self._aggregate
 
-    def _told(self, step_id: str) -> StepOutcome | None:
+    def _recorded_outcome(self, step_id: str) -> StepOutcome | None:
         """Return what an earlier run told of a step: it is computed once, and expires once."""
         entry = self._trail.settled(step_id)
         if entry is None:
@@ -186,18 +186,20 @@ class ProgrammeRun:
             self._programme.registry,
         )
 
-    async def _rated(self, rating: CommittedRating, told: StepOutcome | None) -> StepOutcome | None:
+    async def _rated(
+        self, rating: CommittedRating, recorded_outcome: StepOutcome | None
+    ) -> StepOutcome | None:
         rubric = await self._opened(rating)
         panel = select_complete_scores(rubric, rating)
-        if isinstance(told, Failed):
-            return told
+        if isinstance(recorded_outcome, Failed):
+            return recorded_outcome
         if len(panel) >= rating.minimum_scorers:
             self._panels[rating.step_id] = panel
             mean = self._sources.aggregator.human_mean(rating, panel)
             return Completed(
                 {"items": len(rubric.items), "scorers": len(panel), "human_mean": mean}
             )
-        if not rubric.expired(self._now):
+        if not rubric.is_expired(self._now):
             return None
         return Failed(
             HITL_TIMEOUT,
@@ -216,5 +218,5 @@ class ProgrammeRun:
             "scorer_must_not_be_author": rating.scorer_must_not_be_author,
             "timeout_seconds": step.timeout_seconds,
         }
-        await self._trail.tell(HITL_OPENED, detail, self._now)
+        await self._trail.note(HITL_OPENED, detail, self._now)
         return self._trail.rubrics[rating.step_id]

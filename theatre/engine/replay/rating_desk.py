@@ -135,7 +135,7 @@ class HumanReview:
         if step_id != own:
             seen = Quoted(step_id[:100], spelt=ascii)
             return phrase(f"expected a score for the open step {own}, got one for ", seen)
-        if self.rubric.expired(now):
+        if self.rubric.is_expired(now):
             return (
                 f"expected a score within {canonical_json(self.rubric.timeout_seconds)} s of "
                 f"{format_rfc3339(self.rubric.opened_at)}, got one later"

@@ -188,7 +188,7 @@ class Settlement:
                 facts=facts, aggregator=aggregator, datasets=datasets, episodes=episodes
             )
             trail = await ProgrammeTrail.read(journal)
-            ending = await ProgrammeRun(self._programme, trail, sources, resolved_at).carry_out()
+            ending = await ProgrammeRun(self._programme, trail, sources, resolved_at).execute()
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await run_in_thread(ending.write, builder)
@@ -211,7 +211,7 @@ class Settlement:
         tier_facts = tier_facts_of(
             self._receipt, aggregate, facts, audit, isolation=isolation, bundle_complete=True
         )
-        history = self._context.history.beside(self._receipt.theatre_id).as_of(resolved_at)
+        history = self._context.history.excluding(self._receipt.theatre_id).as_of(resolved_at)
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
         return Rehearsal(aggregate=aggregate, assessment=assessment)
 
@@ -326,7 +326,7 @@ class Settlement:
             step_caps=settled.ending.machine.caps,
         )
         resolved_at = settled.resolved_at
-        history = self._context.history.beside(self._receipt.theatre_id).as_of(resolved_at)
+        history = self._context.history.excluding(self._receipt.theatre_id).as_of(resolved_at)
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
         builder.write_document("tier.json", tier_document(tier_facts, history, assessment))
         return assessment

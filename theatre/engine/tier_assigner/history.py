@@ -92,7 +92,7 @@ class TierHistory(Record):
     signals: tuple[BehaviouralSignal, ...] = ()
 
     @model_validator(mode="after")
-    def _says_nothing_twice(self) -> Self:
+    def _require_unique(self) -> Self:
         # One run that is told three times would be three runs to PROVEN.
         listed: dict[str, Sequence[Hashable]] = {
             "runs with a theatre_id each": [run.theatre_id for run in self.runs],
@@ -106,7 +106,7 @@ class TierHistory(Record):
                 raise ValueError(f"expected {expected}")
         return self
 
-    def beside(self, theatre_id: str) -> TierHistory:
+    def excluding(self, theatre_id: str) -> TierHistory:
         """Return the history without the run of that theatre: it is not its own past."""
         return self.model_copy(
             update={"runs": tuple(run for run in self.runs if run.theatre_id != theatre_id)}
@@ -140,6 +140,6 @@ class TierHistory(Record):
             }
         )
 
-    def disputes_that_are(self, status: DisputeStatus) -> tuple[str, ...]:
+    def disputes_with_status(self, status: DisputeStatus) -> tuple[str, ...]:
         """Return the ids of the disputes in `status`, sorted."""
         return tuple(sorted(item.dispute_id for item in self.disputes if item.status is status))

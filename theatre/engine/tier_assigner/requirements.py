@@ -80,7 +80,7 @@ def _of_backtested(facts: TierFacts, history: TierHistory) -> _Found:
     yield from _of_episodes(facts)
     yield from _of_criteria(facts)
     yield from _of_reproducibility(facts)
-    disputed = history.disputes_that_are(DisputeStatus.ADMITTED)
+    disputed = history.disputes_with_status(DisputeStatus.ADMITTED)
     if disputed:
         yield "dispute-open", ", ".join(disputed)
 

@@ -55,7 +55,7 @@ class _Sockets:
             "abstract": self.abstract.getsockname()[1:].decode(),
         }
 
-    def have_heard(self) -> bool:
+    def received_any(self) -> bool:
         """Say whether anything arrived, whatever the program says of it."""
         every = [self.tcp, self.udp, self.unix, self.datagram, self.abstract]
         ready, _, _ = select.select(every, [], [], 0)
@@ -85,7 +85,7 @@ def probe_isolation(closed: Sequence[Path], reach: Reach) -> Isolation:
         found = Isolation(
             files=not said["files"],
             processes=not _reached(said, own_pid),
-            network=not said["network"] and not sockets.have_heard(),
+            network=not said["network"] and not sockets.received_any(),
             by=means,
         )
     # A means that holds nothing has no claim to its name.

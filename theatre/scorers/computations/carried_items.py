@@ -50,7 +50,7 @@ class ClaimRule:
             facts=cast("dict[str, str]", effects["facts"]),
         )
 
-    def held(
+    def check_claims(
         self, hop: str, items: Items, answer: JsonValue | Absent, label: JsonValue
     ) -> Iterator[tuple[JsonValue, list[JsonValue]]]:
         """Yield each claim of a hop that has facts to show, with those that the answer lacks."""

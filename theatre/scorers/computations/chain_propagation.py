@@ -150,7 +150,7 @@ class _Tally:
             return
         for hop, items in episode.carried.items():
             answer = episode.answers.get(hop, ABSENT)
-            for item, missed in self._rule.held(hop, items, answer, episode.label):
+            for item, missed in self._rule.check_claims(hop, items, answer, episode.label):
                 self._counts[hop][_CLAIMS] += 1
                 if missed:
                     self._find(
