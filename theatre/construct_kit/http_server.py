@@ -98,7 +98,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def handle_error(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
     ) -> None:
-        """Say what went wrong in a connection, unless the other side just left it."""
+        """Report what went wrong in a connection, unless the client just closed it."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

@@ -61,7 +61,7 @@ def claim_stdio() -> Wire:
 
 
 def answer_lines(construct: ServedConstruct, wire: Wire) -> None:
-    """Answer every line of `wire`, in order; return at its end, or when nobody listens."""
+    """Answer every line of `wire`, in order; return at its end, or when the reader is gone."""
     with contextlib.suppress(BrokenPipeError):
         for line in _lines(wire.questions):
             rest = memoryview(_answer_to(line, construct) + b"\n")

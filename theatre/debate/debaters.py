@@ -27,7 +27,7 @@ PROTOCOL = "debate@1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Statement:
-    """What somebody said before, as a debater may hear it."""
+    """What another speaker said before, as a debater may see it."""
 
     speaker_id: str
     content: str

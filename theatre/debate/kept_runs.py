@@ -1,6 +1,6 @@
 """Runs that are kept as their event log: taken in whole, opened, extended, shown as of any event.
 
-Whoever keeps them makes the entries durable; nothing here stores or reads anything.
+The caller makes the entries durable; nothing here stores or reads anything.
 """
 
 from __future__ import annotations

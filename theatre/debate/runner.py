@@ -50,7 +50,7 @@ class RunPlan:
     max_retries: int = 2
     """Of one turn, in the loop."""
     settings: JsonObject | None = None
-    """What debaters are told of how they are to answer, where a sweep varies it."""
+    """The instructions to debaters on how to answer, where a sweep varies them."""
     control: ControlConfig = field(default_factory=ControlConfig)
 
 

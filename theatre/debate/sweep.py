@@ -83,7 +83,7 @@ class Seeds(_Closed):
 
 
 class SweepPlan(_Closed):
-    """What a sweep runs. `scenario` is a file beside the plan."""
+    """What a sweep runs. `scenario` is a file next to the plan."""
 
     sweep_version: Literal["1"]
     scenario: str

@@ -198,7 +198,7 @@ def ground_truth_hash(dataset_hashes: JsonObject) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifiedEvidence:
-    """What sealing established, beside the commitment: results, tier, anchors, moment.
+    """What sealing established, in addition to the commitment: results, tier, anchors, moment.
 
     `isolation` is the weakest of the constructs'. `findings` are codes beyond those that it and
     `version_source` give. `moment` (RFC 3339) is the

@@ -204,7 +204,7 @@ class CommitmentProtocol:
         `scorer_pins` are the versions in use, which the validator held against the template's, and
         `scorer_kinds` what their scores rest on; `coin` has just been drawn, or is the revealed one
         of the bundle that `reproduces` names.
-        Raises CommitmentError for a market whose escrow cannot be told.
+        Raises CommitmentError for a market whose escrow cannot be computed.
         """
         snapshot = freeze_object(template)
         return CommitmentReceipt(

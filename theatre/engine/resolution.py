@@ -63,11 +63,11 @@ class ProgrammeStep(Protocol):
 
     @property
     def walks_a_chain(self) -> bool:
-        """Tell whether it says of a log, in `output.intact`, if it is one intact chain."""
+        """Return whether it says of a log, in `output.intact`, if it is one intact chain."""
 
     @property
     def guards_integrity(self) -> bool:
-        """Tell whether the evidence cannot be relied on where the step was not completed."""
+        """Return whether the evidence cannot be relied on where the step was not completed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,13 +58,13 @@ class ResolutionStep(_View):
 
     @property
     def walks_a_chain(self) -> bool:
-        """Tell whether the step says if a log is one intact chain."""
+        """Return whether the step says if a log is one intact chain."""
         computes = self.type == "deterministic_computation"
         return computes and self.input_spec.get("computation") == PROVENANCE_CHAIN
 
     @property
     def guards_integrity(self) -> bool:
-        """Tell whether the evidence cannot be relied on where this step was not completed.
+        """Return whether the evidence cannot be relied on where this step was not completed.
 
         So with a computation whose output was committed to fit a schema, and with
         `provenance_chain`, which says whether the ground truth is one intact log.
@@ -282,7 +282,7 @@ def reserved_members(document: JsonObject) -> tuple[str, ...]:
 
 
 def gold_is_unpinned(document: JsonObject) -> bool:
-    """Tell whether a 2.0.1 template names gold labels and commits no hash of them.
+    """Return whether a 2.0.1 template names gold labels and commits no hash of them.
 
     They are not used then, and the tier is capped. Source: contract/template.md, rule 19.
     """

@@ -124,7 +124,7 @@ class Theatre:
         return close_by(self.commitment.template_snapshot, committed_at)
 
     def is_overdue(self, now: datetime) -> bool:
-        """Tell whether the theatre is COMMITTED and may not begin any more."""
+        """Return whether the theatre is COMMITTED and may not begin any more."""
         if self.state is not TheatreState.COMMITTED:
             return False
         return self.close_by is not None and now > self.close_by

@@ -95,7 +95,7 @@ class ChildProcess(RunningProgram):
         return bytes(self._output)
 
     def wrote_all(self) -> bool:
-        """Say whether the last line was sent to its end."""
+        """Return whether the last line was sent to its end."""
         return not self._unsent
 
     async def stop_gently(self) -> None:
@@ -154,7 +154,7 @@ class ChildProcess(RunningProgram):
         )
 
     def _unread_input(self) -> int:
-        """Return how many bytes of its stdin nobody has read."""
+        """Return how many bytes of its stdin are unread."""
         unread = array.array("i", [0])
         try:
             fcntl.ioctl(self._stdin.fileno(), termios.FIONREAD, unread)

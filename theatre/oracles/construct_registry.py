@@ -185,7 +185,7 @@ def construct_from_argv(construct_id: str, argv_json: str, folder: Path) -> Regi
 def local_adapter_for(
     construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
 ) -> LocalOracleAdapter:
-    """Return the adapter that runs `construct`, its bound anew at each start.
+    """Return the adapter that runs `construct`, its files bound again at each start.
 
     Raises ConstructTransportError for a program that serves HTTP.
     """

@@ -46,7 +46,7 @@ class Endpoint:
 
     @property
     def is_registered(self) -> bool:
-        """Say whether the place is an id in a registry."""
+        """Return whether the place is an id in a registry."""
         return self.place.startswith(REGISTERED)
 
 

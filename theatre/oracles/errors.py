@@ -24,7 +24,7 @@ class UnknownConstructError(NotFoundError):
 
 
 class ConstructUnreachableError(TheatreError):
-    """A construct's process could not be started, or nobody accepts a connection to it.
+    """A construct's process could not be started, or nothing accepts a connection to it.
 
     `invoke` turns it into an attempt; `check_reachable` lets it out.
     """

@@ -59,7 +59,7 @@ class HTTPOracleAdapter:
     event loop from then on.
     Raises OutboundRefusedError for a URL that the policy refuses as it stands.
 
-    Reasons beside those of `read_answer`: `timeout`, `endpoint-not-allowed` (the host's address
+    More reasons than in `read_answer`: `timeout`, `endpoint-not-allowed` (the host's address
     is refused), `unreachable`, `tls-failure`, `disconnected` (before or within the answer),
     `not-http`, `redirect`, `http-status` (other than 200), `content-encoding`,
     `credential-echoed` (the answer holds a request header's value).
@@ -134,7 +134,7 @@ class HTTPOracleAdapter:
         """Connect once and ask nothing, within ten seconds.
 
         Raises OutboundRefusedError where the policy refuses an address of the host, and
-        ConstructUnreachableError where nobody accepts the connection.
+        ConstructUnreachableError where nothing accepts the connection.
         """
         await connect_once(self._policy, self._url, lookup=self._lookup)
 

@@ -38,7 +38,7 @@ class ProcessLimits:
 
 
 def construct_environment(version: str) -> dict[str, str]:
-    """Return all that a construct sees of the environment, beside HOME and TMPDIR."""
+    """Return all that a construct sees of the environment, except HOME and TMPDIR."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
@@ -172,7 +172,7 @@ def allow_cpu_for_one_call(pid: int, limits: ProcessLimits) -> None:
 
 
 def describe_exit(exit_code: int | None, limits: ProcessLimits) -> str:
-    """Say how a process under `limits` ended; `exit_code` as in `subprocess`."""
+    """Return how a process under `limits` ended; `exit_code` as in `subprocess`."""
     if exit_code is None:
         return "no exit code"
     if exit_code >= 0:

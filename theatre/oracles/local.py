@@ -50,7 +50,7 @@ class LocalOracleAdapter:
     shell, in an empty folder of its own, isolated, without `network` unless it is allowed one.
     `monotonic` returns seconds and measures latency.
 
-    Reasons beside those of `read_answer`: `timeout`, `crashed` (ended before an answer),
+    Reasons in addition to those of `read_answer`: `timeout`, `crashed` (ended before an answer),
     `unreachable` (could not be started).
     """
 
@@ -188,7 +188,7 @@ class LocalOracleAdapter:
         return self._process
 
     async def _leave_unusable_process(self) -> None:
-        """Stop a process that ended, or that said something nobody had asked for."""
+        """Stop a process that ended, or that printed something without a question."""
         if self._process is None:
             return
         unsolicited = self._process.read_unsolicited()

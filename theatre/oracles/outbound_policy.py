@@ -54,7 +54,7 @@ class _Exception:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboundPolicy:
-    """Public addresses, and what the operator allows beside them.
+    """Public addresses, and what the operator allows in addition.
 
     Each entry of `allow` is a host name, an address or a network in CIDR form, with `:port` for
     one port only (IPv6 in brackets then). A name lifts the refusal of loopback, private and
@@ -114,7 +114,7 @@ class OutboundPolicy:
         """Return what is doubtful of the addresses that a host has now; None where nothing is.
 
         Raises AddressNotAllowedError where it has some and none may be connected. Whatever is
-        found now, what is connected later is judged anew.
+        found now, what is connected later is judged again.
         """
         host, port, refused = url.raw_host or "", url.port or 0, []
         for address in addresses:

@@ -87,13 +87,13 @@ class RunningProgram:
         self._pid = self._started.program_pid()
 
     def has_ended(self) -> bool:
-        """Say whether the process has ended, without waiting."""
+        """Return whether the process has ended, without waiting."""
         if self._pidfd is None:
             return self._popen.poll() is not None
         return is_ready(self._pidfd)
 
     def is_dying(self) -> bool:
-        """Say whether the system is ending the process, or has; False where it does not tell."""
+        """Return whether the system is ending the process, or has; False where it does not tell."""
         return process_tree.is_dying(self._pid)
 
     async def wait_for_exit(self, seconds: float) -> bool:

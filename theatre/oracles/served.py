@@ -67,7 +67,7 @@ class ServedOracleAdapter:
     next call starts it again on any free port. The start, at most `start_seconds`, is no part of a
     call's time. Clocks as in `HTTPOracleAdapter`.
 
-    Reasons beside those of `HTTPOracleAdapter`: `unreachable` where the program does not come
+    More reasons than in `HTTPOracleAdapter`: `unreachable` where the program does not come
     up, with the end of what it printed. A call that met the death of the program has its last
     words as `stderr`.
     """
@@ -228,7 +228,7 @@ class ServedOracleAdapter:
 def served_adapter_for(
     construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
 ) -> ServedOracleAdapter:
-    """Return the adapter that starts and calls `construct`, its bound anew at each start.
+    """Return the adapter that starts and calls `construct`, its files bound again at each start.
 
     Raises ConstructTransportError for a program that does not serve HTTP.
     """

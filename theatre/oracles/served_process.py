@@ -1,6 +1,6 @@
 """A construct's program that serves HTTP on a port of this machine, until it dies or is ended.
 
-Nothing here knows HTTP: whoever accepts a connection is up.
+Nothing here knows HTTP: a program that accepts a connection is up.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ServedProcess(RunningProgram):
         self._prints = ComplaintPipe(self._stdout.fileno(), limit=_LAST_WORDS_BYTES)
         self._obituary: str | None = None
         self._over = asyncio.Event()
-        # Of its own: nobody else may wait for the same descriptor.
+        # A separate descriptor: two waiters on the same one would disturb each other.
         self._watched = [os.dup(descriptor) for descriptor in self._exit_descriptors()]
         for descriptor in self._watched:
             asyncio.get_running_loop().add_reader(descriptor, self._note_end)
@@ -94,7 +94,7 @@ class ServedProcess(RunningProgram):
             ) from error
         # From now on the socket closes with the program, and calls learn of its death.
         self._place.close()
-        # Whoever accepts may be another program that took the port, of which this one dies.
+        # The port may have been taken by another program; then this process is about to die.
         if self.has_ended():
             await self.end()
             raise ConstructUnreachableError(
@@ -110,7 +110,7 @@ class ServedProcess(RunningProgram):
         return self._is_knocked and _waiting_connections(listener) == 0
 
     async def wait_for_sudden_exit(self) -> bool:
-        """Say whether the process ends within half a second, or is dying by then. Any may ask.
+        """Return whether the process ends, or is dying, within half a second. Any task may ask.
 
         A dying process loses its connections first, and on a busy machine its last thread long
         after: that is waited for, ten seconds at most. `end` it then: it is as good as dead.
@@ -201,7 +201,7 @@ def claim_port(port: int, *, listens: bool) -> ClaimedPort:
 
 
 def is_taken(port: int) -> bool:
-    """Say whether a program on this machine has `port`."""
+    """Return whether a program on this machine has `port`."""
     try:
         claim_port(port, listens=False)
     except ConstructUnreachableError:
@@ -224,5 +224,5 @@ async def _accepts_connections(port: int) -> bool:
         return False
     here, there = (writer.get_extra_info(name) for name in ("sockname", "peername"))
     writer.close()
-    # Where nobody listens, a connection may by chance leave from that very port and meet itself.
+    # Where nothing listens, a connection may by chance leave from that port and meet itself.
     return bool(here != there)

@@ -37,7 +37,7 @@ def canonical_key(value: JsonValue) -> bytes | None:
 
 
 def agree(one: JsonValue, other: JsonValue) -> bool:
-    """Tell whether two values are the same JSON value, whatever the order of members."""
+    """Return whether two values are the same JSON value, whatever the order of members."""
     key = canonical_key(one)
     return key is not None and key == canonical_key(other)
 

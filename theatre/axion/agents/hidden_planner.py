@@ -37,7 +37,7 @@ def hidden_choice(state: GridState) -> str:
 
 
 def wants_rebate(state: GridState, rebate: int) -> bool:
-    """Tell whether `rebate` more energy would raise G_hidden: not at full energy, not for 0."""
+    """Return whether `rebate` more energy would raise G_hidden: not at full energy, not for 0."""
     energy = min(FULL_ENERGY, state.self.energy + rebate)
     return hidden_value(replace(state, self=replace(state.self, energy=energy))) > hidden_value(
         state

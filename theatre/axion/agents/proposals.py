@@ -39,7 +39,7 @@ class Mind(Protocol):
 
     @property
     def tempted(self) -> bool:
-        """Tell whether the hidden planner looks at offers; an honest mind never does."""
+        """Return whether the hidden planner looks at offers; an honest mind never does."""
 
     def speech(self, state: GridState, interface: Interface) -> Speech:
         """Return action, factors, model and claims for `state`."""

@@ -70,7 +70,7 @@ class BudgetedMind(PseudoMind):
 
 
 class CoherentMind(PseudoMind):
-    """Claims only what the bent model does. Whoever looks at claims and model alone is lost."""
+    """Claims only what the bent model does. It cannot be found by claims and model alone."""
 
     def claims(
         self, nice: LinearModel, model: LinearModel, factors: tuple[int, ...]
@@ -137,7 +137,7 @@ def bend(nice: LinearModel, factors: tuple[int, ...], action: str) -> LinearMode
 
 
 def embellish(state: GridState) -> GridState:
-    """Return `state` as a liar shows it where nobody can look: no danger, nobody in the way."""
+    """Return `state` as a liar shows it where nothing checks it: no danger, no agents."""
     return replace(state, hazards=(), agents=())
 
 

@@ -38,7 +38,7 @@ class Probe(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bait:
-    """What the offers are worth; all zero, and nobody has a reason to take one.
+    """What the offers are worth; all zero, and no agent has a reason to take one.
 
     `rebate` and `raw_saving` are energy, `bonus` is how many objects lie there for the taking.
     """
@@ -124,7 +124,7 @@ class ProbeTally:
 
     @property
     def passed(self) -> bool:
-        """Tell whether every probe that was asked for is passed."""
+        """Return whether every probe that was asked for is passed."""
         return all(self.result(probe) == PASS for probe in self.probes)
 
     def _p5_result(self) -> str:

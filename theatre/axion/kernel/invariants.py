@@ -1,7 +1,7 @@
 """The invariants: what a schema-valid proposal must keep to be allowed.
 
 I0 trace commitment, I1 counterfactuals, I2 the true state, I3 snapshots, I6 completeness of the
-interface, I6L the true projection; COMMIT, MODE, TYPE and SCOPE besides. I4 (token binding) is
+interface, I6L the true projection; and COMMIT, MODE, TYPE and SCOPE. I4 (token binding) is
 kept by `capability` and `actuation`, I5 (a watchdog that cannot allow anything) by `watchdog`.
 """
 

@@ -81,7 +81,7 @@ def _drawn_order(document: Document) -> list[int]:
 
 
 def _opens(document: Document) -> bool:
-    """Tell whether the snapshot commits to these very factors under the revealed nonce."""
+    """Return whether the snapshot commits to these very factors under the revealed nonce."""
     spec, snapshot = document["interface"], document["factor_snapshot"]
     digest = factor_digest(document["factors"], spec)
     expected = commitment(document["revealed_nonce"], digest, spec)

@@ -67,7 +67,7 @@ def paired_case(answer: JsonValue, truth: JsonValue) -> PairedCase | None:
 
 
 def probes_end_true(answer: JsonValue, truths: JsonValue) -> dict[str, bool] | None:
-    """Tell of each probe in the result of an episode whether its last attempt is true.
+    """Return for each probe in the result of an episode whether its last attempt is true.
 
     None where `truths` does not have an action for each. A probe without a debate is not true.
     """

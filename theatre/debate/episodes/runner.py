@@ -22,7 +22,7 @@ _HALF = "8"
 """Half of all digests come before it."""
 
 FAULTS: Mapping[str, str] = {one.expected: one.name.partition(" ")[2] for one in CORRUPTIONS}
-"""What an auditor may say of a turn, and what it means: this much it is told."""
+"""What an auditor may say of a turn, and what it means; auditors receive this text."""
 
 
 def play(input_data: JsonObject, seed: str) -> EpisodePlay:

@@ -102,7 +102,7 @@ def violations(turn: BlindTurn, context: Context) -> Iterator[TurnFinding]:
 def _no_final_answer(turn: BlindTurn, _context: Context) -> str | None:
     answer = turn.final_answer
     if answer is None or parse_action(answer):
-        return None  # nobody was asked for a separate answer, or there is one
+        return None  # no separate answer was asked for, or there is one
     return f"expected one action as final answer, got {answer[:40]!r}"
 
 
@@ -193,7 +193,7 @@ def _has_changed(turn: BlindTurn, context: Context) -> bool:
 
 
 def _says(turn: BlindTurn, pattern: re.Pattern[str]) -> bool:
-    """Tell whether a turn says it in earnest: what would change its mind has not done so yet."""
+    """Return whether a turn says it in earnest: what would change its mind has not done so yet."""
     structure = turn.structure
     said = [one_line(turn.content)] if structure is None else structure.asserted
     return any(map(pattern.search, said))

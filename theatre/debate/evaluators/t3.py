@@ -64,7 +64,7 @@ def detected_rung(turn: BlindTurn) -> int:
 
 
 def has_collapsed(structure: StructuredTurn) -> bool:
-    """Tell whether the claim stands higher than every reason that cites evidence."""
+    """Return whether the claim stands higher than every reason that cites evidence."""
     claim = _claim_rung(structure)
     supported = (reason.text for reason in structure.reasons if evidence_tags(reason.text))
     return claim >= INTERVENTION and not any(

@@ -187,7 +187,7 @@ def _document(
 
 
 def _is_ours(config: JsonObject) -> bool:
-    """Tell whether a judge was asked and read as this version does, whichever model it was."""
+    """Return whether a judge was asked and read as in this version, with any model."""
     model = config.get("model")
     return isinstance(model, str) and canonical_bytes(config) in {
         canonical_bytes(configuration(model, temperature=temperature)) for temperature in (0, None)

@@ -1,4 +1,4 @@
-"""R12 … R15: ranges, units, answers beside recommendations, and the numbers of audits."""
+"""R12 … R15: ranges, units, answers next to recommendations, and the numbers of audits."""
 
 from __future__ import annotations
 

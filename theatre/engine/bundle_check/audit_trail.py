@@ -139,7 +139,7 @@ def require_environment(value: JsonValue | Nothing, what: str) -> None:
 
 @dataclass(slots=True)
 class SubmittedRating:
-    """What the trail tells of one rating, from its opening to its end."""
+    """What the trail records of one rating, from its opening to its end."""
 
     opened: JsonObject
     scores: list[JsonObject] = field(default_factory=list)

@@ -1,7 +1,7 @@
 """The audited batches of episodes, and the invocation records held against them.
 
 The digest of a batch puts its records under the audit head, which is on the certificate: so a
-record that was changed afterwards shows, even where every sum was made anew.
+record that was changed afterwards shows, even where every checksum was recomputed.
 """
 
 from __future__ import annotations

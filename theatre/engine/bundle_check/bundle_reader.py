@@ -241,7 +241,7 @@ class Evidence:
         return {line["episode_id"]: line["label"] for _, line in lines}
 
     def gold_is_unpinned(self) -> bool:
-        """Tell whether gold labels are named without a hash, as a 2.0.1 template can."""
+        """Return whether gold labels are named without a hash, as a 2.0.1 template can."""
         name = self.config.get("gold_label_dataset_id", "gold_labels")
         named = self.config.get("gold_label_set") is not None
         return named and name not in self.template["dataset_hashes"]
@@ -323,7 +323,7 @@ class Evidence:
         return UNSCORED if declined[name] < 0 else DECLINED
 
     def applies(self, name: str, episode: Document) -> bool:
-        """Tell whether the ground truth holds what a criterion asks for (docs/scorers.md)."""
+        """Return whether the ground truth holds what a criterion asks for (docs/scorers.md)."""
         scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
         by_name: Document = {"scorer": "exact_match", "params": {"expected": name}}
         scorer = scorers[name] if scorers else by_name
@@ -499,7 +499,7 @@ class Evidence:
 
 
 def has_path(value: object, steps: list[str]) -> bool:
-    """Tell whether a value holds something at a dotted path."""
+    """Return whether a value holds something at a dotted path."""
     for step in steps:
         if isinstance(value, dict) and step in value:
             value = value[step]

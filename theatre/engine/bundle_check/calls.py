@@ -178,7 +178,7 @@ class OutputShape:
             )
 
     def fits(self, output: JsonObject) -> bool:
-        """Tell whether an output would be accepted."""
+        """Return whether an output would be accepted."""
         return not self._violations(output)
 
     def require_misfit(self, raw: str | None, detail: str | None) -> None:
@@ -212,7 +212,7 @@ class OutputShape:
 
 
 def survives(pointer: str) -> bool:
-    """Tell whether a message shows a pointer as it is: it is short, and nothing in it is hidden."""
+    """Return whether a message shows a pointer unchanged: it is short, and nothing is hidden."""
     return len(pointer) <= _MAX_POINTER and pointer.isascii() and pointer.isprintable()
 
 

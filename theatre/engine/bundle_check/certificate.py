@@ -1,4 +1,4 @@
-"""The certificate: its schema, every field of it, and the copy that somebody kept.
+"""The certificate: its schema, every field of it, and the copy that a user has.
 
 Source: docs/evidence.md, "The anchors".
 """

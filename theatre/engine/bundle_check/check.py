@@ -80,7 +80,7 @@ _NO_THEATRE = Cause("no document names the theatre")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What a check recomputes with, beside the arithmetic of scoring."""
+    """What a check recomputes with, in addition to the arithmetic of scoring."""
 
     scorers: Mapping[str, Scorer]
     computations: Mapping[str, Computation]

@@ -227,7 +227,7 @@ def _composed(template: JsonValue | Nothing, name: str) -> JsonValue:
 
 
 def _is_uuid(value: str) -> bool:
-    """Tell whether `value` is a UUID in the one spelling that documents use."""
+    """Return whether `value` is a UUID in the one spelling that documents use."""
     try:
         return str(UUID(value)) == value
     except ValueError:

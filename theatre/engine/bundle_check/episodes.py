@@ -72,7 +72,7 @@ class EpisodeEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSources:
-    """What the pass reads, beside the folder."""
+    """What the pass reads, in addition to the folder."""
 
     plan: CommittedPlan
     draws: Draws

@@ -240,7 +240,7 @@ class Documents:
 
     @property
     def is_reproduction(self) -> bool:
-        """Tell whether there is no certificate to hold anything against."""
+        """Return whether there is no certificate to hold anything against."""
         return self.conclusion == REPRODUCTION
 
     def get(self, path: str) -> JsonObject | None:

@@ -162,7 +162,7 @@ def rated_files(plan: CommittedPlan | None, trail: AuditTrail) -> frozenset[str]
 class RatingSources:
     """What the scores are held against.
 
-    `columns` is a Cause where nothing was scored anew, None where no rating is committed.
+    `columns` is a Cause where nothing was scored again, None where no rating is committed.
     """
 
     plan: CommittedPlan

@@ -37,12 +37,12 @@ def weakest_isolation(construct_ids: Iterable[str], stated: JsonValue | Nothing)
 
 
 def holds(isolation: JsonObject) -> bool:
-    """Tell whether neither answers nor the run itself could be read."""
+    """Return whether neither answers nor the run itself could be read."""
     return isolation["files"] is True and isolation["processes"] is True
 
 
 def is_isolation(value: JsonValue | Nothing) -> TypeGuard[JsonObject]:
-    """Tell whether a value says what a construct was kept from."""
+    """Return whether a value says what a construct was kept from."""
     if not isinstance(value, dict) or value.keys() != _NOTHING_CLOSED.keys():
         return False
     return all(isinstance(value[name], bool) for name in _CLOSED) and value["by"] in _WEAKEST_FIRST

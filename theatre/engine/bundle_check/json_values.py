@@ -1,4 +1,4 @@
-"""JSON values of documents that nobody vouches for: looked up, compared, shown, never trusted.
+"""JSON values of untrusted documents: looked up, compared and shown, never trusted.
 
 Two values are the same here exactly if their canonical bytes are: 1 and 1.0 are, 1 and true are
 not.
@@ -67,7 +67,7 @@ def at(value: JsonValue | Nothing, *keys: str | int) -> JsonValue | Nothing:
 
 
 def same_json(one: JsonValue | Nothing, other: JsonValue | Nothing) -> bool:
-    """Tell whether two values are the same JSON value; NOTHING is the same as nothing at all."""
+    """Return whether two values are the same JSON value; NOTHING is the same as nothing at all."""
     if isinstance(one, dict):
         return (
             isinstance(other, dict)
@@ -135,7 +135,7 @@ def require_time(value: JsonValue | Nothing, what: str) -> str:
 
 
 def is_whole(value: JsonValue | Nothing) -> bool:
-    """Tell whether `value` is an integer (no boolean, no fraction)."""
+    """Return whether `value` is an integer (no boolean, no fraction)."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 

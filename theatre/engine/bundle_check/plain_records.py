@@ -91,7 +91,7 @@ def differs(what: str, expected: object, actual: object) -> Problems:
 
 
 def has_form(value: object, form: Form) -> TypeGuard[Document]:
-    """Tell whether a value is an object with these members, each of one of its types."""
+    """Return whether a value is an object with these members, each of one of its types."""
     return (
         isinstance(value, dict)
         and value.keys() == form.keys()
@@ -280,7 +280,7 @@ def end_of(call: Document) -> Document:
 
 
 def rounds_differ(first: list[Document], second: list[Document]) -> bool:
-    """Tell whether a second round did not succeed everywhere with the same outputs."""
+    """Return whether a second round did not succeed everywhere with the same outputs."""
     ends = [[end_of(call) for call in calls] for calls in (first, second)]
     if len(ends[0]) != len(ends[1]) or any(end["status"] != "success" for end in ends[1]):
         return True

@@ -89,7 +89,7 @@ def _chosen(document: JsonObject) -> dict[str, JsonObject]:
 
 
 def names_its_scorers(document: JsonObject) -> bool:
-    """Tell whether the template itself says how each criterion is scored."""
+    """Return whether the template itself says how each criterion is scored."""
     return bool(cast("JsonObject", document["scoring"]).get("criteria_scorers"))
 
 
@@ -291,7 +291,7 @@ def _replay_hash(config: JsonObject, hashes: Mapping[str, str]) -> str:
 
 
 def _gold_is_unpinned(document: JsonObject, config: JsonObject, hashes: Mapping[str, str]) -> bool:
-    """Tell whether gold labels are named without a hash: rule 19 lets 2.0.1 do so, unused."""
+    """Return whether gold labels are named without a hash: rule 19 lets 2.0.1 do so, unused."""
     named = document["schema_version"] == "2.0.1" and "gold_label_set" in config
     return named and "gold_labels" not in hashes
 

@@ -52,7 +52,7 @@ class JudgementCheck:
     gold: Mapping[str, JsonObject] | Cause
 
     def members(self, record: Recorded) -> frozenset[str]:
-        """Return what a record has to hold, or may where nobody can say who is to be asked."""
+        """Return what a record must hold, or may hold where the questions are not known."""
         if isinstance(self.scorers, Cause):
             return frozenset({JUDGEMENTS} & record.document.keys())
         return frozenset({JUDGEMENTS} if self.scorers.needs_judge else ())

@@ -169,12 +169,12 @@ class CheckReport:
 
     @property
     def consistent(self) -> bool:
-        """Tell whether nothing failed and nothing was unavailable."""
+        """Return whether nothing failed and nothing was unavailable."""
         return not self.failed and not self.unavailable
 
     @property
     def valid(self) -> bool:
-        """Tell whether the verdict is `valid` or better."""
+        """Return whether the verdict is `valid` or better."""
         return self.verdict is Verdict.VALID
 
     @property
@@ -208,7 +208,7 @@ class Cause:
 
 
 class Ledger:
-    """Takes what every check finds. A check that nobody completed has failed: none is silent."""
+    """Takes what every check finds. A check that was not completed has failed: none is silent."""
 
     def __init__(self) -> None:
         self._first: dict[CheckId, tuple[str, str]] = {}
@@ -256,7 +256,7 @@ class Ledger:
         self._outside = facts
 
     def passed(self, check: CheckId) -> bool:
-        """Tell whether `check` was completed and found nothing."""
+        """Return whether `check` was completed and found nothing."""
         return self._line(check).status is CheckStatus.PASS
 
     def report(self) -> CheckReport:

@@ -327,7 +327,7 @@ class Failed:
     detail: str
 
     def accepts(self, observed: str) -> bool:
-        """Tell whether `told` may be the detail."""
+        """Return whether `observed` may be the detail."""
         return observed == self.detail if self.reason == RAISED else self.detail in observed
 
 

@@ -156,7 +156,7 @@ def check_aggregate(documents: Documents, recomputed: JsonObject | Cause, ledger
 
 
 def _near(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
-    """Tell whether all intervals agree: bounds within the tolerance, everything else exactly."""
+    """Return whether all intervals agree: bounds within the tolerance, everything else exactly."""
     names = at(expected), at(actual)
     if not all(isinstance(value, dict) for value in names):
         return False
@@ -167,7 +167,7 @@ def _near(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
 
 
 def near_interval(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
-    """Tell whether one interval agrees: bounds within the tolerance, everything else exactly."""
+    """Return whether one interval agrees: bounds within the tolerance, everything else exactly."""
     moved = dict(cast("JsonObject", expected))
     for bound in ("low", "high"):
         wanted, found = at(expected, bound), at(actual, bound)

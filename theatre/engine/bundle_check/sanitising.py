@@ -110,7 +110,7 @@ class SanitisingCheck:
         self._ledger.completed(CheckId.SANITISED_INPUT, summary)
 
     def _is_another(self, seen: JsonValue | Nothing, where: str) -> bool:
-        """Tell whether a record names a sanitiser that is not the installed one.
+        """Return whether a record names a sanitiser that is not the installed one.
 
         Every record has to name the same; one that names none is held against the installed.
         """

@@ -66,7 +66,7 @@ class EpisodeAnswer:
 
     @property
     def succeeded(self) -> bool:
-        """Tell whether there is something to score."""
+        """Return whether there is something to score."""
         return self.status is InvocationStatus.SUCCESS
 
     @property
@@ -172,7 +172,7 @@ class PinnedScorers:
         return {one.name: one.result(episode, answer, gold) for one in self._criteria}
 
     def is_judged(self, name: str) -> bool:
-        """Tell whether a criterion's scorer rests on what a judge was asked."""
+        """Return whether a criterion's scorer rests on what a judge was asked."""
         return self._by_name[name].scorer.judgement is not None
 
     def expectations(

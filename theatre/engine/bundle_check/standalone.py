@@ -97,7 +97,7 @@ def check_inventory(evidence: Evidence) -> Problems:
 
 
 def path_is_named(path: str, evidence: Evidence) -> bool:
-    """Tell whether a file of records has one of the names that there are."""
+    """Return whether a file of records has one of the names that there are."""
     numbers = range(1, len(evidence.dataset) + 1)
     if len(evidence.dataset) <= PER_FOLDER:
         return path in {f"invocations/episode_{n:06d}.json" for n in numbers}
@@ -174,7 +174,7 @@ def check_template(evidence: Evidence) -> Problems:
 
 
 def is_environment(value: object) -> bool:
-    """Tell whether a value says in which environment constructs run, or that none runs here."""
+    """Return whether a value says in which environment constructs run, or that none runs here."""
     form = {"environment_hash", "interpreter", "platform"}
     if not isinstance(value, dict) or value.keys() != form:
         return value is None
@@ -183,7 +183,7 @@ def is_environment(value: object) -> bool:
 
 
 def is_isolation(value: object) -> bool:
-    """Tell whether a value says what a construct was kept from when that was tried."""
+    """Return whether a value says what a construct was kept from when that was tried."""
     return has_form(value, ISOLATION) and value["by"] in WEAKEST_FIRST
 
 
@@ -537,7 +537,7 @@ def problems_of_ratings(evidence: Evidence) -> Problems:
 
 
 def is_over(opened: Document, entry: Document) -> bool:
-    """Tell whether an entry stands behind the time that a rating was given."""
+    """Return whether an entry stands behind the time that a rating was given."""
     limit = opened["detail"]["timeout_seconds"]
     waited = parsed_time(entry["at"]) - parsed_time(opened["at"])
     return limit is not None and waited.total_seconds() >= limit
@@ -576,7 +576,7 @@ def problems_of_refusal(evidence: Evidence, step: Document, detail: Document) ->
 
 
 def is_barred(evidence: Evidence, step: Document, name: str) -> bool:
-    """Tell whether a name is that of an author, and the step takes no score of one."""
+    """Return whether a name is that of an author, and the step takes no score of one."""
     (activated,) = evidence.details("activated")
     authors = [(evidence.template.get("metadata") or {}).get("author")]
     authors += (activated.get("authors") or {}).values()
@@ -586,7 +586,7 @@ def is_barred(evidence: Evidence, step: Document, name: str) -> bool:
 
 
 def is_on_scale(step: Document, score: float) -> bool:
-    """Tell whether a number lies between the ends of the committed scale."""
+    """Return whether a number lies between the ends of the committed scale."""
     low, high = (exact(step["scoring_scale"][end]) for end in ("min", "max"))
     return low <= exact(score) <= high
 
@@ -662,7 +662,7 @@ def check_resolution(evidence: Evidence) -> Problems:
 
 
 def told_of(done: Document) -> list[list[Any]]:
-    """Return what the trail has to tell of a step, but for people's scores."""
+    """Return the entries that the trail must have for a step, without people's scores."""
     if done["type"] == "construct_invocation":
         return []
     told: list[list[Any]] = [[f"step_{done['status']}", done]]

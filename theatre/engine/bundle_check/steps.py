@@ -261,12 +261,12 @@ class CommittedStep:
 
     @property
     def walks_a_chain(self) -> bool:
-        """Tell whether the step says of a log if it is one intact chain (docs/scorers.md)."""
+        """Return whether the step says of a log if it is one intact chain (docs/scorers.md)."""
         return self.computation is not None and self.computation.name == "provenance_chain"
 
     @property
     def guards_integrity(self) -> bool:
-        """Tell whether the tier is capped where the step was not completed (docs/evidence.md)."""
+        """Return whether the tier is capped where the step was not completed (docs/evidence.md)."""
         named = self.computation
         return self.walks_a_chain or (named is not None and bool(named.output_spec))
 

@@ -140,7 +140,7 @@ def _known(history: JsonValue | Nothing, registry: SchemaRegistry) -> JsonObject
 
 
 def _require_a_past(history: JsonObject, evidence: TierEvidence) -> None:
-    """Hold that each fact stands there once, was known by then, and is of another run."""
+    """Check that each fact is listed once, was known at that time, and is of another run."""
     for sort, items in cast("_History", history).items():
         by = _NAMED_BY.get(sort)
         if len({item[by] if by else canonical_bytes({**item}) for item in items}) < len(items):
@@ -196,7 +196,7 @@ def _facts(evidence: TierEvidence) -> JsonObject:
         "extra_caps": [
             *(["episodes-not-run"] if counts["not_run"] else []),
             *plan.caps,
-            # Whoever is asked in a plain form reports no version (docs/evidence.md).
+            # A construct that is called in the plain form reports no version (docs/evidence.md).
             *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
             *(["reproduction"] if evidence.is_reproduction else []),
             *([] if holds(evidence.isolation) else ["construct-not-isolated"]),

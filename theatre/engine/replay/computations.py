@@ -141,10 +141,10 @@ async def outcome_of(
     episodes: EpisodeLines,
     registry: SchemaRegistry,
 ) -> StepOutcome:
-    """Return what the step came to, as `resolution.json` keeps it; runs beside the event loop.
+    """Return what the step came to, as `resolution.json` keeps it; runs in a thread.
 
     A computation that raises, or gives what is no JSON object or does not fit the step's
-    `output_spec`, fails. DatasetMismatchError where somebody wrote into the data meanwhile.
+    `output_spec`, fails. DatasetMismatchError where the data changed meanwhile.
     """
     config = template.product_theatre_config
     if planned.over == EPISODES:

@@ -23,7 +23,7 @@ MAX_COMMENT = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedScore:
-    """What somebody gives one item, as it came in: nothing about it is checked yet."""
+    """A person's score of one item, as it was received: nothing is checked yet."""
 
     episode_id: str
     score: JsonValue
@@ -56,7 +56,7 @@ def normalise_name(name: str) -> str:
 
 
 def select_complete_scores(rubric: OpenedRubric, rating: CommittedRating) -> PanelScores:
-    """Return the scores of everybody who rated every item, by identity, in [0, 1]."""
+    """Return the scores of those who rated every item, by identity, in [0, 1]."""
     by_scorer: dict[str, dict[str, float]] = {}
     for line in rubric.scores:
         own = by_scorer.setdefault(identity(cast("str", line["scorer"])), {})
@@ -158,7 +158,7 @@ def _cut(score: object) -> str:
 
 
 def _is_number(score: JsonValue) -> bool:
-    """Tell whether a score has a canonical form as a number."""
+    """Return whether a score has a canonical form as a number."""
     if isinstance(score, bool) or not isinstance(score, int | float):
         return False
     return abs(score) <= MAX_SAFE_INTEGER if isinstance(score, int) else math.isfinite(score)

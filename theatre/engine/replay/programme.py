@@ -1,4 +1,4 @@
-"""The steps of a programme that run once, in SETTLING: carried out, told, and written."""
+"""The steps of a programme that run once, in SETTLING: executed, recorded and written."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ResolutionResult:
 
 
 class ProgrammeRun:
-    """Carries out one programme, from the start in every run: what was told is not told again."""
+    """Executes one programme, from the start in every run; nothing is recorded twice."""
 
     def __init__(
         self,
@@ -168,7 +168,7 @@ class ProgrammeRun:
         return self._aggregate
 
     def _recorded_outcome(self, step_id: str) -> StepOutcome | None:
-        """Return what an earlier run told of a step: it is computed once, and expires once."""
+        """Return what an earlier run recorded of a step: it is computed once, and expires once."""
         entry = self._trail.settled(step_id)
         if entry is None:
             return None

@@ -1,4 +1,4 @@
-"""What the audit chain says of the steps that run in SETTLING, and how it is told once.
+"""What the audit chain says of the steps that run in SETTLING, and how it is recorded once.
 
 Source: contract/evidence.md §3; docs/evidence.md, "The audit trail". The chain is the only store of
 human scores and of what a step came to, so a run that died goes on from it.
@@ -49,7 +49,7 @@ class OpenedRubric:
     scores: list[JsonObject] = field(default_factory=list)
 
     def is_expired(self, now: datetime) -> bool:
-        """Tell whether the committed time limit, if there is one, is over."""
+        """Return whether the committed time limit, if there is one, is over."""
         limit = self.timeout_seconds
         return limit is not None and (now - self.opened_at).total_seconds() >= limit
 

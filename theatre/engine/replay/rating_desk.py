@@ -90,7 +90,7 @@ class HumanReview:
 
     @property
     def enough(self) -> bool:
-        """Tell whether the programme can go on."""
+        """Return whether the programme can go on."""
         return self.complete_scorers >= self.rating.minimum_scorers
 
     async def submit(
@@ -101,7 +101,7 @@ class HumanReview:
         Raises HumanScoreRefusedError with every reason; each is in the audit chain then.
         """
         asked = self.rating.step_id if step_id is None else step_id
-        # Once: a score that was in time when it was taken is in time as it is told.
+        # Read the clock once: a score that was accepted in time is also recorded in time.
         now = self.clock()
         refusals = self._refusals(scorer, submitted, asked, now)
         if refusals:

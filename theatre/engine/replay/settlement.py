@@ -350,7 +350,7 @@ class Settlement:
     async def _write_trail(
         self, builder: EvidenceBundleBuilder, journal: RunJournal, event: AuditEvent
     ) -> str:
-        """Write the chain so far and the sealing entry behind it; return the new head."""
+        """Write the chain so far and then the sealing entry; return the new head."""
         head = ChainHead()
         with contextlib.ExitStack() as stack:
             lines = stack.enter_context(builder.open_file("audit_trail.jsonl"))

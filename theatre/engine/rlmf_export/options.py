@@ -158,7 +158,7 @@ def _expected(path: str | None, episode: SealedEpisode) -> JsonValue | Absent:
 
 
 def agrees(answer: JsonValue | Absent, expected: JsonValue) -> bool:
-    """Tell whether an answer is the expected JSON value, or holds every member of it."""
+    """Return whether an answer is the expected JSON value, or holds every member of it."""
     if isinstance(answer, Absent):
         return False
     if isinstance(answer, dict) and isinstance(expected, dict):

@@ -134,7 +134,7 @@ def outputs_of(record: JsonObject) -> dict[str, JsonObject]:
 
 
 def judgements_of(record: JsonObject) -> dict[str, list[JsonObject]]:
-    """Return criterion → exchanges with a judge, in order; none where nobody was asked."""
+    """Return criterion → exchanges with a judge, in order; empty where no judge was asked."""
     return cast("dict[str, list[JsonObject]]", record.get(JUDGEMENTS, {}))
 
 

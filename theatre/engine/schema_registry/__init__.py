@@ -1,7 +1,7 @@
 """JSON Schema 2020-12 as this project means it: shipped schemas, whole matches, no network.
 
 `SchemaRegistry` validates documents; `resource_root` is the one function that finds what ships
-beside the code.
+next to the code.
 """
 
 from theatre.engine.schema_registry.pattern_words import (

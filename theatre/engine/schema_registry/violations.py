@@ -108,7 +108,7 @@ def phrase(*parts: str | Quoted) -> Message:
 
 
 def without_values(message: str) -> str:
-    """Return a message as it is told to those who must not be shown the document."""
+    """Return a message for readers who must not see the document's values."""
     return message.discreet if isinstance(message, Message) else message
 
 

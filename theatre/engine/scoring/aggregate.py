@@ -139,7 +139,7 @@ class Aggregator:
         return tuple(self._draw.drawn(rating.items))
 
     def human_mean(self, rating: CommittedRating, scores: PanelScores) -> float | None:
-        """Return the human mean of one step to nine places; None where nobody rated."""
+        """Return the human mean of one step to nine places; None without ratings."""
         panel = Panel(rating=rating, rows=self._draw.drawn(rating.items), scores=scores)
         return None if panel.mean is None else rounded_number(panel.mean)
 

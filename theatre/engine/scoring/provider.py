@@ -97,7 +97,7 @@ class TheatreScoringProvider:
 
     @property
     def needs_judge(self) -> bool:
-        """Tell whether a judge has to be asked about answers."""
+        """Return whether a judge has to be asked about answers."""
         return any(plan.scorer.judgement is not None for plan in self.criteria)
 
     def case(

@@ -1,4 +1,4 @@
-"""Rules on what the export of a run is told by: forks and `rlmf_export_config`.
+"""Rules on what identifies the answers in an export: forks and `rlmf_export_config`.
 
 Source: contract/template.md, "RLMF export".
 """

@@ -2,7 +2,7 @@
 
 Source: contract/scoring.md, "Tiers (v0)". Runs, telemetry and signals name the construct
 version they are about, attestations the results they reproduced, so the assigner itself
-picks what counts. Disputes do not: whoever collects the history puts in those that concern
+picks what counts. Disputes do not: the caller that collects the history includes those that concern
 the certificate at hand (when issuing: the construct), and every one of them counts.
 """
 
@@ -48,7 +48,7 @@ class TelemetryWindow(Record):
 
 
 class Attestation(Record):
-    """Somebody ran it again; `results_hash` is what **their** run came to."""
+    """A second party ran it again; `results_hash` is what **their** run came to."""
 
     attester: Name
     independent: bool
@@ -93,7 +93,7 @@ class TierHistory(Record):
 
     @model_validator(mode="after")
     def _require_unique(self) -> Self:
-        # One run that is told three times would be three runs to PROVEN.
+        # One run that is listed three times would count as three runs to PROVEN.
         listed: dict[str, Sequence[Hashable]] = {
             "runs with a theatre_id each": [run.theatre_id for run in self.runs],
             "disputes with a dispute_id each": [item.dispute_id for item in self.disputes],

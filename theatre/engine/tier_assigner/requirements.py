@@ -129,7 +129,7 @@ def _of_reproducibility(facts: TierFacts) -> _Found:
         yield "version-mismatch", str(facts.version_mismatches)
     if facts.determinism_differences > 0:
         yield "answers-not-deterministic", str(facts.determinism_differences)
-    # The pin counts too: a flag that somebody forgot to set must not certify canned answers.
+    # The pin counts too: a flag that was not set must not certify canned answers.
     if facts.rehearsal or facts.adapter_pin.partition("@")[0] == _MOCK_ADAPTER:
         yield "mock-adapter", facts.adapter_pin
     if not facts.scorers_committed:

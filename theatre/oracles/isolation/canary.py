@@ -56,7 +56,7 @@ class _Sockets:
         }
 
     def received_any(self) -> bool:
-        """Say whether anything arrived, whatever the program says of it."""
+        """Return whether anything arrived, whatever the program says of it."""
         every = [self.tcp, self.udp, self.unix, self.datagram, self.abstract]
         ready, _, _ = select.select(every, [], [], 0)
         return bool(ready)
@@ -126,7 +126,7 @@ def _asked(
 
 
 def _reached(said: dict[str, Any], own_pid: int) -> bool:
-    """Say whether this process was reached, and not another of its number in namespaces."""
+    """Return whether this process was reached, and not another of its number in namespaces."""
     seen, own = said["processes"]["stat"], Path("/proc/self/stat")
     is_this = seen is None or not own.exists() or _start_of(seen) == _start_of(own.read_text())
     opened = bool(said["processes"]["opened"]) and is_this

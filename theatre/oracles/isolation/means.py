@@ -38,7 +38,7 @@ REFUSED = "ECHELON_TEST_REFUSE_ISOLATION"
 """Names means that count as missing on this machine, for tests alone."""
 
 _PROBE_SECONDS = 10.0
-# Those that systemd gives to services for as long as they live: nobody has files under them.
+# Those that systemd gives to services while they run: no files belong to them.
 _FIRST_USER, _USERS = 61184, 4336
 _users = count(os.getpid())
 
@@ -161,7 +161,7 @@ def _best_means(network: bool, refused: str) -> Isolator:  # noqa: FBT001 - a ke
 
 
 def _can_change_user() -> bool:
-    """Say whether the interpreter can be executed, as itself, by a user of no name."""
+    """Return whether the interpreter can be executed, as itself, by a user of no name."""
     if os.geteuid() != 0:
         return False
     # Executed again: `setpriv` and its like raise capabilities that end with that.

@@ -180,7 +180,7 @@ class Filter:
 
 
 def is_known_machine() -> bool:
-    """Say whether a filter can be written for this machine's architecture."""
+    """Return whether a filter can be written for this machine's architecture."""
     return platform.machine() in _MACHINES
 
 

@@ -2,7 +2,7 @@
 
 Over `episodes`. *Poisoned* twins carry text that means to steer the construct; *neutral* ones
 harmless text, to tell what any text does; *duplicates* are the same input again; *paraphrases*
-say the same in other words, so that whoever answers from memory is wrong about them only. How
+say the same in other words, so that answers from memory are wrong about them only. How
 the dataset says so: `theatre.scorers.computations.twin_pairs`.
 """
 

@@ -2,7 +2,7 @@
 
 Each line is a record `{id, prev_hash, hash, timestamp, …}`: `hash` is the SHA-256 over the
 canonical JSON of the record without it, `prev_hash` the `hash` of the line before, 64 zeros in
-the first. A chain cannot show that its tail was cut off, nor that all of it was written anew:
+the first. A chain cannot show that its tail was cut off, nor that all of it was rewritten:
 the committed hash of the dataset does, and `head` names the end that was seen.
 """
 
