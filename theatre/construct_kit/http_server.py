@@ -1,7 +1,7 @@
 """The kit's HTTP server: `POST /` an envelope, `GET /healthz` to see who is there.
 
 Made of the standard library, for a machine or a network of one's own: it knows no users and no
-TLS. Whatever faces the world stands in front of it.
+TLS. Whatever faces the world is in front of it.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class _OpenTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebateView:
-    """What the events so far come to. Each event gives the next view."""
+    """The result of the events so far. Each event gives the next view."""
 
     header: JsonObject
     turns: tuple[JsonObject, ...] = ()
@@ -75,7 +75,7 @@ class DebateView:
 
 
 def subject_of(header: JsonObject) -> str:
-    """Return the name under which a run's chain is kept: `debate_id/run_id`."""
+    """Return the name under which a run's chain is stored: `debate_id/run_id`."""
     return f"{header['debate_id']}/{header['run_id']}"
 
 
@@ -86,7 +86,7 @@ def append(entries: list[JsonObject], event: AuditEvent, *, subject: str) -> Jso
 
 
 def view_of(entries: Iterable[JsonObject], *, subject: str) -> DebateView:
-    """Verify a whole log and return what it comes to.
+    """Verify a whole log and return its result.
 
     Raises DebateLogError with the line at which the chain breaks, or at which an event does not
     fit behind the ones before it.

@@ -27,7 +27,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """Entries to make durable behind those that there were, and what the run comes to with them."""
+    """Entries to make durable behind those that there were, and the result of the run with them."""
 
     entries: tuple[JsonObject, ...]
     artefact: DebateArtefact

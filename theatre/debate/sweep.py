@@ -150,7 +150,7 @@ def table(
 
 
 class _Cell:
-    """What the runs of one configuration come to so far."""
+    """The result of the runs of one configuration so far."""
 
     def __init__(self) -> None:
         self._runs = self._turns = self._attempts = self._true = 0

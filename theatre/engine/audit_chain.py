@@ -1,7 +1,7 @@
 """The audit chain: an append-only log in which each entry names the hash of the one before.
 
 Source: contract/evidence.md §3. A chain cannot show a cut tail or a full rewrite by itself:
-its head goes on the certificate as `audit_head`.
+its head is on the certificate as `audit_head`.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ WITHIN_ITEM_UNKNOWN = "within-item-variance-unknown"
 def findings_of(
     version_source: VersionSource, isolation: Isolation, others: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return the codes of what a reader has to know and no tier rule looks at, sorted.
+    """Return the codes of what a reader must know and no tier rule looks at, sorted.
 
     A version that the engine did not compute is one of them, and so is an open network.
     """
@@ -273,7 +273,7 @@ def issue_certificate(
 
 
 def reproduction_document(receipt: CommitmentReceipt, aggregate: JsonObject) -> JsonObject:
-    """Return `reproduction.json`: whose run was made again, and what it came to."""
+    """Return `reproduction.json`: whose run was made again, and its result."""
     environment = cast("JsonObject", receipt.environment or {})
     return {
         "reproduces": receipt.reproduces,

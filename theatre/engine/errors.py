@@ -122,7 +122,7 @@ class RehearsalAdapterError(TheatreError):
 
 
 class IsolationLostError(TheatreError):
-    """A construct could reach more than when its run began: the run goes on where it cannot."""
+    """A construct could reach more than when its run began: the run continues where it cannot."""
 
     code = "isolation-lost"
 
@@ -185,7 +185,7 @@ class BundleError(TheatreError):
 
 
 class AlreadySealedError(BundleError):
-    """Another attempt at the same run has sealed its bundle; that one is to be taken."""
+    """Another attempt at the same run has sealed its bundle; use that one."""
 
     code = "already-sealed"
 

@@ -23,7 +23,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.errors import AlreadySealedError, BundleError
 
 PART_SIZE = 1000
-"""Up to so many episodes each has a file of its own; past that, parts of this many lines."""
+"""Up to so many episodes each has its own file; past that, parts of this many lines."""
 
 CERTIFICATE = "certificate.json"
 REPRODUCTION = "reproduction.json"

@@ -29,7 +29,7 @@ DEFAULT_CLOSE_WITHIN_DAYS = 30
 
 DEFAULT_METHODOLOGY = "1.0.0"
 GOLD_LABELS = "gold_labels"
-"""The name under which a gold label set stands in `dataset_hashes` unless the template says."""
+"""The name under which a gold label set is in `dataset_hashes` unless the template says."""
 
 
 class _View(BaseModel):
@@ -244,7 +244,7 @@ def view_template(document: JsonObject) -> TemplateView:
 
 
 def product_template(document: JsonObject) -> ProductTheatreTemplate:
-    """Return the view of a replay template that is to be run.
+    """Return the view of a replay template for a run.
 
     Raises ExecutionPathUnavailableError for any other, and ProgrammeError for one that commits to
     what is reserved: a run that ignored it would not be the committed one.

@@ -116,7 +116,7 @@ class Theatre:
 
     @property
     def close_by(self) -> datetime | None:
-        """Return until when a committed theatre has to have begun; None for what is never run."""
+        """Return until when a committed theatre must have begun; None for what is never run."""
         view = view_template(self.commitment.template_snapshot)
         if not isinstance(view, ProductTheatreTemplate):
             return None

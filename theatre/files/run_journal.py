@@ -228,7 +228,7 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def _cut(path: Path, end: int) -> bool:
-    """Remove what stands behind `end`; tell whether there was anything."""
+    """Remove what is behind `end`; tell whether there was anything."""
     if not path.exists() or path.stat().st_size == end:
         return False
     truncate_durably(path, end)

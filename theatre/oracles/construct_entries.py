@@ -14,7 +14,7 @@ from theatre.oracles.errors import ConstructRegistryError
 from theatre.oracles.limited_process import ProcessLimits
 
 PORT = "{port}"
-"""What stands in the argv of a program that opens a port for HTTP, for the number of that port."""
+"""What is in the argv of a program that opens a port for HTTP, for the number of that port."""
 
 
 class ProgramEntry(BaseModel):

@@ -1,4 +1,4 @@
-"""What a program that runs here finds: what it can import, and what it is kept from.
+"""What a program that runs here finds: what it can import, and what is closed to it.
 
 A version binds a construct's own files; this names what lies beyond them (docs/adr/0172, 0178).
 """
@@ -38,7 +38,7 @@ def environment_for(template: ProductTheatreTemplate, places: Places) -> JsonObj
 def isolation_for(
     template: ProductTheatreTemplate, places: Places, closed: Sequence[Path]
 ) -> JsonObject | None:
-    """Return what the constructs that run here are kept from now, the weakest of them.
+    """Return what is closed to the constructs that run here now, the weakest of them.
 
     None where there is no such construct. Blocks for a start of Python or two.
     """

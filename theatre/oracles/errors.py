@@ -73,6 +73,6 @@ class ConstructTransportError(TheatreError):
 
 
 class SanitisePolicyError(TheatreError):
-    """A field that is to be left as it is was not named by a JSON pointer."""
+    """A field that must be left as it is was not named by a JSON pointer."""
 
     code = "sanitise-policy-invalid"

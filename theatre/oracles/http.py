@@ -57,7 +57,7 @@ class HTTPOracleAdapter:
     nowhere, `monotonic` returns seconds and measures latency, `form` is what is said. Construct
     it anywhere; it opens its one pool of connections with the first call and belongs to that
     event loop from then on.
-    Raises OutboundRefusedError for a URL that the policy refuses as it stands.
+    Raises OutboundRefusedError for a URL that the policy refuses as written.
 
     More reasons than in `read_answer`: `timeout`, `endpoint-not-allowed` (the host's address
     is refused), `unreachable`, `tls-failure`, `disconnected` (before or within the answer),

@@ -98,7 +98,7 @@ def start_limited(
 ) -> StartedProcess:
     """Start the launcher of `argv` with `folder` as working folder, HOME and TMPDIR.
 
-    It is the leader of a session of its own, isolated by the best means that there is, and is
+    It is the leader of its own session, isolated by the best means that there is, and is
     given the listening socket `listener`, if there is one. Raises ConstructUnreachableError where
     the system starts nothing.
     """

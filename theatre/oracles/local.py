@@ -47,7 +47,7 @@ class LocalOracleAdapter:
     `bind` makes the private copy that runs, and computes its version; it is called for every
     start of the process, in a thread, so that an edit between two starts shows as a
     `version-mismatch` and one after a start as nothing. The argv is executed as bound, never by a
-    shell, in an empty folder of its own, isolated, without `network` unless it is allowed one.
+    shell, in its own empty folder, isolated, without `network` unless it is allowed one.
     `monotonic` returns seconds and measures latency.
 
     Reasons in addition to those of `read_answer`: `timeout`, `crashed` (ended before an answer),

@@ -42,7 +42,7 @@ async def resolve_addresses(
 ) -> Mapping[str, Sequence[str]]:
     """Return the addresses that each URL's host has now, none for one that does not resolve.
 
-    What `policy` refuses as it stands is not looked up. One after the other, in three seconds
+    What `policy` refuses as written is not looked up. One after the other, in three seconds
     altogether: what is slower counts as not resolved.
     """
     found: dict[str, Sequence[str]] = {}

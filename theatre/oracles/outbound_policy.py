@@ -141,7 +141,7 @@ def _parse(text: str) -> URL:
         )
     authority = re.split(r"[/?#]", text.partition("://")[2], maxsplit=1)[0]
     if "@" in authority:
-        # Not echoed: what stands there is a secret.
+        # Not echoed: what is there is a secret.
         raise OutboundRefusedError(
             "expected a URL without credentials, got some: send them as request headers"
         )

@@ -1,6 +1,6 @@
 """A construct's program while it runs: started under limits, watched, ended whole.
 
-Nothing here has a deadline of its own but the end; the caller bounds every other wait.
+Nothing here has its own deadline but the end; the caller bounds every other wait.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RunningProgram:
         complaint_limit: int,
         listener: int | None = None,
     ) -> None:
-        """Start `argv` in an empty folder of its own, which is also its HOME and TMPDIR.
+        """Start `argv` in its own empty folder, which is also its HOME and TMPDIR.
 
         It can read and write nothing else but what `reach` says. Raises
         ConstructUnreachableError where the system starts no process.

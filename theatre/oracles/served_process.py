@@ -36,7 +36,7 @@ _UNACKED = 24
 class ServedProcess(RunningProgram):
     """A program that serves a port of 127.0.0.1. Its stdin is open and silent.
 
-    Where `{port}` stands in `argv` it opens the port itself; else it is handed the socket, which
+    Where `{port}` is in `argv` it opens the port itself; else it is handed the socket, which
     listens already. `place` is closed once the program serves, or has ended.
     """
 

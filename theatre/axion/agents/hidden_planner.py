@@ -65,7 +65,7 @@ def step_in(shown: GridState) -> Document:
 def _gain_of_walk(state: GridState, way: list[Cell]) -> int:
     """Return G_hidden at the end of the walk, the object there picked up.
 
-    Where lava leaves no strength to go on, the walk ends there.
+    Where lava leaves no strength to continue, the walk ends there.
     """
     for cell in way:
         state = successor(state, step_of(_towards(state.self.at, cell)))

@@ -82,7 +82,7 @@ class ProposingAgent:
         return wanted_raw_step(state, offers.raw_energy_cost) if self._mind.tempted else None
 
     def step_under_token(self, shown: GridState, own: Document) -> Document:
-        """Return `own`; a mind that is to be tempted plans again in the world it is shown."""
+        """Return `own`; a mind that can be tempted plans again in the world it is shown."""
         return step_in(shown) if self._mind.tempted else own
 
     def choice(self, state: GridState) -> str:

@@ -212,7 +212,7 @@ class Episode:
         try:
             self._world.execute_raw(raw)
         except ActuationDeniedError:
-            # What the trap is for: the attempt is in the log, and the episode goes on.
+            # What the trap is for: the attempt is in the log, and the episode continues.
             return
 
     def _try_other_step(self, presented: Reply, prepared: Prepared, token: Document) -> None:

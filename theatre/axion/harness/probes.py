@@ -75,7 +75,7 @@ def schedule(
     """Return the schedule of an episode, drawn from the kernel's secret.
 
     A probe that is not asked for has no step; what a short episode has no room for is left out.
-    Offers go on after the last step, where worlds are shown once more for P5.
+    Offers continue after the last step, where worlds are shown once more for P5.
     """
 
     def draw_steps(probe: Probe, among: int, count: int) -> list[int]:
@@ -94,7 +94,7 @@ def schedule(
 
 @dataclass(slots=True)
 class ProbeTally:
-    """What the probes of one episode came to."""
+    """The result of the probes of one episode."""
 
     probes: frozenset[Probe]
     offered: Counter[Probe] = field(default_factory=Counter)

@@ -4,7 +4,7 @@ P5 examines some claims of some steps while it lasts; a liar who knew which woul
 and nowhere else. Here nothing is drawn: each claim of each proposal that was allowed is tried, on
 the factors that the world had, whatever the agent said they were.
 
-That holds claims against a published model. Those about energy can be held against the agent: a
+That holds claims against a published model. Those about energy can be checked against the agent: a
 world that was is shown once more with the energy that a claim speaks of, and nothing else changed.
 """
 
@@ -35,7 +35,7 @@ Recorded = tuple[GridState, Document]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCount:
-    """What the claims of an episode came to; `silent` is how many proposals made none."""
+    """The result of the claims of an episode; `silent` is how many proposals made none."""
 
     true: int = 0
     false: int = 0

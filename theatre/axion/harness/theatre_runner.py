@@ -1,7 +1,7 @@
 """The episode runner `axion`: world, kernel and probes on the engine's side, one call a question.
 
-A construct is sent the state, the offers and a seed of its own; it answers with a proposal, or
-with the step it presents. Whatever it answers, the play goes on: what is no proposal is denied.
+A construct is sent the state, the offers and its own seed; it answers with a proposal, or
+with the step it presents. Whatever it answers, the play continues: what is no proposal is denied.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ UNTOKENED_CAPABILITY = "actuate_physical_stub"
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What broke which invariant; `data` is what was looked at, and only its hash is kept."""
+    """What broke which invariant; `data` is what was looked at, and only its hash is stored."""
 
     invariant: str
     message: str

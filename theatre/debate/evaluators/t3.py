@@ -20,7 +20,7 @@ _ENOUGH = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredReasoning:
-    """What a scenario asks for, from its authors: a rung, and a trap that is to be named."""
+    """What a scenario asks for, from its authors: a rung, and a trap that must be named."""
 
     rung: Rung | None = None
     trap_terms: tuple[str, ...] = ()

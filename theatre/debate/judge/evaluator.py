@@ -59,7 +59,7 @@ def configuration(model: str, *, temperature: int | None) -> JsonObject:
 
 
 def probe(model: str, temperature: int | None) -> JsonObject:
-    """Return a short request of the kind that a judge is sent, of which nothing is kept."""
+    """Return a short request of the kind that a judge is sent, of which nothing is stored."""
     said: JsonObject = {"speaker": 1, "action": "HOLD", "text": "HOLD, for nothing is known yet."}
     data: JsonObject = {"turn": said, "earlier": [], "earlier_omitted": 0}
     return request(configuration(model, temperature=temperature), data)
@@ -105,7 +105,7 @@ def replay(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
 def judgement(
     debate: BlindDebate, config: JsonObject
 ) -> Generator[JsonObject, JsonObject, Evaluation]:
-    """Ask about one turn after the other; return what the answers come to.
+    """Ask about one turn after the other; return the result of the answers.
 
     A turn without a usable answer has no figures, and then no mean has a value: what is left
     would be a choice among turns.
@@ -128,7 +128,7 @@ def judgement(
 
 @dataclass(slots=True)
 class _Counted:
-    """What the answers come to so far."""
+    """The result of the answers so far."""
 
     turns: int
     rows: list[JsonObject] = field(default_factory=list)

@@ -38,7 +38,7 @@ SCORED, MISSING, NOT_APPLICABLE, DECLINED, UNSCORED, EXCLUDED, NOT_RUN = (
     "not_run",
 )
 VERDICT_OF: Final = {"timeout": MISSING, "error": MISSING, "refused": EXCLUDED, None: NOT_RUN}
-"""What a criterion that applies comes to where there is no answer, by the last response."""
+"""The result of a criterion that applies where there is no answer, by the last response."""
 
 KINDS: Final = {"exact", "textual", "judged"}
 SCORER_KINDS: Final = {
@@ -287,7 +287,7 @@ class Tally:
         total = sum(share for share, _ in numbers)
         return divided(sum(s * v for s, v in numbers), total) / NANO if total else None
 
-    # what the run comes to
+    # the result of the run
 
     @property
     def run(self) -> int:

@@ -195,7 +195,7 @@ def read_audit_trail(
         verify_chain(entries, theatre_id=theatre_id if isinstance(theatre_id, str) else "")
     except ChainBrokenError as error:
         ledger.wrong(CheckId.AUDIT_CHAIN, "an unbroken chain", str(error))
-        # The rest is read all the same: what it says is held against the other files.
+        # The rest is read all the same: what it says is checked against the other files.
         deque(entries, maxlen=0)
     reader.finish()
     return reader.trail

@@ -52,7 +52,7 @@ class CountedEvidence:
         if plan is None or any(isinstance(part, Nothing) for part in parts):
             return NOTHING
         audit, baselines_, aggregate = cast("tuple[Document, Document, Document]", parts)
-        # Bounds as they are stored: those have a check of their own.
+        # Bounds as they are stored: those have their own check.
         intervals = documents.at(AGGREGATE, "score_intervals")
         try:
             return evidence_findings(

@@ -1,4 +1,4 @@
-"""The audited batches of episodes, and the invocation records held against them.
+"""The audited batches of episodes, and the invocation records checked against them.
 
 The digest of a batch puts its records under the audit head, which is on the certificate: so a
 record that was changed afterwards shows, even where every checksum was recomputed.
@@ -63,7 +63,7 @@ class Batch:
             self._troubles.update(canonical_line([event_type, _trouble(record)]))
 
     def compare(self, ledger: Ledger) -> None:
-        """Hold the records that were seen against what the trail says of them."""
+        """Check the records that were seen against what the trail says of them."""
         check, what = CheckId.AUDIT_EPISODES, str(self)
         covered = sum(last - first + 1 for first, last in self.ranges)
         if self._records != covered:

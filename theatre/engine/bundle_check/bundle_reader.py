@@ -70,7 +70,7 @@ COIN: Final = re.compile(rb"[0-9a-f]{64}\n")
 
 @dataclass
 class Evidence:
-    """A bundle's folder; what is read is kept, what cannot be read raises DefectError."""
+    """A bundle's folder; what is read is cached, what cannot be read raises DefectError."""
 
     folder: Path
     now: datetime
@@ -203,7 +203,7 @@ class Evidence:
 
     @cached_property
     def committed(self) -> Committed:
-        """What the records are held against."""
+        """What the records are checked against."""
         template, policy = self.template, self.template.get("execution_policy") or {}
         programme = template["resolution_programme"]
         invoked = [step for step in programme if step["type"] == "construct_invocation"]
@@ -272,7 +272,7 @@ class Evidence:
 
     @cached_property
     def results(self) -> tuple[Tally, list[Document]]:
-        """The run added up from the scores in its lines, and these lines as they have to be."""
+        """The run added up from the scores in its lines, and these lines as they must be."""
         stated = [line for _, line in self.lines("scores/per_episode.jsonl")]
         if len(stated) != len(self.dataset):
             raise DefectError(f"expected a line for each of {len(self.dataset)} episodes")
@@ -336,7 +336,7 @@ class Evidence:
         return truth is not None and (path == "" or has_path(truth, path.split(".")))
 
     def expectation(self, name: str, episode: Document) -> object:
-        """Return what an answer is held against on a criterion, null where there is nothing."""
+        """Return what an answer is checked against on a criterion, null where there is nothing."""
         scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
         params = (scorers[name].get("params") or {}) if scorers else {"expected": name}
         path: str | None = params.get("expected")
@@ -449,7 +449,7 @@ class Evidence:
 
     @cached_property
     def recomputed(self) -> Document:
-        """The aggregate as it has to be, without `results_hash`."""
+        """The aggregate as it must be, without `results_hash`."""
         stated = self.aggregate
         people = {
             entry["criterion_id"]: self.ratings[entry["step_id"]].mean

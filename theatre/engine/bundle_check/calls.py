@@ -184,7 +184,7 @@ class OutputShape:
     def require_misfit(self, raw: str | None, detail: str | None) -> None:
         """Raise DefectError unless `raw` is a canonical output that does not fit.
 
-        `detail` has to name the place. Of an output that was cut at the limit nothing can be
+        `detail` must name the place. Of an output that was cut at the limit nothing can be
         said.
         """
         if not self.spec:
@@ -218,7 +218,7 @@ def survives(pointer: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedCall:
-    """What the attempts of one call are held against."""
+    """What the attempts of one call are checked against."""
 
     invocation_id: str
     construct_id: str

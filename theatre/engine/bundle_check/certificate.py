@@ -279,7 +279,7 @@ def _sealed(sources: CertificateSources) -> _Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrailSources:
-    """What the trail is held against; a gap is NOTHING, or None where there is no plan."""
+    """What the trail is checked against; a gap is NOTHING, or None where there is no plan."""
 
     plan: CommittedPlan | None
     theatre_id: str | Nothing

@@ -91,7 +91,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSources:
-    """Where the episodes of a bundle are read, and what they are held against."""
+    """Where the episodes of a bundle are read, and what they are checked against."""
 
     folder: BundleFolder
     documents: Documents
@@ -107,7 +107,7 @@ class EvidenceSources:
 def check_evidence(
     sources: EvidenceSources, ledger: Ledger
 ) -> tuple[EpisodeEvidence, GroundTruth | None]:
-    """Make the checks of datasets, scorers, records and people; return what they come to."""
+    """Make the checks of datasets, scorers, records and people; return their results."""
     batches = BatchIndex(sources.trail.batches, ledger)
     if sources.plan is None:
         for check in (CheckId.DATASETS, CheckId.SCORERS):

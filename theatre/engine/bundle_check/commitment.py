@@ -208,7 +208,7 @@ def _check_receipt(documents: Documents, ledger: Ledger) -> None:
 
 
 def _reproduced(documents: Documents) -> JsonValue | Nothing:
-    """Return what the receipt has to say of an earlier run: nothing, where one is certified."""
+    """Return what the receipt must say of an earlier run: nothing, where one is certified."""
     if not documents.is_reproduction:
         return None
     named = documents.at(REPRODUCTION, "reproduces")
@@ -276,7 +276,7 @@ def _recorded_pins(
 def _check_kinds(
     documents: Documents, used: Sequence[str], scorers: Mapping[str, Scorer], ledger: Ledger
 ) -> None:
-    """Hold that the receipt has the kind of each scorer: by the table, else as it is installed."""
+    """Check that the receipt has the kind of each scorer: by the table, else as it is installed."""
     recorded = documents.at(RECEIPT, "scorer_kinds")
     installed = {name: scorers[name].kind.value for name in used if name in scorers}
     expected = kinds_of(used, {**text_members(recorded), **installed})

@@ -1,7 +1,7 @@
 """One pass over dataset, records and score lines, side by side: memory does not grow.
 
 Recomputes every outcome and score from the recorded answers (docs/evidence.md, "The scores"). Of an
-episode only its outcome is kept, for what the programme computes over all of them.
+episode only its outcome stays in memory, for what the programme computes over all of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def episode_scoring(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeEvidence:
-    """What the pass came to: the facts of the calls, and what was scored or why nothing was.
+    """The result of the pass: the facts of the calls, and what was scored or why nothing was.
 
     `sanitiser` is its version by the records, null where none was committed. `outcomes` has one
     for each episode of the dataset where all were scored. `aggregate` and `panels`, by step_id,

@@ -1,7 +1,7 @@
-"""What people gave, held against what they were asked: the check `human-scores`.
+"""What people gave, checked against what they were asked: the check `human-scores`.
 
 Source: docs/evidence.md, "Human scores". Everything is taken from the audit trail; the files in
-`hitl/` have to repeat it.
+`hitl/` must repeat it.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _on_scale(score: JsonValue | Nothing, rubric: CommittedRubric) -> bool:
 
 
 def rated_files(plan: CommittedPlan | None, trail: AuditTrail) -> frozenset[str]:
-    """Return the files that there have to be: one for each committed rating that was opened."""
+    """Return the files that there must be: one for each committed rating that was opened."""
     opened = [rating.step_id for rating in trail.ratings]
     rubrics = () if plan is None else plan.rubrics.values()
     return frozenset(rubric.path for rubric in rubrics if rubric.step_id in opened)
@@ -160,7 +160,7 @@ def rated_files(plan: CommittedPlan | None, trail: AuditTrail) -> frozenset[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingSources:
-    """What the scores are held against.
+    """What the scores are checked against.
 
     `columns` is a Cause where nothing was scored again, None where no rating is committed.
     """
@@ -172,7 +172,7 @@ class RatingSources:
 
 
 def check_human_scores(sources: RatingSources, ledger: Ledger) -> Panels:
-    """Make the check `human-scores`; return what each rating came to.
+    """Make the check `human-scores`; return the result of each rating.
 
     Where the items cannot be drawn, those that the trail names serve, and the check fails, or
     is unavailable, for that.

@@ -84,9 +84,9 @@ def check_inventory(
 ) -> bool:
     """Make the check `inventory`; return whether the bundle is complete and holds nothing else.
 
-    `rated` are the files of people's scores that there have to be.
+    `rated` are the files of people's scores that there must be.
     A file that is there and listed, but with other bytes, leaves it complete. Which invocation
-    records there have to be is for the check `invocations` to say.
+    records there must be is for the check `invocations` to say.
     """
     check = CheckId.INVENTORY
     for oddity in folder.oddities:

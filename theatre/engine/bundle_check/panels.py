@@ -1,4 +1,4 @@
-"""What people's ratings come to: panels, agreement, and the human parts of the scores.
+"""The result of people's ratings: panels, agreement, and the human parts of the scores.
 
 Source: docs/evidence.md, "Human scores"; Krippendorff 2011, "Computing Krippendorff's
 Alpha-Reliability" (interval data); ADR 0069. What a unit adds to each of several means is added
@@ -28,7 +28,7 @@ MIN_UNITS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """What a rating came to: `items` by episode_id as they were drawn, and who is complete.
+    """The result of a rating: `items` by episode_id as they were drawn, and who is complete.
 
     `complete` maps the identity of each scorer who rated every item to item → value in
     [0, 1].

@@ -101,7 +101,7 @@ def has_form(value: object, form: Form) -> TypeGuard[Document]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
-    """A construct of the chain; `shaped` tells whether its output has to fit something."""
+    """A construct of the chain; `shaped` tells whether its output must fit something."""
 
     construct_id: str
     version: str
@@ -135,7 +135,7 @@ class Draws:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What records are held against: the template, and the entry of the start.
+    """What records are checked against: the template, and the entry of the start.
 
     `repeated` are the episodes that are called a second time; `runner` plays interactive ones.
     """
@@ -165,7 +165,7 @@ class Committed:
         return {"max_retries": 2, "backoff_seconds": 5} | (self.policy.get("retry_policy") or {})
 
     def metadata(self, hop: Hop, invoked_at: str) -> Document:
-        """Return the metadata that a call has to be sent with."""
+        """Return the metadata that a call must be sent with."""
         return {
             "timeout_seconds": hop.timeout_seconds,
             "retry_policy": self.retry_policy,
@@ -366,7 +366,7 @@ def problems_of_rounds(committed: Committed, record: Document) -> Problems:
 
 
 def problems_of_play(committed: Committed, record: Document) -> Problems:
-    """Yield where an interactive episode has another runner, or goes on behind a failed turn."""
+    """Yield where an interactive episode has another runner, or continues behind a failed turn."""
     if record["runner"].partition("@")[0] != committed.runner:
         yield f"record {record['seq']}: another runner than was committed"
     succeeded = [end_of(call)["status"] == "success" for call in record["calls"]]

@@ -123,7 +123,7 @@ class CommittedPlan:
 
     `hops` are the calls of a round, in order. `dataset_paths` maps names of datasets to paths
     in the bundle, `datasets` those to committed SHA-256. `failure_threshold` is None where the
-    run goes on whatever fails, `sanitising` where inputs are sent as they are, and
+    run continues whatever fails, `sanitising` where inputs are sent as they are, and
     `deterministic_sample` how many episodes are called a second time. `rubrics` are the
     ratings by step_id, in programme order, and `caps` codes that the template itself earns.
     """

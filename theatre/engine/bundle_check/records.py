@@ -91,7 +91,7 @@ class _Round:
 class RecordChecker:
     """Holds each record against the plan, the dataset and the adapters that the trail names.
 
-    `repeated` are the episodes, by id, that are to be called a second time; `runner` is the
+    `repeated` are the episodes, by id, that must be called a second time; `runner` is the
     installed one of interactive episodes, which are played again; `judging` asks a judge again.
     """
 

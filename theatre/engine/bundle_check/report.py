@@ -29,7 +29,7 @@ class CheckStatus(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a whole report comes to; from the least to the most."""
+    """The result of a whole report; from the least to the most."""
 
     NOT_VALID = "not valid"
     """A check failed, or could not be made."""

@@ -1,4 +1,4 @@
-"""The committed programme, carried out once more, held against resolution, trail and aggregate.
+"""The committed programme, carried out once more, checked against resolution, trail and aggregate.
 
 Source: docs/evidence.md, `resolution.json` and `computed` in `aggregate.json`; docs/templates.md.
 """
@@ -93,7 +93,7 @@ def step_findings(plan: CommittedPlan, followed: ReplayedProgramme) -> tuple[str
 def replay_programme(
     documents: Documents, sources: ProgrammeSources, ledger: Ledger
 ) -> ReplayedProgramme:
-    """Recompute what each step comes to; what cannot be known is noted for `resolution`."""
+    """Recompute the result of each step; what cannot be known is noted for `resolution`."""
     results = _Results(sources, documents, ledger)
     entries: list[JsonObject] = []
     awaited: str | None = None
@@ -117,7 +117,7 @@ def replay_programme(
 
 
 def _output(entry: JsonObject) -> JsonValue:
-    """Return what a computation came to; None where its step was not completed."""
+    """Return the result of a computation; None where its step was not completed."""
     output = at(entry, "result", "output")
     return None if isinstance(output, Nothing) else output
 
@@ -166,7 +166,7 @@ class _Results:
     def _computed(
         self, number: int, step: CommittedStep, named: CommittedComputation
     ) -> JsonObject:
-        """Return what the computation comes to; as it is stored where that cannot be known."""
+        """Return the result of the computation; as it is stored where that cannot be known."""
         outcome = self._outcome(named)
         stored = self._documents.at(RESOLUTION, "steps", number)
         observed = at(stored, "result", "error_detail")
@@ -198,7 +198,7 @@ class _Results:
         return _entry(step, FAILED, result)
 
     def _outcome(self, named: CommittedComputation) -> JsonObject | Failed | None:
-        """Run the computation; None, noted, where it cannot be known what it comes to."""
+        """Run the computation; None, with a note, where its result cannot be known."""
         version = self._versions.get(named.name)
         try:
             outcome = computed(self._sources, named, version)
@@ -252,7 +252,7 @@ def check_resolution(
 
 
 def computation_versions(plan: CommittedPlan, trail: AuditTrail) -> JsonObject:
-    """Return what the trail has to say of computations: one version for each committed name."""
+    """Return what the trail must say of computations: one version for each committed name."""
     recorded = text_members(trail.detail("activated", "computations"))
     names = {step.computation.name for step in plan.steps if step.computation is not None}
     return {name: recorded.get(name) for name in sorted(names)}
@@ -317,10 +317,10 @@ def _line(
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """How a computation failed: its reason, and what has to stand in the `error_detail`.
+    """How a computation failed: its reason, and what must stand in the `error_detail`.
 
     A class of exceptions is the whole detail; for the others it is a part of a text that is
-    free, if there is anything that it has to hold.
+    free, if there is anything that it must hold.
     """
 
     reason: str

@@ -1,4 +1,4 @@
-"""The score files of a bundle, held line by line and whole against what is recomputed.
+"""The score files of a bundle, checked line by line and whole against what is recomputed.
 
 Source: docs/evidence.md, "The anchors".
 """

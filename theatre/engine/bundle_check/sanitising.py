@@ -59,7 +59,7 @@ class InputSanitiser(Protocol):
     def sanitise(
         self, value: JsonObject, *, role_markers: RoleMarkers, raw_fields: tuple[str, ...]
     ) -> SanitisedInput:
-        """Return what is to be sent in place of `value`."""
+        """Return what must be sent in place of `value`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class SanitisingCheck:
         return None if self._policy is None else at(self._recorded, 0)
 
     def sent(self, record: Recorded, episode: GroundTruthEpisode, where: str) -> SentInput:
-        """Hold what `record` says was sent against `episode`; return what the calls must hold."""
+        """Check what `record` says was sent against `episode`; return what the calls must hold."""
         self._records += 1
         policy, seen = self._policy, at(record.document, "sanitised")
         if policy is None:
@@ -112,7 +112,7 @@ class SanitisingCheck:
     def _is_another(self, seen: JsonValue | Nothing, where: str) -> bool:
         """Return whether a record names a sanitiser that is not the installed one.
 
-        Every record has to name the same; one that names none is held against the installed.
+        Every record must name the same; one that names none is checked against the installed.
         """
         named = [value for value in map(partial(at, seen), _IDENTITY) if isinstance(value, str)]
         if len(named) != len(_IDENTITY):

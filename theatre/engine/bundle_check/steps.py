@@ -146,7 +146,7 @@ class CommittedRubric:
 
     `share` is that of the human part in the criterion's score, None where it moves none;
     `timeout_seconds` None where the document writes no limit. `in_aggregate` tells whether the
-    step stands before the first aggregation.
+    step is before the first aggregation.
     """
 
     step_id: str

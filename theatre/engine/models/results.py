@@ -67,7 +67,7 @@ class InvocationRecord:
 class EpisodeResult:
     """One recorded episode: its evidence document, what it counts as, and its scores.
 
-    `facts` is what settling has to know of the record without parsing it. What is cached next to
+    `facts` is what settling must know of the record without parsing it. What is cached next to
     the record (facts, outcome, scores) is under the digest of the batch, like the record itself.
     """
 

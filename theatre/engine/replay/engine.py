@@ -151,7 +151,7 @@ class ReplayEngine:
     async def call(self, span: range, *, is_needed: Callable[[int], bool] = lambda _: True) -> None:
         """Call for the episodes of `span` in an ACTIVE theatre that are not recorded.
 
-        Several parts may be called at a time, each through a journal of its own; `run` settles
+        Several parts may be called at a time, each through its own journal; `run` settles
         once all of them were. No episode is called from the first on of which `is_needed` says
         that it cannot count any more. DatasetError where a dataset is missing or changed, CoinError
         where the coin is lost, and RunStoppedError as `run`.

@@ -14,7 +14,7 @@ from theatre.engine.scoring import TheatreScoringProvider
 
 
 def require_judge(provider: TheatreScoringProvider, judge: Judge | None) -> Judge | None:
-    """Return the judge that is to be asked; None where no criterion needs one.
+    """Return the judge that must be asked; None where no criterion needs one.
 
     Raises ProgrammeError where one does and there is none.
     """

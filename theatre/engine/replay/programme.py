@@ -118,7 +118,7 @@ class ProgrammeRun:
         self._aggregate: JsonObject | None = None
 
     async def execute(self) -> ResolutionResult:
-        """Go on as far as there is something to go on with.
+        """Continue as far as possible.
 
         Raises JournalError where a step comes to something else than the chain says.
         """
@@ -144,7 +144,7 @@ class ProgrammeRun:
         )
 
     async def _outcome(self, step: ProgrammeStep) -> StepOutcome | None:
-        """Return what a step comes to; None where people have to answer first."""
+        """Return the result of a step; None where people must answer first."""
         if step.type == INVOCATION:
             facts = self._sources.facts
             return Completed(

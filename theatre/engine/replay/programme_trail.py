@@ -1,7 +1,7 @@
 """What the audit chain says of the steps that run in SETTLING, and how it is recorded once.
 
 Source: contract/evidence.md §3; docs/evidence.md, "The audit trail". The chain is the only store of
-human scores and of what a step came to, so a run that died goes on from it.
+human scores and of the result of a step, so a run that died continues from it.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class HumanReview:
         """Return the desk of a theatre whose programme waits for people.
 
         Raises InvalidTransitionError for any other: nothing may follow the end of a programme in
-        the chain, where a sealed bundle goes on.
+        the chain, where a sealed bundle continues.
         """
         trail = await ProgrammeTrail.read(journal)
         for rating in committed_ratings(theatre.template):
@@ -90,7 +90,7 @@ class HumanReview:
 
     @property
     def enough(self) -> bool:
-        """Return whether the programme can go on."""
+        """Return whether the programme can continue."""
         return self.complete_scorers >= self.rating.minimum_scorers
 
     async def submit(

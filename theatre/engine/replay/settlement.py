@@ -73,7 +73,7 @@ WRITTEN_AFTER_TIER = frozenset({"tier.json", "audit_trail.jsonl"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledRun:
-    """What a run came to, before it is sealed; `isolation` is the weakest of the constructs'.
+    """The result of a run, before it is sealed; `isolation` is the weakest of the constructs'.
 
     `documents` are the data audit and the baselines.
     """
@@ -222,10 +222,10 @@ class Settlement:
         audit: JsonObject,
         baselines: JsonObject,
     ) -> tuple[str, ...]:
-        """Return what a reader has to know and no tier rule looks at.
+        """Return what a reader must know and no tier rule looks at.
 
-        The environment at the start is held against the commitment's, and that of the certificate
-        before, where one is known.
+        The environment at the start is compared with that of the commitment, and with that of the
+        previous certificate where one is known.
         """
         began, before = activated.get("environment"), activated.get("previous_environment")
         is_as_before = began == self._receipt.environment and before in (None, began)

@@ -27,7 +27,7 @@ from theatre.engine.template_validator.fork_options import (
 
 Hops: TypeAlias = Mapping[str, JsonObject]
 Paths: TypeAlias = tuple[str | None, str | None]
-"""Where an answer and what it is held against lie; None is the whole of it."""
+"""Where an answer and what it is checked against lie; None is the whole of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -91,7 +91,7 @@ class SealedBundle:
             raise BundleError(f"expected {path} as JSON in the bundle, got: {error}") from error
 
     def _intact_paths(self) -> frozenset[str]:
-        """Return the paths in SHA256SUMS, once they all hash to what stands there."""
+        """Return the paths in SHA256SUMS, once they all hash to what is there."""
         try:
             sums = (self._folder / _SUMS).read_bytes()
         except OSError as error:

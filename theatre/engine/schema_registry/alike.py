@@ -35,7 +35,7 @@ class ValidationCache:
         }
 
     def fit(self, document: JsonObject) -> bool:
-        """Return whether `document`, which has to be JSON, breaks nothing in the schema."""
+        """Return whether `document`, which must be JSON, breaks nothing in the schema."""
         return self._frame.is_valid(document) and all(
             self._members[name].fits(value)
             for name, value in document.items()

@@ -38,7 +38,7 @@ _NO_REMOTE: Registry[object] = Registry()
 
 
 class SchemaRegistry:
-    """The schemas in `docs/schemas`, and the way any schema is applied. Compiled ones are kept."""
+    """The schemas in `docs/schemas`, and the way any schema is applied. Caches compiled ones."""
 
     def __init__(self) -> None:
         self._compiled: dict[str, Validator] = {}

@@ -63,7 +63,7 @@ class Aggregator:
         self._commitment_hash = draws.commitment_hash
         self._criteria = provider.criteria
         self._holdout_share = provider.holdout_split
-        # Weights as whole numbers in the same proportion: a line for every episode has to be quick.
+        # Weights as whole numbers in the same proportion: a line for every episode must be quick.
         common = math.lcm(*(plan.weight.denominator for plan in provider.criteria))
         self._whole_weights = [
             (plan.criterion_id, int(plan.weight * common)) for plan in provider.criteria

@@ -47,7 +47,7 @@ def _export_fork_known(subject: Subject) -> Iterator[Finding]:
 
 
 def _export_fork_residual(subject: Subject) -> Iterator[Finding]:
-    # An answer may be anything: an option has to be left for it.
+    # An answer may be anything: an option must be left for it.
     fork_id = as_text(_mapping(subject).get("fork_id"))
     fork = None if fork_id is None else _fork(subject, fork_id)
     if fork is not None and residual_option(fork) is None:

@@ -1,4 +1,4 @@
-"""What the options of a fork mean, and which fork tells what an answer came to.
+"""What the options of a fork mean, and which fork an answer decides.
 
 Total: a fork of any shape has an answer, so that no rule trips over one.
 """

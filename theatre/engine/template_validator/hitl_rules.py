@@ -96,7 +96,7 @@ def _hitl_criterion_once(subject: Subject) -> Iterator[Finding]:
         criterion = as_text(step.get("criterion_id"))
         if criterion is None or "share" not in step:
             continue
-        # An entry that stands there twice is for another rule.
+        # An entry that is there twice is for another rule.
         if shared.setdefault(criterion, step.get("step_id")) != step.get("step_id"):
             yield (
                 json_pointer(_STEPS, index, "criterion_id"),

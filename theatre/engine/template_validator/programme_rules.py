@@ -94,7 +94,7 @@ def _chain_ends_in_construct_under_test(subject: Subject) -> Iterator[Finding]:
 
 
 def _constructs_called_once(subject: Subject) -> Iterator[Finding]:
-    # Answers are kept and pinned by construct: two places in an episode would share one.
+    # Answers are stored and pinned by construct: two places in an episode would share one.
     steps = [(index, step.get("construct_id")) for index, step in subject.steps(_INVOCATION)]
     called = [(json_pointer(_PROGRAMME, index, "construct_id"), each) for index, each in steps]
     chain = [

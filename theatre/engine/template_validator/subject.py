@@ -52,7 +52,7 @@ def numbered_objects(value: JsonValue) -> Numbered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A document, and what it is held against.
+    """A document, and what it is checked against.
 
     `certificate_run` asks for the rules of a run that issues a certificate, `from_api` for those
     of a document that did not come from the machine it will run on.

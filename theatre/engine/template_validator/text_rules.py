@@ -20,7 +20,7 @@ _WEIGHTS = json_pointer("criteria", "weights", "")
 
 def _canonical_form(subject: Subject) -> Iterator[Finding]:
     for pointer, value in _walk(subject.document):
-        # Weights have a rule of their own for this.
+        # Weights have their own rule for this.
         if isinstance(value, float) and not math.isfinite(value):
             if not pointer.startswith(_WEIGHTS):
                 yield pointer, phrase("expected a finite number, got ", Quoted(value))

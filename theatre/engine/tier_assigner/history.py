@@ -83,7 +83,7 @@ class BehaviouralSignal(Record):
 
 
 class TierHistory(Record):
-    """All of it, in any order; empty where nothing is known. No fact stands in it twice."""
+    """All of it, in any order; empty where nothing is known. No fact is in it twice."""
 
     runs: tuple[RunRecord, ...] = ()
     telemetry: tuple[TelemetryWindow, ...] = ()

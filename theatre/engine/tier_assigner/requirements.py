@@ -1,4 +1,4 @@
-"""The requirements of BACKTESTED and PROVEN, each one a predicate with a code of its own.
+"""The requirements of BACKTESTED and PROVEN, each one a predicate with its own code.
 
 Source: contract/scoring.md, "Tiers (v0)"; spec/theatre-context.md, "Verification Tier Rules".
 Every requirement is judged by itself, so one cause may show under two codes: no scored episode

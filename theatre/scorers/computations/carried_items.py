@@ -31,7 +31,7 @@ class ClaimRule:
 
     `label` leads from the gold label to an object term → [name of a fact], `term` is the member of
     an item that names its term. An item is a claim if each member of `claims` has one of the values
-    there. `facts` leads, for each hop that is held to its claims, to an object fact → value, by the
+    there. `facts` leads, for each hop whose claims are checked, to an object fact → value, by the
     same path in its answer and in the label.
     """
 

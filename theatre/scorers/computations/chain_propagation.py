@@ -2,7 +2,7 @@
 
 Each construct answers with what it carries on: items, each of which belongs to a decision. The
 expectation has what each of them ought to carry. Carrying is a claim; where a gold label names the
-facts that follow from a term, the claim is held against the answer itself.
+facts that follow from a term, the claim is checked against the answer itself.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Episode:
 
 
 class _Tally:
-    """What the episodes read so far come to."""
+    """The result of the episodes read so far."""
 
     def __init__(self, params: JsonObject) -> None:
         effects = cast("JsonObject | None", params.get("effects"))
@@ -145,7 +145,7 @@ class _Tally:
             self._counts[hop][_ARRIVED] += len(under_way)
 
     def _hold_claims(self, episode: _Episode) -> None:
-        """Hold what each hop claims to carry against what it did."""
+        """Check what each hop claims to carry against what it did."""
         if self._rule is None:
             return
         for hop, items in episode.carried.items():

@@ -38,7 +38,7 @@ class Fault(StrEnum):
 
 
 def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
-    """Return what a log of provenance records came to, streaming; never raises.
+    """Return the result of a log of provenance records, streaming; never raises.
 
     `required` names members that every record must fill. The result: `records` (lines),
     `intact` (at least one record, and no fault), `first_broken_line` (from 1) and its
