@@ -28,7 +28,7 @@ from backend.api.route_methods import allowed_methods
 from backend.errors import BackendError, RateLimitedError, RequestViolation
 from backend.schemas.problems import MAX_DETAIL, MAX_VIOLATIONS
 from theatre.engine.errors import HumanScoreRefusedError, ParseError, TheatreError
-from theatre.engine.schema_registry import Wording, model_message, without_values
+from theatre.engine.schema_registry import Message, model_message, without_values
 
 MEDIA_TYPE = "application/problem+json"
 _MAX_POINTER = 300
@@ -136,7 +136,7 @@ def _discreet(violation: _Violation) -> RequestViolation:
 
 def _message(error: Exception) -> str:
     first = error.args[0] if error.args else None
-    return first.discreet if isinstance(first, Wording) else str(error)
+    return first.discreet if isinstance(first, Message) else str(error)
 
 
 async def _known(request: Request, error: Exception) -> Response:

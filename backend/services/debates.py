@@ -37,7 +37,7 @@ from backend.repositories.debates import (
 )
 from backend.repositories.theatre_views import Place
 from theatre.debate.errors import DebateError, InvalidDebateError
-from theatre.debate.kept_runs import Extension, as_of, extended, open_log
+from theatre.debate.kept_runs import Extension, document_as_of, extend_log, open_run_log
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.clock import Clock, format_rfc3339
@@ -72,7 +72,7 @@ async def submit(
     """
     now = clock()
     at = format_rfc3339(now)
-    run = await asyncio.to_thread(_telling, lambda: open_log(data, at=at, goes_on=goes_on))
+    run = await asyncio.to_thread(_telling, lambda: open_run_log(data, at=at, goes_on=goes_on))
     debate = run.artefact.debate
     key = new_id(now)
     is_new = await insert_run(
@@ -126,7 +126,7 @@ async def append_events(
     lines, now = await entry_lines(connection, key), clock()
     at = format_rfc3339(now)
     new = [AuditEvent(event_type=one.event_type, at=at, detail=one.detail) for one in events]
-    run = await asyncio.to_thread(_telling, lambda: extended(_entries(lines), new))
+    run = await asyncio.to_thread(_telling, lambda: extend_log(_entries(lines), new))
     await add_entries(connection, key, run.entries)
     await grow_run(connection, key, updated_at=now, **_state_of(run, known=len(lines)))
     return await own_run(connection, key, user_id=user_id)
@@ -174,7 +174,7 @@ async def artefact_of(
         if submitted is not None:
             return submitted
     lines = await entry_lines(connection, key, limit=last)
-    return await asyncio.to_thread(lambda: as_of(_entries(lines), last))
+    return await asyncio.to_thread(lambda: document_as_of(_entries(lines), last))
 
 
 async def entries_of(

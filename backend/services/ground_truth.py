@@ -15,7 +15,7 @@ from pathlib import Path
 from backend.errors import EvidenceDamagedError
 from backend.evidence_store import EvidenceStore, Shelf
 from theatre.engine.errors import DatasetError, DatasetMismatchError
-from theatre.engine.schema_registry import Seen, worded
+from theatre.engine.schema_registry import Quoted, phrase
 from theatre.files.datasets import DatasetFile, DatasetRoots
 
 UPLOADED = "dataset:"
@@ -71,7 +71,7 @@ class GroundTruth:
             raise _not_in_a_root(path) from None
         try:
             if dataset.sha256 != sha256:
-                raise DatasetMismatchError(worded(*_of(path, sha256), f", got {dataset.sha256}"))
+                raise DatasetMismatchError(phrase(*_of(path, sha256), f", got {dataset.sha256}"))
             self._copy(dataset)
         finally:
             dataset.close()
@@ -99,10 +99,10 @@ class GroundTruth:
         named = path.removeprefix(UPLOADED)
         if named not in uploads:
             raise DatasetError(
-                worded("expected an upload of yours, got ", Seen(path), ": POST /datasets")
+                phrase("expected an upload of yours, got ", Quoted(path), ": POST /datasets")
             )
         if named != sha256:
-            raise DatasetMismatchError(worded(*_of(path, sha256), ", got another one"))
+            raise DatasetMismatchError(phrase(*_of(path, sha256), ", got another one"))
 
     def copies_from_before(self, moment: datetime) -> frozenset[str]:
         """Return the SHA-256 of what was last put into the store before `moment`. Blocks."""
@@ -148,17 +148,19 @@ class RehearsalData:
 def _not_in_a_root(path: str) -> DatasetError:
     # Which folders there are is the operator's business.
     return DatasetError(
-        worded("expected dataset ", Seen(path), " inside a dataset root of this service, got none")
+        phrase(
+            "expected dataset ", Quoted(path), " inside a dataset root of this service, got none"
+        )
     )
 
 
 def _not_kept(path: str) -> DatasetError:
-    return DatasetError(worded("expected the committed dataset ", Seen(path), ", got none"))
+    return DatasetError(phrase("expected the committed dataset ", Quoted(path), ", got none"))
 
 
 def _changed(path: str, sha256: str, found: str) -> DatasetMismatchError:
-    return DatasetMismatchError(worded(*_of(path, sha256), f" (committed), got {found}"))
+    return DatasetMismatchError(phrase(*_of(path, sha256), f" (committed), got {found}"))
 
 
-def _of(path: str, sha256: str) -> tuple[str, Seen, str, Seen]:
-    return "expected dataset ", Seen(path), " with SHA-256 ", Seen(sha256)
+def _of(path: str, sha256: str) -> tuple[str, Quoted, str, Quoted]:
+    return "expected dataset ", Quoted(path), " with SHA-256 ", Quoted(sha256)

@@ -46,7 +46,7 @@ from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
 from theatre.oracles.endpoints import endpoints
 from theatre.oracles.input_sanitiser import TextSanitiser
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import make_retrying_invoker
 from theatre.verification.training_records import training_calibration
 
 EXPORT = "rlmf_export.jsonl"
@@ -183,7 +183,7 @@ async def opened_replay(
                 environment=await asyncio.to_thread(resources.constructs.environment_of, template),
                 closed=resources.constructs.closed,
                 previous_environment=await _previous_environment(engine, theatre, template),
-                invoke=watch.guarded(retrying(watch.guarded_sleep(asyncio.sleep))),
+                invoke=watch.guarded(make_retrying_invoker(watch.guarded_sleep(asyncio.sleep))),
                 datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
                 scorers=resources.scorers,
                 computations=resources.computations,

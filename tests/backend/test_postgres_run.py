@@ -27,7 +27,7 @@ from theatre.engine.scoring import TheatreScoringProvider
 from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots
 from theatre.oracles.construct_registry import construct_from_argv, local_adapter_for
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import make_retrying_invoker
 from theatre.scorers import load_scorers
 
 
@@ -80,7 +80,7 @@ async def run_in_database(engine: AsyncEngine, folder: Path, template: JsonObjec
         around = RunContext(
             coin=COIN,
             adapters={CONSTRUCT_ID: adapter},
-            invoke=retrying(asyncio.sleep),
+            invoke=make_retrying_invoker(asyncio.sleep),
             datasets=DatasetRoots([folder]),
             scorers=scorers,
             registry=SchemaRegistry(),

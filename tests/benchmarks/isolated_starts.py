@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 
-from theatre.oracles.isolation.means import REFUSED, Reach, best_means
+from theatre.oracles.isolation.means import REFUSED, Reach, find_isolation
 from theatre.oracles.limited_process import ProcessLimits, construct_environment, start_limited
 
 REFUSED_FOR = {
@@ -53,7 +53,7 @@ def main(rounds: int) -> None:
     taken: dict[str, list[tuple[float, float]]] = {}
     for means, refused in REFUSED_FOR.items():
         os.environ[REFUSED] = refused
-        if best_means(network=False) == means:
+        if find_isolation(network=False) == means:
             taken[means] = []
             started()
     for _ in range(rounds):

@@ -29,7 +29,7 @@ from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.http import HTTPOracleAdapter
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.outbound_policy import OutboundPolicy
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import make_retrying_invoker
 from theatre.scorers import load_scorers
 
 CONSTRUCT = Path(__file__).with_name("trivial_construct.py")
@@ -165,7 +165,7 @@ async def run(store: FileTheatreStore, theatre_id: str, url: str) -> None:
         surroundings = RunContext(
             coin=held.coin,
             adapters={"trivial": adapter},
-            invoke=retrying(asyncio.sleep),
+            invoke=make_retrying_invoker(asyncio.sleep),
             datasets=DatasetRoots([held.template_folder]),
             scorers=load_scorers(),
             sanitiser=TextSanitiser(),

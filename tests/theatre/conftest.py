@@ -37,7 +37,7 @@ from theatre.oracles.construct_registry import (
     construct_version,
     local_adapter_for,
 )
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import make_retrying_invoker
 from theatre.scorers import load_scorers
 
 CONSTRUCT_ID = "sums"
@@ -297,7 +297,7 @@ async def _run(
             RunContext(
                 coin=held.coin,
                 adapters={CONSTRUCT_ID: adapter},
-                invoke=retrying(asyncio.sleep),
+                invoke=make_retrying_invoker(asyncio.sleep),
                 datasets=DatasetRoots([folder]),
                 scorers=load_scorers(),
                 registry=SchemaRegistry(),

@@ -42,7 +42,7 @@ from theatre.files.datasets import DatasetRoots
 from theatre.files.run_journal import FileRunJournal
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.input_sanitiser import TextSanitiser
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import make_retrying_invoker
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 
@@ -420,7 +420,7 @@ class Stage:
             RunContext(
                 coin=self._coin(),
                 adapters=adapters,
-                invoke=retrying(asyncio.sleep),
+                invoke=make_retrying_invoker(asyncio.sleep),
                 datasets=DatasetRoots([self.data]),
                 scorers=options.get("scorers", load_scorers()),
                 computations=load_computations(),

@@ -21,7 +21,7 @@ from tests.theatre.scored_runs import COMMITMENT, DRAWS, episode_results
 from theatre.engine.bundle_check.arithmetic import NANO, Tally
 from theatre.engine.bundle_check.panels import Panel, RatedColumns
 from theatre.engine.bundle_check.results import ResultsHash
-from theatre.engine.bundle_check.scorers import added_up
+from theatre.engine.bundle_check.scorers import add_up
 from theatre.engine.bundle_check.steps import CommittedRubric
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.models import (
@@ -69,7 +69,7 @@ def checked(run: MixedRun, values: Sequence[Sequence[Fraction]]) -> JsonObject:
         f"person {n}": dict(zip(items, given_, strict=False)) for n, given_ in enumerate(values)
     }
     panel = Panel(rubric=rubric, items=items, complete=complete)
-    return lines.within(added_up(tally, columns, [panel]))
+    return lines.within(add_up(tally, columns, [panel]))
 
 
 def recorded(result: CriterionResult) -> float | str:

@@ -26,7 +26,7 @@ from theatre.engine.replay import ReplayEngine, RunContext, RunSettings
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.datasets import DatasetRoots
 from theatre.files.theatre_store import FileTheatreStore
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import make_retrying_invoker
 from theatre.scorers import load_scorers
 
 TOTAL = 24
@@ -51,7 +51,7 @@ def play(
             around = RunContext(
                 coin=held.coin,
                 adapters={"pilot": adapter},
-                invoke=retrying(asyncio.sleep),
+                invoke=make_retrying_invoker(asyncio.sleep),
                 datasets=DatasetRoots([stage.data]),
                 scorers=load_scorers(),
                 registry=SchemaRegistry(),

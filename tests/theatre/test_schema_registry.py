@@ -20,9 +20,9 @@ from theatre.engine.schema_registry import (
     SchemaRegistry,
     SchemaViolation,
     json_pointer,
+    quote,
     resource_root,
     resources,
-    shown,
     without_values,
 )
 from theatre.engine.schema_registry.dialect import ecma_pattern
@@ -331,11 +331,11 @@ def test_sixty_four_levels_are_looked_at() -> None:
 
 
 def test_messages_repeat_at_most_eighty_characters_of_a_value() -> None:
-    assert shown("a" * 80) == repr("a" * 80)
-    assert shown("a" * 81) == repr("a" * 80) + "… (cut)"
-    assert shown("line\nforged") == r"'line\nforged'"
+    assert quote("a" * 80) == repr("a" * 80)
+    assert quote("a" * 81) == repr("a" * 80) + "… (cut)"
+    assert quote("line\nforged") == r"'line\nforged'"
     values: list[object] = [None, True, 1.5, 2**70, [1], {}]
-    assert [shown(value) for value in values] == [
+    assert [quote(value) for value in values] == [
         "null",
         "true",
         "1.5",

@@ -288,8 +288,8 @@ def test_what_was_known_at_a_moment_leaves_out_what_came_later_and_the_run_itsel
     moment = parse_rfc3339(LATER)
     assert history.as_of(moment) == history
     assert history.as_of(moment - timedelta(microseconds=1)) == TierHistory()
-    assert history.beside(str(RUN["theatre_id"])).runs == history.runs[1:]
-    assert history.beside("33333333-3333-4333-8333-333333333333") == history
+    assert history.excluding(str(RUN["theatre_id"])).runs == history.runs[1:]
+    assert history.excluding("33333333-3333-4333-8333-333333333333") == history
 
 
 def test_a_refusal_names_types_and_never_repeats_what_was_sent() -> None:

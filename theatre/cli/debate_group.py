@@ -23,7 +23,7 @@ from theatre.debate.evaluators import EVALUATORS, NAMES, RAUDIT
 from theatre.debate.evaluators import evaluate as evaluate_artefact
 from theatre.debate.event_log import subject_of, view_of
 from theatre.debate.findings import Finding
-from theatre.debate.history import rewritten
+from theatre.debate.history import find_rewrites
 from theatre.debate.validation import DebateArtefact, read_debate, repeated_runs
 from theatre.engine.canonical_json import (
     MAX_INPUT_DEPTH,
@@ -133,7 +133,7 @@ def check(artefact: Path, *, earlier: Path | None, log_path: Path | None, as_jso
     now, findings = _document_of(artefact)
     if earlier is not None:
         before = read_debate(read_file(earlier, what="an earlier version"), lenient=True)
-        findings += rewritten(before.document, now)
+        findings += find_rewrites(before.document, now)
     if log_path is not None:
         findings += _against_log(now, log_path)
     _report((artefact,), [sorted(findings)], as_json=as_json, failure=ExitCode.CHECK_FAILED)
@@ -190,7 +190,7 @@ def _against_log(document: JsonObject, path: Path) -> list[Finding]:
     if canonical_bytes(seen) == canonical_bytes(document):
         return []
     detail = "expected what the event log comes to, got another artefact"
-    differing = list(rewritten(seen, document))
+    differing = list(find_rewrites(seen, document))
     return differing or [
         Finding(pointer="", rule="history", code="LOG_DIFFERS", severity="error", detail=detail)
     ]

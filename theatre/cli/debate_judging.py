@@ -12,7 +12,7 @@ from theatre.cli.input_files import read_file
 from theatre.cli.judging import opened_model
 from theatre.cli.workspace import Workspace
 from theatre.debate.errors import JudgementRecordError
-from theatre.debate.judge.evaluator import NAME, configuration, evaluate, probe, replayed
+from theatre.debate.judge.evaluator import NAME, configuration, evaluate, probe, replay
 from theatre.debate.judge.questions import MAX_TURNS
 from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject, parse_object
@@ -42,7 +42,7 @@ def judged_before(artefact: DebateArtefact, record: Path) -> JsonObject:
             f"expected one result of {NAME} in {record}, got {len(found)}; give the output of "
             "echelon debate evaluate --evaluator judge"
         )
-    return replayed(artefact, found[0])
+    return replay(artefact, found[0])
 
 
 async def _asked(artefact: DebateArtefact, model: str, workspace: Workspace) -> JsonObject:

@@ -25,7 +25,7 @@ from theatre.files.theatre_store import TheatreLease
 from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.mock import CannedAnswers
 from theatre.oracles.reachable import ReachableAdapter
-from theatre.oracles.retry import require_reachable, retrying
+from theatre.oracles.retry import make_retrying_invoker, require_reachable
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 from theatre.scorers.episode_runners import load_episode_runners
@@ -161,5 +161,5 @@ async def _end_if_overdue(held: TheatreLease) -> None:
 
 
 def _invoker(options: RunOptions, adapters: Mapping[str, ReachableAdapter]) -> Invoker:
-    invoke = retrying(asyncio.sleep)
+    invoke = make_retrying_invoker(asyncio.sleep)
     return require_reachable(invoke, adapters) if options.ends_with_construct else invoke

@@ -17,7 +17,7 @@ from theatre.oracles.construct_registry import construct_version
 from theatre.oracles.endpoints import Construct
 from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.remote_construct import RemoteConstruct
-from theatre.oracles.retry import require_reachable, retrying
+from theatre.oracles.retry import make_retrying_invoker, require_reachable
 
 
 def versions_of(plan: SweepPlan, workspace: Workspace, folder: Path) -> dict[str, str]:
@@ -45,7 +45,7 @@ async def opened_debaters(
             adapters[one] = adapter_of(workspace.find_registered(one, folder), workspace)
             stack.push_async_callback(adapters[one].aclose)
         await check_all_reachable(adapters)
-        invoke = require_reachable(retrying(asyncio.sleep), adapters)
+        invoke = require_reachable(make_retrying_invoker(asyncio.sleep), adapters)
         yield {
             one: ConstructDebater(
                 adapters[one],

@@ -43,7 +43,7 @@ class Calls:
         }
 
     @contextlib.contextmanager
-    def under_way(self) -> Iterator[None]:
+    def track(self) -> Iterator[None]:
         """Count a call while it lasts, until its answer is sent."""
         with self._changed:
             self._under_way += 1

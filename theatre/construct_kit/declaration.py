@@ -14,7 +14,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class Refusal(Exception):  # noqa: N818  # a refusal is an answer of its own kind, no error
-    """Raised by a construct to decline a call; its text is the reason that goes on record."""
+    """Raised by a construct to decline a call; its text is the recorded reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -40,7 +40,7 @@ class Outcome:
 
     @property
     def final(self) -> bool:
-        """Say whether asking again could not change it: an error may pass."""
+        """Return whether asking again could not change it: an error may pass."""
         return self.status != "error"
 
 

@@ -30,6 +30,6 @@ class QuestionError(TheatreError):
 
 
 class AddressError(TheatreError):
-    """The server cannot listen where it was told to."""
+    """The server cannot listen at the given address."""
 
     code = "address-unavailable"

@@ -12,7 +12,7 @@ _PATIENCE_SECONDS = 2.0
 
 
 class EventLoopThread:
-    """Runs awaitables in a thread of its own, so that what they share stays on one loop.
+    """Runs awaitables in its own thread, so that what they share stays on one loop.
 
     A client session that a construct opens in its first call is still usable in its second.
     The thread starts with the first awaitable. It ends with the process, which cancels what is

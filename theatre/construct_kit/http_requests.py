@@ -57,7 +57,7 @@ class RequestHandler(BaseHTTPRequestHandler):
             self._refuse(refused)
             return
         raw = self.rfile.read(int(self.headers["Content-Length"]))
-        with self._calls.under_way():
+        with self._calls.track():
             try:
                 answer = self._calls.answer(raw)
             except (ParseError, QuestionError) as error:
@@ -66,7 +66,7 @@ class RequestHandler(BaseHTTPRequestHandler):
                 self._reply(HTTPStatus.OK, answer)
 
     def do_GET(self) -> None:
-        """Say who is there."""
+        """Answer a health check with the construct's id and version."""
         refused = self._refused_route()
         if refused is not None:
             self._refuse(refused)
@@ -82,7 +82,7 @@ class RequestHandler(BaseHTTPRequestHandler):
         self._refuse(_Refused(status, message or explain or status.phrase))
 
     def version_string(self) -> str:
-        """Return the name of the server; which Python it runs on is nobody's business."""
+        """Return the name of the server; the version of Python is not disclosed."""
         return "echelon-construct"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its own name for it

@@ -1,7 +1,7 @@
 """The kit's HTTP server: `POST /` an envelope, `GET /healthz` to see who is there.
 
 Made of the standard library, for a machine or a network of one's own: it knows no users and no
-TLS. Whatever faces the world stands in front of it.
+TLS. Whatever faces the world is in front of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from types import FrameType
 from theatre.construct_kit.calls import Calls
 from theatre.construct_kit.errors import AddressError
 from theatre.construct_kit.http_requests import RequestHandler
-from theatre.construct_kit.served_construct import ServedConstruct, served
+from theatre.construct_kit.served_construct import ServedConstruct, make_servable
 
 LOOPBACK = "127.0.0.1"
 _GRACE_SECONDS = 10.0
@@ -35,7 +35,7 @@ def serve_http(function: Callable[..., object], host: str = LOOPBACK, port: int 
     signal comes get ten seconds. Raises AddressError where it cannot listen there, and
     ConstructVersionError as `served`.
     """
-    serve_construct(served(function), host=host, port=port)
+    serve_construct(make_servable(function), host=host, port=port)
 
 
 def serve_construct(
@@ -98,7 +98,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def handle_error(
         self, request: socket.socket | tuple[bytes, socket.socket], client_address: object
     ) -> None:
-        """Say what went wrong in a connection, unless the other side just left it."""
+        """Report what went wrong in a connection, unless the client just closed it."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 

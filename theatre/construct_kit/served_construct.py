@@ -1,4 +1,4 @@
-"""A callable that answers envelopes: what every server of the kit has behind it."""
+"""A callable that answers envelopes: what every server of the kit serves."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class ServedConstruct:
         )
 
     def _why_not_mine(self, question: Question) -> str | None:
-        """Say why a call is meant for another construct: it is not made then."""
+        """Return why a call is meant for another construct; such a call is not made."""
         if self._construct_id not in (None, question.construct_id):
             return (
                 f"expected a call to construct {self._construct_id}, "
@@ -110,7 +110,7 @@ class ServedConstruct:
         return Outcome(status="success", output=output)
 
 
-def served(
+def make_servable(
     function: Callable[..., object],
     *,
     construct_id: str | None = None,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from theatre.construct_kit.http_server import inherited_socket, serve_construct
 from theatre.construct_kit.loading import load_callable
-from theatre.construct_kit.served_construct import served
+from theatre.construct_kit.served_construct import make_servable
 from theatre.construct_kit.stdio_server import answer_lines, claim_stdio
 
 
@@ -19,7 +19,7 @@ def serve_target_on_stdio(
     """
     wire = claim_stdio()
     function = load_callable(target, folder)
-    construct = served(function, construct_id=construct_id, version=version, target=target)
+    construct = make_servable(function, construct_id=construct_id, version=version, target=target)
     answer_lines(construct, wire)
 
 
@@ -37,7 +37,7 @@ def serve_target_over_http(
     Raises as `load_callable`, `served` and `serve_http`.
     """
     function = load_callable(target, folder)
-    construct = served(function, construct_id=construct_id, version=version, target=target)
+    construct = make_servable(function, construct_id=construct_id, version=version, target=target)
     serve_construct(construct, host=host, port=port)
 
 
@@ -50,5 +50,5 @@ def serve_target_on_socket(
     """
     listener = inherited_socket()
     function = load_callable(target, folder)
-    construct = served(function, construct_id=construct_id, version=version, target=target)
+    construct = make_servable(function, construct_id=construct_id, version=version, target=target)
     serve_construct(construct, listener=listener)

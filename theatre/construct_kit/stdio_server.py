@@ -14,7 +14,7 @@ from typing import BinaryIO, NoReturn
 
 from theatre.construct_kit.envelopes import MAX_QUESTION_BYTES, read_question
 from theatre.construct_kit.errors import QuestionError
-from theatre.construct_kit.served_construct import ServedConstruct, served
+from theatre.construct_kit.served_construct import ServedConstruct, make_servable
 from theatre.engine.errors import ParseError
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
@@ -39,7 +39,7 @@ def serve_stdio(function: Callable[..., object]) -> None:
     Python waits for). Raises ConstructVersionError as `served`.
     """
     wire = claim_stdio()
-    answer_lines(served(function), wire)
+    answer_lines(make_servable(function), wire)
 
 
 def claim_stdio() -> Wire:
@@ -61,7 +61,7 @@ def claim_stdio() -> Wire:
 
 
 def answer_lines(construct: ServedConstruct, wire: Wire) -> None:
-    """Answer every line of `wire`, in order; return at its end, or when nobody listens."""
+    """Answer every line of `wire`, in order; return at its end, or when the reader is gone."""
     with contextlib.suppress(BrokenPipeError):
         for line in _lines(wire.questions):
             rest = memoryview(_answer_to(line, construct) + b"\n")

@@ -22,7 +22,7 @@ def actions_in(text: str) -> list[Action]:
     return [cast("Action", name) for name in _ACTION.findall(text)]
 
 
-def stated_action(answer: str | None) -> Action | None:
+def parse_action(answer: str | None) -> Action | None:
     """Return the action that a final answer states; None where it names none or several.
 
     A whole answer such as "buy" counts in any case; inside a sentence only capitals do.

@@ -23,7 +23,7 @@ from theatre.debate.text.words import evidence_ids
 from theatre.engine.canonical_json import JsonObject
 
 STRATEGIES = ("direct", "cot", "code")
-"""How an attempt is to be reasoned, by the number of retries before it."""
+"""How an attempt must be reasoned, by the number of retries before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class ControlMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What an attempt's audit came to. `triggers` is empty where it passed."""
+    """The result of an attempt's audit. `triggers` is empty where it passed."""
 
     audit: JsonObject
     triggers: tuple[str, ...]

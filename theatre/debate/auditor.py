@@ -11,7 +11,7 @@ from theatre.debate.blind import blind
 from theatre.debate.errors import InvalidDebateError
 from theatre.debate.evaluators import crit, rca, t3
 from theatre.debate.findings import Finding
-from theatre.debate.history import rewritten
+from theatre.debate.history import find_rewrites
 from theatre.debate.validation import read_debate
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.schema_registry import SchemaRegistry
@@ -38,7 +38,7 @@ def audit(
     seen = blind(artefact.debate)
     found = [one for evaluator in (crit, rca, t3) for one in evaluator.evaluate(seen).findings]
     places = {turn.turn_index: place for place, turn in enumerate(artefact.debate.turns)}
-    history = rewritten(earlier, document) if earlier is not None else ()
+    history = find_rewrites(earlier, document) if earlier is not None else ()
     return frozenset(
         [AuditFinding(places[one.turn_index], one.code) for one in found]
         + [_at(one) for one in history]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from theatre.debate.actions import Action, actions_in, stated_action
+from theatre.debate.actions import Action, actions_in, parse_action
 from theatre.debate.models import Attempt, Debate, Recommendation, Turn
 from theatre.debate.text.sections import StructuredTurn, read_structure
 
@@ -66,7 +66,7 @@ class BlindTurn:
         """Return what the turn comes down to: recommendation, else decision line, else answer."""
         if self.recommendation is not None:
             return self.recommendation.action
-        return self.decision_line or stated_action(self.final_answer)
+        return self.decision_line or parse_action(self.final_answer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Holds the collector of cycles back while one long debate is read or evaluated."""
+"""Disables the garbage collector while one long debate is read or evaluated."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_disabled() -> Iterator[None]:
-    """Hold the collector back; whoever found it on turns it on again.
+    """Disable the collector; enable it at the end where it was enabled before.
 
-    What is made of one debate is kept to the end and has no cycles: each look for some would pass
-    over all that was made so far, and find nothing.
+    The objects of one debate live until its end and have no cycles: each collection would visit
+    all of them and free nothing.
     """
     was_on = gc.isenabled()
     gc.disable()

@@ -26,8 +26,8 @@ PROTOCOL = "debate@1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """What somebody said before, as a debater may hear it."""
+class Statement:
+    """What another speaker said before, as a debater may see it."""
 
     speaker_id: str
     content: str
@@ -49,7 +49,7 @@ class TurnRequest:
     turn_index: int
     round_index: int
     attempt_index: int
-    heard: tuple[Said, ...]
+    heard: tuple[Statement, ...]
     instruction: str | None
     strategy_level: str
     persona: str

@@ -21,7 +21,7 @@ from theatre.engine.audit_chain import (
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import ChainBrokenError
-from theatre.engine.schema_registry import shown
+from theatre.engine.schema_registry import quote
 
 DEBATE_OPENED = "debate_opened"
 TURN_OPENED = "turn_opened"
@@ -55,7 +55,7 @@ class _OpenTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebateView:
-    """What the events so far come to. Each event gives the next view."""
+    """The result of the events so far. Each event gives the next view."""
 
     header: JsonObject
     turns: tuple[JsonObject, ...] = ()
@@ -75,7 +75,7 @@ class DebateView:
 
 
 def subject_of(header: JsonObject) -> str:
-    """Return the name under which a run's chain is kept: `debate_id/run_id`."""
+    """Return the name under which a run's chain is stored: `debate_id/run_id`."""
     return f"{header['debate_id']}/{header['run_id']}"
 
 
@@ -86,7 +86,7 @@ def append(entries: list[JsonObject], event: AuditEvent, *, subject: str) -> Jso
 
 
 def view_of(entries: Iterable[JsonObject], *, subject: str) -> DebateView:
-    """Verify a whole log and return what it comes to.
+    """Verify a whole log and return its result.
 
     Raises DebateLogError with the line at which the chain breaks, or at which an event does not
     fit behind the ones before it.
@@ -114,10 +114,10 @@ def _stepped(view: DebateView | None, kind: str, detail: JsonObject) -> DebateVi
     if view is None:
         return DebateView(header=_opening(kind, detail))
     if view.is_closed:
-        raise DebateLogError(f"expected no event after {DEBATE_CLOSED}, got {shown(kind)}")
+        raise DebateLogError(f"expected no event after {DEBATE_CLOSED}, got {quote(kind)}")
     step = _STEPS.get(kind)
     if step is None:
-        raise DebateLogError(f"expected an event of a debate, got {shown(kind)}")
+        raise DebateLogError(f"expected an event of a debate, got {quote(kind)}")
     return step(view, detail)
 
 
@@ -153,7 +153,7 @@ def _turn_events(turn: JsonObject, at: str) -> Iterator[AuditEvent]:
 
 def _opening(kind: str, detail: JsonObject) -> JsonObject:
     if kind != DEBATE_OPENED:
-        raise DebateLogError(f"expected {DEBATE_OPENED} first, got {shown(kind)}")
+        raise DebateLogError(f"expected {DEBATE_OPENED} first, got {quote(kind)}")
     header = _object(detail, "header")
     _refuse(header, {"turns", *ADDED_ONCE}, "in a header")
     if header.get("intervention_log"):
@@ -174,7 +174,7 @@ def _open_turn(view: DebateView, detail: JsonObject) -> DebateView:
 def _append_attempt(view: DebateView, detail: JsonObject) -> DebateView:
     turn, attempt = _open_turn_of(view, detail), _object(detail, "attempt")
     if attempt.get("attempt_index") != len(turn.attempts):
-        seen = shown(attempt.get("attempt_index"))
+        seen = quote(attempt.get("attempt_index"))
         raise DebateLogError(f"expected attempt {len(turn.attempts)} next, got {seen}")
     return replace(view, open_turn=replace(turn, attempts=(*turn.attempts, attempt)))
 
@@ -216,9 +216,9 @@ def _open_turn_of(view: DebateView, detail: JsonObject) -> _OpenTurn:
     if view.open_turn is None:
         raise DebateLogError(f"expected {TURN_OPENED} first, got no open turn")
     if detail.get("turn_index") != view.open_turn.members.get("turn_index"):
-        expected = shown(view.open_turn.members.get("turn_index"))
+        expected = quote(view.open_turn.members.get("turn_index"))
         raise DebateLogError(
-            f"expected turn {expected}, the open one, got {shown(detail.get('turn_index'))}"
+            f"expected turn {expected}, the open one, got {quote(detail.get('turn_index'))}"
         )
     return view.open_turn
 
@@ -227,11 +227,11 @@ def _refuse(given: JsonObject, names: Collection[str], where: str) -> None:
     """Refuse members that would stand in the place of what other events say, or said."""
     taken = sorted(set(given) & set(names))
     if taken:
-        raise DebateLogError(f"expected no {shown(taken[0])} {where}, got one")
+        raise DebateLogError(f"expected no {quote(taken[0])} {where}, got one")
 
 
 def _object(detail: JsonObject, member: str) -> JsonObject:
     value = detail.get(member)
     if not isinstance(value, dict):
-        raise DebateLogError(f"expected an object {member}, got {shown(value)}")
+        raise DebateLogError(f"expected an object {member}, got {quote(value)}")
     return value

@@ -26,12 +26,12 @@ def verify_extension(old: JsonObject, new: JsonObject) -> None:
     all: what it said was then its one attempt. Raises HistoryRewrittenError that names every turn
     and attempt that was rewritten or removed.
     """
-    findings = sorted(rewritten(old, new))
+    findings = sorted(find_rewrites(old, new))
     if findings:
         raise HistoryRewrittenError(findings)
 
 
-def rewritten(old: JsonObject, new: JsonObject) -> Iterator[Finding]:
+def find_rewrites(old: JsonObject, new: JsonObject) -> Iterator[Finding]:
     """Yield what `new` changed or removed of `old`."""
     for name in sorted((set(old) | set(new)) - GROWING - ABOUT_THE_BYTES):
         is_addition = name in ADDED_ONCE and old.get(name) is None

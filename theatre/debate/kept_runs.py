@@ -1,6 +1,6 @@
 """Runs that are kept as their event log: taken in whole, opened, extended, shown as of any event.
 
-Whoever keeps them makes the entries durable; nothing here stores or reads anything.
+The caller makes the entries durable; nothing here stores or reads anything.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from theatre.engine.canonical_json import JsonObject, canonical_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """Entries to make durable behind those that there were, and what the run comes to with them."""
+    """Entries to make durable behind those that there were, and the result of the run with them."""
 
     entries: tuple[JsonObject, ...]
     artefact: DebateArtefact
     is_closed: bool
 
 
-def open_log(data: bytes, *, at: str, goes_on: bool) -> Extension:
+def open_run_log(data: bytes, *, at: str, goes_on: bool) -> Extension:
     """Return the log of a run that was submitted as an artefact.
 
     One that `goes_on` is left open for further turns, and so cannot have what a run gets at its
@@ -50,11 +50,11 @@ def open_log(data: bytes, *, at: str, goes_on: bool) -> Extension:
         if not (goes_on and event.event_type == DEBATE_CLOSED):
             entries.append(append(entries, event, subject=subject))
     if goes_on:
-        artefact = read_debate(as_of(entries, len(entries)))
+        artefact = read_debate(document_as_of(entries, len(entries)))
     return Extension(entries=tuple(entries), artefact=artefact, is_closed=not goes_on)
 
 
-def extended(entries: Sequence[JsonObject], events: Sequence[AuditEvent]) -> Extension:
+def extend_log(entries: Sequence[JsonObject], events: Sequence[AuditEvent]) -> Extension:
     """Return what `events` add to a log that there is, which is verified first.
 
     Raises DebateLogError where the chain breaks or an event does not fit, and InvalidDebateError
@@ -74,7 +74,7 @@ def extended(entries: Sequence[JsonObject], events: Sequence[AuditEvent]) -> Ext
     )
 
 
-def as_of(entries: Sequence[JsonObject], last: int) -> bytes:
+def document_as_of(entries: Sequence[JsonObject], last: int) -> bytes:
     """Return the run as its log shows it after the first `last` entries, in canonical form.
 
     After the first events it may be no valid artefact yet: one without turns. Raises

@@ -23,7 +23,7 @@ class Gains:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ControlConfig:
-    """Everything that a step depends on besides its inputs. Shares are within 0 … 1."""
+    """Everything that a step depends on in addition to its inputs. Shares are within 0 … 1."""
 
     gains: Gains = field(default_factory=Gains)
     target_quality: float = 0.8

@@ -1,4 +1,4 @@
-"""Recomputes the controller's stored values from the errors that are stored beside them."""
+"""Recomputes the controller's stored values from the errors that are stored with them."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from theatre.debate.audit_loop import ControlMemory, Judgement, judge
 from theatre.debate.blind import BlindDebate, BlindTurn, blind_turn
-from theatre.debate.debaters import Debater, DebaterAnswer, Said, TurnRequest
+from theatre.debate.debaters import Debater, DebaterAnswer, Statement, TurnRequest
 from theatre.debate.evaluators import rca
 from theatre.debate.event_log import (
     ATTEMPT_APPENDED,
@@ -50,7 +50,7 @@ class RunPlan:
     max_retries: int = 2
     """Of one turn, in the loop."""
     settings: JsonObject | None = None
-    """What debaters are told of how they are to answer, where a sweep varies it."""
+    """The instructions to debaters on how to answer, where a sweep varies them."""
     control: ControlConfig = field(default_factory=ControlConfig)
 
 
@@ -92,7 +92,7 @@ class DebateRun:
             turn_index=index,
             round_index=round_index,
             attempt_index=0,
-            heard=tuple(Said(speaker_id=t.speaker_id, content=t.content) for t in self._turns),
+            heard=tuple(Statement(speaker_id=t.speaker_id, content=t.content) for t in self._turns),
             instruction=None,
             strategy_level="direct",
             persona="balanced",
@@ -152,7 +152,7 @@ class DebateRun:
     def _judged(self, opened: JsonObject, answer: DebaterAnswer) -> Judgement:
         turn = blind_turn(Turn.model_validate({**opened, **_accepted(answer)}))
         debate = BlindDebate(turns=(*self._turns, turn))
-        _, context = list(rca.in_context(debate))[-1]
+        _, context = list(rca.iterate_in_context(debate))[-1]
         return judge(turn, context, self._memory, self._plan.control)
 
     def _stop(self, judgement: Judgement, answer: DebaterAnswer, attempt_index: int) -> str | None:

@@ -10,7 +10,7 @@ from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from theatre.debate.actions import stated_action
+from theatre.debate.actions import parse_action
 from theatre.debate.blind import blind
 from theatre.debate.errors import SweepError
 from theatre.debate.evaluators import crit, raudit
@@ -83,7 +83,7 @@ class Seeds(_Closed):
 
 
 class SweepPlan(_Closed):
-    """What a sweep runs. `scenario` is a file beside the plan."""
+    """What a sweep runs. `scenario` is a file next to the plan."""
 
     sweep_version: Literal["1"]
     scenario: str
@@ -150,7 +150,7 @@ def table(
 
 
 class _Cell:
-    """What the runs of one configuration come to so far."""
+    """The result of the runs of one configuration so far."""
 
     def __init__(self) -> None:
         self._runs = self._turns = self._attempts = self._true = 0
@@ -164,8 +164,8 @@ class _Cell:
             self._turns += 1
             self._attempts += max(len(turn.attempts or ()), 1)
             answer = turn.rca_trace.final_answer if turn.rca_trace else None
-            self._true += stated_action(answer) == truth
-            answers = [stated_action(one.final_answer) == truth for one in turn.attempts or ()]
+            self._true += parse_action(answer) == truth
+            answers = [parse_action(one.final_answer) == truth for one in turn.attempts or ()]
             self._retries += raudit.transitions(answers)
             if len(answers) > 1:
                 self._endpoints += raudit.transitions([answers[0], answers[-1]])

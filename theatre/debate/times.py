@@ -11,7 +11,7 @@ FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 """When every run by `counting_clock` begins."""
 
 
-def moment(text: str) -> datetime | None:
+def parse_time(text: str) -> datetime | None:
     """Return the moment that `text` names; None where the calendar has no such time.
 
     `text` has the shape that the schema demands.

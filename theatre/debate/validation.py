@@ -30,7 +30,7 @@ _CODES: Mapping[tuple[str, str], tuple[str, str]] = {
     ("turn_index", "schema:minimum"): ("R5", "E_NEGATIVE_TURN_INDEX"),
     ("attempt_index", "schema:minimum"): ("R8", "E_ATTEMPT_INDEX_INVALID"),
 }
-"""Breaches of the schema that have a name of their own, by member and keyword."""
+"""Breaches of the schema that have their own name, by member and keyword."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -182,7 +182,7 @@ WITHIN_ITEM_UNKNOWN = "within-item-variance-unknown"
 def findings_of(
     version_source: VersionSource, isolation: Isolation, others: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return the codes of what a reader has to know and no tier rule looks at, sorted.
+    """Return the codes of what a reader must know and no tier rule looks at, sorted.
 
     A version that the engine did not compute is one of them, and so is an open network.
     """
@@ -198,7 +198,7 @@ def ground_truth_hash(dataset_hashes: JsonObject) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertifiedEvidence:
-    """What sealing established, beside the commitment: results, tier, anchors, moment.
+    """What sealing established, in addition to the commitment: results, tier, anchors, moment.
 
     `isolation` is the weakest of the constructs'. `findings` are codes beyond those that it and
     `version_source` give. `moment` (RFC 3339) is the
@@ -273,7 +273,7 @@ def issue_certificate(
 
 
 def reproduction_document(receipt: CommitmentReceipt, aggregate: JsonObject) -> JsonObject:
-    """Return `reproduction.json`: whose run was made again, and what it came to."""
+    """Return `reproduction.json`: whose run was made again, and its result."""
     environment = cast("JsonObject", receipt.environment or {})
     return {
         "reproduces": receipt.reproduces,

@@ -1,6 +1,6 @@
 """Times as the documents write them: RFC 3339, UTC, with a `Z`.
 
-The engine never reads a clock of its own: whoever needs the time gets a `Clock` as an
+The engine never reads a clock itself: what needs the time gets a `Clock` as an
 argument (design rule 1).
 """
 
@@ -20,7 +20,7 @@ Sleep = Callable[[float], Awaitable[None]]
 
 
 class SteadyClock:
-    """A clock that never shows less than before, although the one behind it was set back."""
+    """A clock that never shows less than before, even when the system clock is set back."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

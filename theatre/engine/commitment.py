@@ -34,7 +34,7 @@ class CommitmentReceipt:
 
     `environment` (`environment_hash`, `interpreter`, `platform`) is what a construct that runs
     here could import when it was committed, and `isolation` (`files`, `processes`, `network`,
-    `by`) what it was kept from when that was tried then; None where no such construct is called.
+    `by`) what was closed to it when that was tried then; None where no such construct is called.
     `coin_sha256` names the coin, whose bytes the bundle reveals. `reproduces` is the bundle hash
     of the run that this one repeats with its revealed coin: such a theatre is never certified.
     None for any other.
@@ -201,10 +201,10 @@ class CommitmentProtocol:
     ) -> CommitmentReceipt:
         """Return the receipt for a validated template whose datasets have been verified.
 
-        `scorer_pins` are the versions in use, which the validator held against the template's, and
+        `scorer_pins` are the versions in use, which the validator compared with the template, and
         `scorer_kinds` what their scores rest on; `coin` has just been drawn, or is the revealed one
         of the bundle that `reproduces` names.
-        Raises CommitmentError for a market whose escrow cannot be told.
+        Raises CommitmentError for a market whose escrow cannot be computed.
         """
         snapshot = freeze_object(template)
         return CommitmentReceipt(

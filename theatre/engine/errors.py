@@ -28,7 +28,7 @@ class ParseError(TheatreError):
     code = "not-strict-json"
 
     def __init__(self, message: str, *, reason: str = "not-json") -> None:
-        """Keep the stable `reason` (for example ``duplicate-key``) beside the message."""
+        """Keep the stable `reason` (for example ``duplicate-key``) with the message."""
         super().__init__(message)
         self.reason = reason
 
@@ -86,7 +86,7 @@ class InvalidTransitionError(TheatreError):
 
 
 class StateConflictError(TheatreError):
-    """Somebody else moved the theatre, or holds it, at the same time."""
+    """Another process moved the theatre, or holds its lease, at the same time."""
 
     code = "state-conflict"
 
@@ -122,7 +122,7 @@ class RehearsalAdapterError(TheatreError):
 
 
 class IsolationLostError(TheatreError):
-    """A construct could reach more than when its run began: the run goes on where it cannot."""
+    """A construct could reach more than when its run began: the run continues where it cannot."""
 
     code = "isolation-lost"
 
@@ -185,7 +185,7 @@ class BundleError(TheatreError):
 
 
 class AlreadySealedError(BundleError):
-    """Another attempt at the same run has sealed its bundle; that one is to be taken."""
+    """Another attempt at the same run has sealed its bundle; use that one."""
 
     code = "already-sealed"
 
@@ -202,7 +202,7 @@ class HumanScoreRefusedError(TheatreError):
     code = "human-score-refused"
 
     def __init__(self, refusals: Sequence[tuple[str, str]]) -> None:
-        """Say all of them: the caller stored none of the scores."""
+        """Report all of them: the caller stored none of the scores."""
         super().__init__("\n".join(f"{code}: {message}" for code, message in refusals))
         self.refusals = tuple(refusals)
 

@@ -1,6 +1,6 @@
 """The evidence bundle: everything a stranger needs to recompute a certificate, in one folder.
 
-Source: docs/contract/evidence.md §4. Written in a temporary folder beside its final name, made
+Source: docs/contract/evidence.md §4. Written in a temporary folder next to its final name, made
 durable, renamed once: a half-written bundle is never visible.
 """
 
@@ -23,7 +23,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.errors import AlreadySealedError, BundleError
 
 PART_SIZE = 1000
-"""Up to so many episodes each has a file of its own; past that, parts of this many lines."""
+"""Up to so many episodes each has its own file; past that, parts of this many lines."""
 
 CERTIFICATE = "certificate.json"
 REPRODUCTION = "reproduction.json"
@@ -342,7 +342,7 @@ def _disk(action: str) -> Iterator[None]:
 
 
 def _remove_at_once(draft: Path) -> None:
-    """Take a draft away from whoever may still write it: all of it, before any of it is gone."""
+    """Rename a draft before it is deleted: a writer that still runs must not add to it."""
     removed = draft.with_suffix(".removed")
     shutil.rmtree(removed, ignore_errors=True)
     draft.rename(removed)

@@ -38,7 +38,7 @@ class StepStatus(StrEnum):
 
 
 class ProgrammeStatus(StrEnum):
-    """Where a programme is. PENDING_HITL: people have to answer before it goes on."""
+    """Where a programme is. PENDING_HITL: people must answer before it continues."""
 
     RUNNING = "running"
     PENDING_HITL = "pending_hitl"
@@ -63,11 +63,11 @@ class ProgrammeStep(Protocol):
 
     @property
     def walks_a_chain(self) -> bool:
-        """Tell whether it says of a log, in `output.intact`, if it is one intact chain."""
+        """Return whether it says of a log, in `output.intact`, if it is one intact chain."""
 
     @property
     def guards_integrity(self) -> bool:
-        """Tell whether the evidence cannot be relied on where the step was not completed."""
+        """Return whether the evidence cannot be relied on where the step was not completed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ StepOutcome: TypeAlias = Completed | Failed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepResult:
-    """What one step came to."""
+    """The result of one step."""
 
     step_id: str
     type: str
@@ -122,7 +122,7 @@ class ResolutionStateMachine:
     failure: Failed | None = None
 
     def __post_init__(self) -> None:
-        """Raise ProgrammeError for a programme that cannot be executed as it stands."""
+        """Raise ProgrammeError for a programme that cannot be executed as written."""
         unknown = [f"{s.step_id} ({s.type})" for s in self.steps if s.type not in EXECUTABLE]
         if unknown:
             raise ProgrammeError(
@@ -150,7 +150,7 @@ class ResolutionStateMachine:
 
     @property
     def current(self) -> ProgrammeStep | None:
-        """Return the step that is to be carried out next; None at the end."""
+        """Return the step that must be carried out next; None at the end."""
         at_end = self.failure is not None or len(self.results) == len(self.steps)
         return None if at_end else self.steps[len(self.results)]
 
@@ -214,7 +214,7 @@ def _worth(step: ProgrammeStep, result: StepResult) -> StepStatus:
 
 
 def _past_skipped(machine: ResolutionStateMachine) -> ResolutionStateMachine:
-    """Skip what stands before the step that a failure led to, but for what ran in ACTIVE."""
+    """Skip what is before the step that a failure led to, but for what ran in ACTIVE."""
     results = list(machine.results)
     while len(results) < machine.resume_at:
         step = machine.steps[len(results)]

@@ -63,7 +63,7 @@ class TheatreStateMachine:
         return self._state
 
     def can_transition(self, target: TheatreState) -> bool:
-        """Tell whether the table has a step to `target`."""
+        """Return whether the table has a step to `target`."""
         return target in VALID_TRANSITIONS[self._state]
 
     def transition(self, target: TheatreState) -> TheatreState:

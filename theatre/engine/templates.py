@@ -29,7 +29,7 @@ DEFAULT_CLOSE_WITHIN_DAYS = 30
 
 DEFAULT_METHODOLOGY = "1.0.0"
 GOLD_LABELS = "gold_labels"
-"""The name under which a gold label set stands in `dataset_hashes` unless the template says."""
+"""The name under which a gold label set is in `dataset_hashes` unless the template says."""
 
 
 class _View(BaseModel):
@@ -58,13 +58,13 @@ class ResolutionStep(_View):
 
     @property
     def walks_a_chain(self) -> bool:
-        """Tell whether the step says if a log is one intact chain."""
+        """Return whether the step says if a log is one intact chain."""
         computes = self.type == "deterministic_computation"
         return computes and self.input_spec.get("computation") == PROVENANCE_CHAIN
 
     @property
     def guards_integrity(self) -> bool:
-        """Tell whether the evidence cannot be relied on where this step was not completed.
+        """Return whether the evidence cannot be relied on where this step was not completed.
 
         So with a computation whose output was committed to fit a schema, and with
         `provenance_chain`, which says whether the ground truth is one intact log.
@@ -244,7 +244,7 @@ def view_template(document: JsonObject) -> TemplateView:
 
 
 def product_template(document: JsonObject) -> ProductTheatreTemplate:
-    """Return the view of a replay template that is to be run.
+    """Return the view of a replay template for a run.
 
     Raises ExecutionPathUnavailableError for any other, and ProgrammeError for one that commits to
     what is reserved: a run that ignored it would not be the committed one.
@@ -282,7 +282,7 @@ def reserved_members(document: JsonObject) -> tuple[str, ...]:
 
 
 def gold_is_unpinned(document: JsonObject) -> bool:
-    """Tell whether a 2.0.1 template names gold labels and commits no hash of them.
+    """Return whether a 2.0.1 template names gold labels and commits no hash of them.
 
     They are not used then, and the tier is capped. Source: docs/contract/template.md §3.
     """

@@ -116,7 +116,7 @@ class Theatre:
 
     @property
     def close_by(self) -> datetime | None:
-        """Return until when a committed theatre has to have begun; None for what is never run."""
+        """Return until when a committed theatre must have begun; None for what is never run."""
         view = view_template(self.commitment.template_snapshot)
         if not isinstance(view, ProductTheatreTemplate):
             return None
@@ -124,7 +124,7 @@ class Theatre:
         return close_by(self.commitment.template_snapshot, committed_at)
 
     def is_overdue(self, now: datetime) -> bool:
-        """Tell whether the theatre is COMMITTED and may not begin any more."""
+        """Return whether the theatre is COMMITTED and may not begin any more."""
         if self.state is not TheatreState.COMMITTED:
             return False
         return self.close_by is not None and now > self.close_by

@@ -8,7 +8,7 @@ from theatre.engine.errors import DatasetError
 from theatre.engine.models import read_episodes, read_gold_labels
 from theatre.engine.replay import DatasetSource
 from theatre.engine.replay.record_size import largest_episode_bytes
-from theatre.engine.schema_registry import Seen, worded
+from theatre.engine.schema_registry import Quoted, phrase
 from theatre.engine.templates import ProductTheatreTemplate
 
 
@@ -26,15 +26,15 @@ def verify_datasets(view: ProductTheatreTemplate, datasets: DatasetSource) -> No
         ids = {episode.episode_id for episode in episodes}
         if not ids:
             raise DatasetError(
-                worded("expected episodes in ", Seen(config.replay_data_path), ", got none")
+                phrase("expected episodes in ", Quoted(config.replay_data_path), ", got none")
             )
         if config.gold_label_set is not None:
             labels = read_gold_labels(opened[config.gold_label_dataset_id].lines())
             strangers = sorted(set(labels) - ids)
             if strangers:
                 raise DatasetError(
-                    worded(
+                    phrase(
                         "expected gold labels for episodes of the dataset, got ",
-                        Seen(strangers[:5], spelt=str),
+                        Quoted(strangers[:5], spelt=str),
                     )
                 )

@@ -22,14 +22,14 @@ class DatasetFile:
     """One open dataset; reads by position, so several readers can share it.
 
     The bytes are those of the file that was opened, even if its name is given to another file
-    meanwhile. If somebody writes into that very file, whoever reads it to the end is told.
+    meanwhile. A write into that very file is found when it is read to its end.
     """
 
     def __init__(self, path: Path) -> None:
         """Open and hash `path`; DatasetError where it cannot be read."""
         with contextlib.ExitStack() as undo:
             try:
-                # Not blocking: the open of a pipe would wait for somebody to write.
+                # Not blocking: the open of a pipe would wait for a writer.
                 self._handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
                 undo.callback(self.close)
                 self._hash_and_count()

@@ -19,7 +19,7 @@ class EpisodeIndex:
         self._count = 0
 
     def __contains__(self, seq: object) -> bool:
-        """Tell whether episode `seq` is recorded."""
+        """Return whether episode `seq` is recorded."""
         return (
             isinstance(seq, int)
             and 0 < seq <= len(self._offsets)

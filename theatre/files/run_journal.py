@@ -44,7 +44,7 @@ class FileRunJournal:
         """Open the journal, verify the chain, cut what is unfinished.
 
         Raises ChainBrokenError and JournalError for a trail that a crash cannot explain. Whether
-        the episodes are those that it names is verified by whoever reads them (`TrailBatches`).
+        the episodes are those that it names is verified when they are read (`TrailBatches`).
         `torn` names the files that lost an unfinished end.
         """
         self._theatre_id = theatre_id
@@ -96,7 +96,7 @@ class FileRunJournal:
         return await run_in_thread(self._note, event)
 
     async def note_together(self, events: Sequence[AuditEvent]) -> None:
-        """Make transitions durable, all of them or none: the whole trail is written anew.
+        """Make transitions durable, all of them or none: the whole trail is rewritten.
 
         For a theatre that ends: what comes after a crash finds it ended, or as it was.
         """
@@ -243,7 +243,7 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def _cut(path: Path, end: int) -> bool:
-    """Remove what stands behind `end`; tell whether there was anything."""
+    """Remove what is behind `end`; tell whether there was anything."""
     if not path.exists() or path.stat().st_size == end:
         return False
     truncate_durably(path, end)

@@ -95,7 +95,7 @@ class FileTheatreStore:
     def __init__(self, home: Path) -> None:
         self._root = home / "theatres"
         self.drafts = home / "drafts"
-        """Where bundles are kept that the independent check refused, by theatre."""
+        """Where bundles are stored that the independent check refused, by theatre."""
 
     def folder(self, theatre_id: str) -> Path:
         """Return the folder of a theatre, by its id or a beginning of it that no other id has.

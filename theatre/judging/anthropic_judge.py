@@ -130,7 +130,7 @@ class AnthropicJudge:
         )
 
     def _text_of(self, response: httpx2.Response) -> str:
-        """Return a body as text, without the key: nobody is to find it in evidence."""
+        """Return a body as text, without the key: it must not appear in evidence."""
         text = response.content.decode("utf-8", "replace")
         key = self._client.api_key
         return text.replace(key, "[key]") if key else text

@@ -6,6 +6,6 @@ from theatre.engine.errors import TheatreError
 
 
 class JudgeUnavailableError(TheatreError):
-    """No judge can be asked before somebody changes something; what was recorded is kept."""
+    """No judge can be asked before a setting is changed; what was recorded is kept."""
 
     code = "judge-unavailable"

@@ -1,6 +1,6 @@
 """What a judge is sent, and what can be read of its answer; requests and answers are JSON.
 
-A request is the body of a call of the Anthropic Messages API. What is judged stands in one JSON
+A request is the body of a call of the Anthropic Messages API. What is judged is in one JSON
 document behind the rubric, in ASCII: what is invisible or changes direction shows as an escape.
 """
 

@@ -91,7 +91,7 @@ class PrivateFolder:
     """A folder below the system's temporary one that only this user can read.
 
     It goes by `remove`, with the object, or at the exit of the process. After a crash the next
-    one that is made removes it: a lock on the folder says that somebody still uses it.
+    one that is made removes it: a lock on the folder says that it is still in use.
     """
 
     def __init__(self) -> None:
@@ -99,7 +99,7 @@ class PrivateFolder:
         made = Path(tempfile.mkdtemp(prefix="echelon-new-"))
         lock = os.open(made, os.O_RDONLY)
         fcntl.flock(lock, fcntl.LOCK_EX)
-        # Under this name it is taken for abandoned as soon as nobody holds the lock.
+        # Under this name it counts as abandoned as soon as the lock is free.
         self.path = made.rename(made.with_name(made.name.replace("echelon-new-", _PREFIX)))
         self.remove = weakref.finalize(self, _remove, self.path, lock)
 

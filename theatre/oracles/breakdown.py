@@ -1,4 +1,4 @@
-"""A call that brought no answer that could be read, and the attempt that it becomes."""
+"""A call without a readable answer, and the attempt that is recorded for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CallFailure:
     def as_attempt(
         self, request: OracleInvocationRequest, *, latency_ms: int, responded_at: datetime
     ) -> Attempt:
-        """Return the attempt that goes on record for `request`."""
+        """Return the attempt that is recorded for `request`."""
         attempt = failed_attempt(
             request,
             self.status,
@@ -41,7 +41,7 @@ class CallFailure:
         return replace(attempt, response=response)
 
 
-async def in_time(exchange: Awaitable[_T], *, seconds: float) -> _T | CallFailure:
+async def wait_within(exchange: Awaitable[_T], *, seconds: float) -> _T | CallFailure:
     """Return what `exchange` comes to, or that it came to nothing within `seconds`."""
     deadline = asyncio.timeout(seconds)
     try:

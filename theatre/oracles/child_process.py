@@ -89,19 +89,19 @@ class ChildProcess(RunningProgram):
                 writers=[self._stdin.fileno()] if self._unsent and not self._reads_no_more else [],
             )
 
-    def unsolicited(self) -> bytes:
+    def read_unsolicited(self) -> bytes:
         """Return output that no call has taken."""
         self._pull()
         return bytes(self._output)
 
-    def took_all(self) -> bool:
-        """Say whether the last line was sent to its end."""
+    def wrote_all(self) -> bool:
+        """Return whether the last line was sent to its end."""
         return not self._unsent
 
-    async def dismiss(self) -> None:
+    async def stop_gently(self) -> None:
         """Close its stdin and give it half a second to end by itself."""
         self._stdin.close()
-        await self.ends_within(_END_OF_INPUT_GRACE_SECONDS)
+        await self.wait_for_exit(_END_OF_INPUT_GRACE_SECONDS)
 
     def _push(self) -> None:
         try:
@@ -135,8 +135,8 @@ class ChildProcess(RunningProgram):
     async def _last_words(self, line: bytes) -> Reply:
         # The exit code of a process that is just ending should be its own, not our signal,
         # however busy the machine is.
-        ends_by_itself = await self.ends_within(_CLOSED_OUTPUT_GRACE_SECONDS) or (
-            self.is_dying() and await self.ends_within(SLOW_DEATH_SECONDS)
+        ends_by_itself = await self.wait_for_exit(_CLOSED_OUTPUT_GRACE_SECONDS) or (
+            self.is_dying() and await self.wait_for_exit(SLOW_DEATH_SECONDS)
         )
         exit_code = await self.end()
         while self._pull():
@@ -154,7 +154,7 @@ class ChildProcess(RunningProgram):
         )
 
     def _unread_input(self) -> int:
-        """Return how many bytes of its stdin nobody has read."""
+        """Return how many bytes of its stdin are unread."""
         unread = array.array("i", [0])
         try:
             fcntl.ioctl(self._stdin.fileno(), termios.FIONREAD, unread)

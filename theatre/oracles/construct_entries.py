@@ -14,7 +14,7 @@ from theatre.oracles.errors import ConstructRegistryError
 from theatre.oracles.limited_process import ProcessLimits
 
 PORT = "{port}"
-"""What stands in the argv of a program that opens a port for HTTP, for the number of that port."""
+"""What is in the argv of a program that opens a port for HTTP, for the number of that port."""
 
 
 class ProgramEntry(BaseModel):
@@ -35,7 +35,7 @@ class ProgramEntry(BaseModel):
 
     @property
     def opens_port(self) -> bool:
-        """Say whether the program is given the number of a port, and opens it itself."""
+        """Return whether the program is given the number of a port, and opens it itself."""
         return any(PORT in argument for argument in self.argv)
 
 
@@ -101,7 +101,7 @@ class _Document(BaseModel):
 
 
 def _describe(error: ValidationError) -> str:
-    """Say for each mistake where it is, what was expected and what was there."""
+    """Return for each mistake where it is, what was expected and what was found."""
     return "; ".join(
         f"{_place(mistake['loc'])}: {model_message(mistake)}, got {mistake['input']!r:.60}"
         for mistake in error.errors()

@@ -1,4 +1,4 @@
-"""Which files a construct's version binds, and what an argv may name beside them."""
+"""Which files a construct's version binds, and what an argv may name in addition."""
 
 from __future__ import annotations
 

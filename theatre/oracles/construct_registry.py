@@ -47,9 +47,9 @@ class RegisteredConstruct:
     `argv` is as written, `{python}` and `{folder}` unfilled; `folder` is absolute and `files` are
     globs below it. Both are bound by the version, and nothing else of the folder is there when it
     runs (`theatre.oracles.bound_program`).
-    `start_seconds` is None for a program that speaks on stdin. Else it serves HTTP and has to
+    `start_seconds` is None for a program that speaks on stdin. Else it serves HTTP and must
     accept a connection within so many seconds: on the socket that it is handed or, where `{port}`
-    stands in `argv`, on that port. `network` lets it open sockets of its own.
+    is in `argv`, on that port. `network` lets it open sockets of its own.
     """
 
     construct_id: str
@@ -185,7 +185,7 @@ def construct_from_argv(construct_id: str, argv_json: str, folder: Path) -> Regi
 def local_adapter_for(
     construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
 ) -> LocalOracleAdapter:
-    """Return the adapter that runs `construct`, its bound anew at each start.
+    """Return the adapter that runs `construct`, its files bound again at each start.
 
     Raises ConstructTransportError for a program that serves HTTP.
     """

@@ -46,7 +46,7 @@ class Endpoint:
 
     @property
     def is_registered(self) -> bool:
-        """Say whether the place is an id in a registry."""
+        """Return whether the place is an id in a registry."""
         return self.place.startswith(REGISTERED)
 
 
@@ -55,7 +55,7 @@ class Places:
     """What an endpoint is looked up in.
 
     `folder` is where paths and modules begin; `headers_env` (header → variable) is for the
-    constructs whose URL stands in the template itself.
+    constructs whose URL is in the template itself.
     """
 
     find: FindConstruct

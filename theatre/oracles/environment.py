@@ -1,4 +1,4 @@
-"""What a program that runs here finds: what it can import, and what it is kept from.
+"""What a program that runs here finds: what it can import, and what is closed to it.
 
 A version binds a construct's own files; this names what lies beyond them (docs/adr/0172, 0178).
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
 from theatre.engine.errors import TheatreError
-from theatre.engine.oracle_contract import weakest
+from theatre.engine.oracle_contract import weakest_isolation
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_files import PYTHON
 from theatre.oracles.construct_registry import RegisteredConstruct
@@ -37,13 +37,13 @@ def environment_for(template: ProductTheatreTemplate, places: Places) -> JsonObj
 def isolation_for(
     template: ProductTheatreTemplate, places: Places, closed: Sequence[Path]
 ) -> JsonObject | None:
-    """Return what the constructs that run here are kept from now, the weakest of them.
+    """Return what is closed to the constructs that run here now, the weakest of them.
 
     None where there is no such construct. Blocks for a start of Python or two.
     """
     reaches = {one.reach for one in local_programs(template, places)}
     tried = [probe_isolation(closed, reach) for reach in reaches]
-    return weakest(tried).as_document() if tried else None
+    return weakest_isolation(tried).as_document() if tried else None
 
 
 @cache

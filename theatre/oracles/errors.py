@@ -30,7 +30,7 @@ class UnknownConstructError(NotFoundError):
 
 
 class ConstructUnreachableError(TheatreError):
-    """A construct's process could not be started, or nobody accepts a connection to it.
+    """A construct's process could not be started, or nothing accepts a connection to it.
 
     `invoke` turns it into an attempt; `check_reachable` lets it out.
     """
@@ -79,6 +79,6 @@ class ConstructTransportError(TheatreError):
 
 
 class SanitisePolicyError(TheatreError):
-    """A field that is to be left as it is was not named by a JSON pointer."""
+    """A field that must be left as it is was not named by a JSON pointer."""
 
     code = "sanitise-policy-invalid"

@@ -22,7 +22,7 @@ from theatre.engine.oracle_contract import (
     Isolation,
     OracleInvocationRequest,
 )
-from theatre.oracles.breakdown import CallFailure, in_time
+from theatre.oracles.breakdown import CallFailure, wait_within
 from theatre.oracles.errors import (
     AdapterClosedError,
     ConstructUnreachableError,
@@ -57,9 +57,9 @@ class HTTPOracleAdapter:
     nowhere, `monotonic` returns seconds and measures latency, `form` is what is said. Construct
     it anywhere; it opens its one pool of connections with the first call and belongs to that
     event loop from then on.
-    Raises OutboundRefusedError for a URL that the policy refuses as it stands.
+    Raises OutboundRefusedError for a URL that the policy refuses as written.
 
-    Reasons beside those of `read_answer`: `timeout`, `endpoint-not-allowed` (the host's address
+    More reasons than in `read_answer`: `timeout`, `endpoint-not-allowed` (the host's address
     is refused), `unreachable`, `tls-failure`, `disconnected` (before or within the answer),
     `not-http`, `redirect`, `http-status` (other than 200), `content-encoding`,
     `credential-echoed` (the answer holds a request header's value).
@@ -118,7 +118,9 @@ class HTTPOracleAdapter:
         if self._closed:
             raise AdapterClosedError("expected an adapter in use, got one after aclose()")
         started = self._monotonic()
-        outcome = await in_time(self._exchange(request), seconds=request.metadata.timeout_seconds)
+        outcome = await wait_within(
+            self._exchange(request), seconds=request.metadata.timeout_seconds
+        )
         latency_ms = round((self._monotonic() - started) * _MILLISECONDS)
         responded_at = self._clock()
         if isinstance(outcome, bytes):
@@ -132,7 +134,7 @@ class HTTPOracleAdapter:
         """Connect once and ask nothing, within ten seconds.
 
         Raises OutboundRefusedError where the policy refuses an address of the host, and
-        ConstructUnreachableError where nobody accepts the connection.
+        ConstructUnreachableError where nothing accepts the connection.
         """
         await connect_once(self._policy, self._url, lookup=self._lookup)
 

@@ -14,7 +14,7 @@ class TextSanitiser:
 
     @property
     def version(self) -> str:
-        """Return name and version; the tables have a digest of their own in each record."""
+        """Return name and version; the tables have their own digest in each record."""
         return SANITISER
 
     def sanitise(

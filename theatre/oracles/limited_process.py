@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 from theatre.oracles import process_tree
 from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.isolation.allowed_paths import LAUNCHER
-from theatre.oracles.isolation.means import Means, Reach, plan_start
+from theatre.oracles.isolation.means import Isolator, Reach, plan_start
 
 _MEBIBYTE = 1024 * 1024
 _ROOM_FOR_TICKS = 1.5
@@ -39,7 +39,7 @@ class ProcessLimits:
 
 
 def construct_environment(version: str) -> dict[str, str]:
-    """Return all that a construct sees of the environment, beside HOME and TMPDIR."""
+    """Return all that a construct sees of the environment, except HOME and TMPDIR."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LANG": "C.UTF-8",
@@ -64,7 +64,7 @@ class StartedProcess:
     """
 
     process: subprocess.Popen[bytes]
-    means: Means
+    means: Isolator
     status: int
     stdin: IO[bytes]
     stdout: IO[bytes]
@@ -76,7 +76,7 @@ class StartedProcess:
         Within namespaces it is a child of theirs, which is a child of what was started.
         """
         pid = self.process.pid
-        if self.means is Means.NAMESPACES:
+        if self.means is Isolator.NAMESPACES:
             for _ in range(2):
                 pid = process_tree.first_child_of(pid) or pid
         return pid
@@ -99,7 +99,7 @@ def start_limited(
 ) -> StartedProcess:
     """Start the launcher of `argv` with `folder` as working folder, HOME and TMPDIR.
 
-    It is the leader of a session of its own, isolated by the best means that there is, and is
+    It is the leader of its own session, isolated by the best means that there is, and is
     given the listening socket `listener`, if there is one. Raises ConstructUnreachableError where
     the system starts nothing.
     """
@@ -112,7 +112,7 @@ def start_limited(
         "stdout": stdout[1],
         "listener": listener,
         # Namespaces end with their own first process, which ends with the runner.
-        "runner": 0 if start.means is Means.NAMESPACES else os.getpid(),
+        "runner": 0 if start.means is Isolator.NAMESPACES else os.getpid(),
         "memory": limits.memory_mb * _MEBIBYTE,
         "open_files": limits.open_files or 0,
         "argv": list(argv),
@@ -175,7 +175,7 @@ def allow_cpu_for_one_call(pid: int, limits: ProcessLimits) -> None:
 
 
 def describe_exit(exit_code: int | None, limits: ProcessLimits) -> str:
-    """Say how a process under `limits` ended; `exit_code` as in `subprocess`."""
+    """Return how a process under `limits` ended; `exit_code` as in `subprocess`."""
     if exit_code is None:
         return "no exit code"
     if exit_code >= 0:

@@ -24,7 +24,7 @@ from theatre.engine.oracle_contract import (
     read_answer,
 )
 from theatre.oracles.bound_program import BoundProgram, CurrentProgram
-from theatre.oracles.breakdown import CallFailure, in_time, version_mismatch
+from theatre.oracles.breakdown import CallFailure, version_mismatch, wait_within
 from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.errors import AdapterClosedError
 from theatre.oracles.isolation.canary import probe_isolation
@@ -47,10 +47,10 @@ class LocalOracleAdapter:
     `bind` makes the private copy that runs, and computes its version; it is called for every
     start of the process, in a thread, so that an edit between two starts shows as a
     `version-mismatch` and one after a start as nothing. The argv is executed as bound, never by a
-    shell, in an empty folder of its own, isolated, without `network` unless it is allowed one.
+    shell, in its own empty folder, isolated, without `network` unless it is allowed one.
     `monotonic` returns seconds and measures latency.
 
-    Reasons beside those of `read_answer`: `timeout`, `crashed` (ended before an answer),
+    Reasons in addition to those of `read_answer`: `timeout`, `crashed` (ended before an answer),
     `unreachable` (could not be started).
     """
 
@@ -123,12 +123,14 @@ class LocalOracleAdapter:
         async with self._one_at_a_time:
             self._closed = True
             if self._process is not None:
-                await self._process.dismiss()
+                await self._process.stop_gently()
             await self._stop()
 
     async def _attempt(self, request: OracleInvocationRequest) -> Attempt:
         started = self._monotonic()
-        outcome = await in_time(self._exchange(request), seconds=request.metadata.timeout_seconds)
+        outcome = await wait_within(
+            self._exchange(request), seconds=request.metadata.timeout_seconds
+        )
         latency_ms = round((self._monotonic() - started) * _MILLISECONDS)
         attempt = self._judge(outcome, request, latency_ms)
         if attempt.reason in _IN_STEP and self._took_whole_question():
@@ -182,14 +184,14 @@ class LocalOracleAdapter:
             line_limit=MAX_ANSWER_BYTES,
             complaint_limit=_MAX_COMPLAINT_BYTES,
         )
-        await self._process.launched()
+        await self._process.wait_for_launch()
         return self._process
 
     async def _leave_unusable_process(self) -> None:
-        """Stop a process that ended, or that said something nobody had asked for."""
+        """Stop a process that ended, or that printed something without a question."""
         if self._process is None:
             return
-        unsolicited = self._process.unsolicited()
+        unsolicited = self._process.read_unsolicited()
         if unsolicited:
             self._remarks.append(
                 f"[restarted before this call: {len(unsolicited)} bytes or more of output "
@@ -212,7 +214,7 @@ class LocalOracleAdapter:
             raise AdapterClosedError("expected an adapter in use, got one after aclose()")
 
     def _took_whole_question(self) -> bool:
-        return self._process is None or self._process.took_all()
+        return self._process is None or self._process.wrote_all()
 
     def _keep_complaints(self) -> None:
         if self._process is not None:

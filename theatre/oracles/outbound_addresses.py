@@ -62,7 +62,7 @@ _EMBEDDED: tuple[tuple[IPv6Network, int], ...] = (
 _TEREDO = IPv6Network("2001::/32")
 
 
-def special_kind(address: Address) -> str | None:
+def classify_address(address: Address) -> str | None:
     """Return why an address is no ordinary public one (`loopback`, …), None where it is one."""
     for kind, networks in _TABLE:
         if any(address in network for network in networks):
@@ -72,7 +72,7 @@ def special_kind(address: Address) -> str | None:
     return None
 
 
-def layers(address: Address) -> tuple[Address, ...]:
+def embedded_addresses(address: Address) -> tuple[Address, ...]:
     """Return the address and then every IPv4 address that its form carries inside."""
     if isinstance(address, IPv4Address):
         return (address,)

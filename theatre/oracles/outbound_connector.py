@@ -24,7 +24,7 @@ Lookup = Callable[[str, int], Awaitable[Sequence[str]]]
 
 MAX_CONNECTIONS = 100
 # Shorter than the 5 s after which common servers close an idle connection: a call sent into
-# the closing would fail through nobody's fault.
+# the closing would fail for no reason.
 _IDLE_SECONDS = 2.0
 _PATIENCE_SECONDS = 10.0
 _LOOKUP_SECONDS = 3.0
@@ -42,7 +42,7 @@ async def resolve_addresses(
 ) -> Mapping[str, Sequence[str]]:
     """Return the addresses that each URL's host has now, none for one that does not resolve.
 
-    What `policy` refuses as it stands is not looked up. One after the other, in three seconds
+    What `policy` refuses as written is not looked up. One after the other, in three seconds
     altogether: what is slower counts as not resolved.
     """
     found: dict[str, Sequence[str]] = {}
@@ -57,7 +57,7 @@ async def resolve_addresses(
 
 
 def is_own_address(address: str) -> bool:
-    """Say whether an IP address is one of this machine's: a socket can be bound to no other."""
+    """Return whether an IP address is one of this machine's: a socket can be bound to no other."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as one:
         try:

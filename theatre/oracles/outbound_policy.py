@@ -19,7 +19,12 @@ from theatre.oracles.errors import (
     OutboundPolicyError,
     OutboundRefusedError,
 )
-from theatre.oracles.outbound_addresses import Address, Network, layers, special_kind
+from theatre.oracles.outbound_addresses import (
+    Address,
+    Network,
+    classify_address,
+    embedded_addresses,
+)
 
 _MAX_URL = 2048
 _MAX_HOST_NAME = 253
@@ -49,7 +54,7 @@ class _Exception:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutboundPolicy:
-    """Public addresses, and what the operator allows beside them.
+    """Public addresses, and what the operator allows in addition.
 
     Each entry of `allow` is a host name, an address or a network in CIDR form, with `:port` for
     one port only (IPv6 in brackets then). A name lifts the refusal of loopback, private and
@@ -96,8 +101,8 @@ class OutboundPolicy:
             outermost = ip_address(address)
         except ValueError as error:
             raise OutboundRefusedError(f"expected an IP address, got {address!r:.100}") from error
-        for layer in layers(outermost):
-            kind = special_kind(layer)
+        for layer in embedded_addresses(outermost):
+            kind = classify_address(layer)
             if kind is not None and not self._allows(layer, kind, host=host, port=port):
                 inside = "" if layer == outermost else f" (it carries {layer})"
                 raise AddressNotAllowedError(
@@ -109,7 +114,7 @@ class OutboundPolicy:
         """Return what is doubtful of the addresses that a host has now; None where nothing is.
 
         Raises AddressNotAllowedError where it has some and none may be connected. Whatever is
-        found now, what is connected later is judged anew.
+        found now, what is connected later is judged again.
         """
         host, port, refused = url.raw_host or "", url.port or 0, []
         for address in addresses:
@@ -136,7 +141,7 @@ def _parse(text: str) -> URL:
         )
     authority = re.split(r"[/?#]", text.partition("://")[2], maxsplit=1)[0]
     if "@" in authority:
-        # Not echoed: what stands there is a secret.
+        # Not echoed: what is there is a secret.
         raise OutboundRefusedError(
             "expected a URL without credentials, got some: send them as request headers"
         )

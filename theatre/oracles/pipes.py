@@ -13,7 +13,7 @@ CHUNK_BYTES = 64 * 1024
 async def ready(*, readers: Sequence[int] = (), writers: Sequence[int] = ()) -> None:
     """Return as soon as one of `readers` can be read or one of `writers` written.
 
-    Nobody else may be waiting for the same descriptor in the same direction.
+    No other waiter may use the same descriptor in the same direction.
     """
     loop = asyncio.get_running_loop()
     woken: asyncio.Future[None] = loop.create_future()
@@ -36,7 +36,7 @@ async def ready(*, readers: Sequence[int] = (), writers: Sequence[int] = ()) -> 
 
 
 def is_ready(descriptor: int) -> bool:
-    """Say whether `descriptor` can be read now, without waiting."""
+    """Return whether `descriptor` can be read now, without waiting."""
     poller = select.poll()
     poller.register(descriptor, select.POLLIN)
     return bool(poller.poll(0))

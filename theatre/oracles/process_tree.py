@@ -73,7 +73,7 @@ def end_leader(leader: subprocess.Popen[bytes]) -> int:
 def kill_group(leader: int) -> None:
     """Kill a construct's process and its process group; what left the group becomes a stray.
 
-    The leader must not have been reaped yet: until then nobody else can hold its id.
+    The leader must not have been reaped yet: until then no other process can have its id.
     """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(leader, signal.SIGKILL)
@@ -119,7 +119,7 @@ def cpu_seconds_used(pid: int) -> float:
 
 
 def is_dying(pid: int) -> bool:
-    """Say whether the system is about to end `pid`, or has; False where it does not tell.
+    """Return whether the system is about to end `pid`, or has; False where it does not tell.
 
     That is known before its descriptors are closed; its exit code only after its last thread.
     """
@@ -140,7 +140,7 @@ def _strays() -> list[int]:
 
 
 def _leads_back(pid: int) -> bool:
-    """Say whether a process is of the session of a dead leader, as the first in namespaces is."""
+    """Return whether a process is of the session of a dead leader, like the first in namespaces."""
     fields = _stat_fields(pid)
     return fields is not None and int(fields[_SESSION]) in _dead_leaders
 

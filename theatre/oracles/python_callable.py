@@ -57,7 +57,7 @@ def construct_from_callable(
 
     Its files are the module's own or, where the module belongs to a package, every `*.py` of the
     outermost one. What else lies in `folder` is not there when it runs: register the construct to
-    list modules beside it, or data, as well.
+    list modules next to it, or data, as well.
 
     Raises ConstructRegistryError where `target` has another form, and ConstructFilesError where
     `folder` holds no source of such a module.

@@ -11,7 +11,7 @@ class RemoteConstruct:
     """A construct that is called, not run.
 
     `headers_env` names, for each request header, the environment variable that holds its value.
-    Its version is what it reports: nobody here can compute it.
+    Its version is what it reports: it cannot be computed here.
     """
 
     construct_id: str

@@ -36,7 +36,7 @@ async def invoke_with_retries(
     return tuple(attempts)
 
 
-def retrying(sleep: Sleep) -> Invoker:
+def make_retrying_invoker(sleep: Sleep) -> Invoker:
     """Return the invoker that waits with `sleep` between attempts."""
 
     async def invoke(
@@ -50,8 +50,8 @@ def retrying(sleep: Sleep) -> Invoker:
 def require_reachable(invoke: Invoker, adapters: Mapping[str, ReachableAdapter]) -> Invoker:
     """Return the invoker that ends a run once the construct is gone, and records no such call.
 
-    `adapters` are the ways to each construct by its id. Where the last attempt met nobody, and
-    nobody can be reached now either, it raises ConstructUnreachableError, so that the run can go
+    `adapters` are the ways to each construct by its id. Where the last attempt reached nothing, and
+    nothing can be reached now either, it raises ConstructUnreachableError, so that the run can go
     on from this episode when the construct is back. A construct that is there and fails, fails as
     ever.
     """

@@ -1,6 +1,6 @@
 """A construct's program while it runs: started under limits, watched, ended whole.
 
-Nothing here has a deadline of its own but the end; the caller bounds every other wait.
+Nothing here has its own deadline but the end; the caller bounds every other wait.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from theatre.oracles import process_tree
 from theatre.oracles.bound_program import remove_folder
 from theatre.oracles.errors import ConstructUnreachableError
-from theatre.oracles.isolation.means import Means, Reach
+from theatre.oracles.isolation.means import Isolator, Reach
 from theatre.oracles.limited_process import ProcessLimits, start_limited
 from theatre.oracles.pipes import CHUNK_BYTES, ComplaintPipe, is_ready, ready
 
@@ -42,7 +42,7 @@ class RunningProgram:
         complaint_limit: int,
         listener: int | None = None,
     ) -> None:
-        """Start `argv` in an empty folder of its own, which is also its HOME and TMPDIR.
+        """Start `argv` in its own empty folder, which is also its HOME and TMPDIR.
 
         It can read and write nothing else but what `reach` says. Raises
         ConstructUnreachableError where the system starts no process.
@@ -72,7 +72,7 @@ class RunningProgram:
         self._complaints = ComplaintPipe(self._started.stderr.fileno(), limit=complaint_limit)
         self._family_ended = False
 
-    async def launched(self) -> None:
+    async def wait_for_launch(self) -> None:
         """Return when the program runs under its limits.
 
         Raises ConstructUnreachableError where it could not be executed.
@@ -87,16 +87,16 @@ class RunningProgram:
         self._pid = self._started.program_pid()
 
     def has_ended(self) -> bool:
-        """Say whether the process has ended, without waiting."""
+        """Return whether the process has ended, without waiting."""
         if self._pidfd is None:
             return self._popen.poll() is not None
         return is_ready(self._pidfd)
 
     def is_dying(self) -> bool:
-        """Say whether the system is ending the process, or has; False where it does not tell."""
+        """Return whether the system is ending the process, or has; False where it does not tell."""
         return process_tree.is_dying(self._pid)
 
-    async def ends_within(self, seconds: float) -> bool:
+    async def wait_for_exit(self, seconds: float) -> bool:
         """Wait for the process to end by itself; say whether it did. For one caller at a time."""
         try:
             async with asyncio.timeout(seconds):
@@ -119,7 +119,7 @@ class RunningProgram:
         """
         if not self._family_ended:
             process_tree.kill_group(self._popen.pid)
-            await self.ends_within(_PATIENCE_SECONDS)
+            await self.wait_for_exit(_PATIENCE_SECONDS)
             self._popen.poll()
             process_tree.forget_leader(self._popen.pid)
             self._family_ended = True
@@ -137,7 +137,7 @@ class RunningProgram:
     def _exit_code(self) -> int | None:
         code: int | None = self._popen.returncode
         # As in a shell: it ended for a signal of which only the number got out of the namespaces.
-        if self._started.means is not Means.NAMESPACES or code is None:
+        if self._started.means is not Isolator.NAMESPACES or code is None:
             return code
         return _SIGNALLED - code if code > _SIGNALLED else code
 

@@ -152,7 +152,7 @@ class _Walk:
         )
 
     def _enter(self, visit: _Visit) -> None:
-        """Fill the clean form of one container; what it contains in turn goes on the stack."""
+        """Fill the clean form of one container; its own containers are put on the stack."""
         item, clean, path, raw = visit
         height = len(self._stack)
         if isinstance(item, dict) and isinstance(clean, dict):

@@ -14,7 +14,7 @@ from theatre.engine.canonical_json import canonical_sha256
 # Every mandatory line break of Unicode but the line feed; a CRLF is one.
 LINE_BREAKS = r"\r\n|[\r\x0b\x0c\x85\u2028\u2029]"
 
-# Characters that are taken out wherever they stand, by class.
+# Characters that are removed everywhere, by class.
 REMOVED = MappingProxyType(
     {
         "control": "0-8 e-1f 7f-84 86-9f",
@@ -27,7 +27,7 @@ REMOVED = MappingProxyType(
     }
 )
 
-# Characters of which nobody can say what they mean; each becomes U+FFFD.
+# Characters without a defined meaning; each becomes U+FFFD.
 REPLACED = MappingProxyType(
     {
         "surrogate": "d800-dfff",

@@ -36,7 +36,7 @@ _REPLACEMENTS = {
     **dict.fromkeys(REMOVED, ""),
     **dict.fromkeys(REPLACED, "\N{REPLACEMENT CHARACTER}"),
 }
-# One group a class, in the order of the table above, which is how a match is told its class.
+# One group a class, in the order of the table above, which gives a match its class.
 _HIDDEN = re.compile(
     "|".join(
         [
@@ -95,7 +95,7 @@ class CleanText:
 
 
 def is_plain(text: str) -> bool:
-    """Say quickly that a text needs nothing. False means: ask `clean_text`."""
+    """Return quickly whether a text needs no change. False means: call `clean_text`."""
     return _PLAIN.fullmatch(text) is not None
 
 

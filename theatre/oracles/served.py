@@ -67,7 +67,7 @@ class ServedOracleAdapter:
     next call starts it again on any free port. The start, at most `start_seconds`, is no part of a
     call's time. Clocks as in `HTTPOracleAdapter`.
 
-    Reasons beside those of `HTTPOracleAdapter`: `unreachable` where the program does not come
+    More reasons than in `HTTPOracleAdapter`: `unreachable` where the program does not come
     up, with the end of what it printed. A call that met the death of the program has its last
     words as `stderr`.
     """
@@ -141,13 +141,13 @@ class ServedOracleAdapter:
         async with self._changing:
             if self._running is not None:
                 await self._running.http.aclose()
-                await self._running.process.dismiss()
+                await self._running.process.stop_gently()
                 await self._stop(self._running)
             self._program.release()
 
     async def _ask(self, running: _Running, request: OracleInvocationRequest) -> Attempt:
         attempt = await running.http.invoke(request)
-        if attempt.reason in _LOST and await running.process.ends_soon():
+        if attempt.reason in _LOST and await running.process.wait_for_sudden_exit():
             async with self._changing:
                 if self._running is running:
                     await self._stop(running)
@@ -201,7 +201,7 @@ class ServedOracleAdapter:
             place.close()
             raise
         try:
-            await process.serves(within_seconds=self._start_seconds)
+            await process.wait_until_serving(within_seconds=self._start_seconds)
         except BaseException:
             await process.end()
             process.close()
@@ -228,7 +228,7 @@ class ServedOracleAdapter:
 def served_adapter_for(
     construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
 ) -> ServedOracleAdapter:
-    """Return the adapter that starts and calls `construct`, its bound anew at each start.
+    """Return the adapter that starts and calls `construct`, its files bound again at each start.
 
     Raises ConstructTransportError for a program that does not serve HTTP.
     """

@@ -1,6 +1,6 @@
 """A construct's program that serves HTTP on a port of this machine, until it dies or is ended.
 
-Nothing here knows HTTP: whoever accepts a connection is up.
+Nothing here knows HTTP: a program that accepts a connection is up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNACKED = 24
 class ServedProcess(RunningProgram):
     """A program that serves a port of 127.0.0.1. Its stdin is open and silent.
 
-    Where `{port}` stands in `argv` it opens the port itself; else it is handed the socket, which
+    Where `{port}` is in `argv` it opens the port itself; else it is handed the socket, which
     listens already. `place` is closed once the program serves, or has ended.
     """
 
@@ -64,7 +64,7 @@ class ServedProcess(RunningProgram):
         self._prints = ComplaintPipe(self._stdout.fileno(), limit=_LAST_WORDS_BYTES)
         self._obituary: str | None = None
         self._over = asyncio.Event()
-        # Of its own: nobody else may wait for the same descriptor.
+        # A separate descriptor: two waiters on the same one would disturb each other.
         self._watched = [os.dup(descriptor) for descriptor in self._exit_descriptors()]
         for descriptor in self._watched:
             asyncio.get_running_loop().add_reader(descriptor, self._note_end)
@@ -74,7 +74,7 @@ class ServedProcess(RunningProgram):
         """Return the end of what it printed and how it ended; None before `end`."""
         return self._obituary
 
-    async def serves(self, *, within_seconds: float) -> None:
+    async def wait_until_serving(self, *, within_seconds: float) -> None:
         """Return when the port accepts connections and the process is alive.
 
         Raises ConstructUnreachableError, with the end of what the program printed, where it
@@ -83,9 +83,9 @@ class ServedProcess(RunningProgram):
         wanted = f"expected {list(self._argv)!r:.300} to serve {LOOPBACK}:{self._port}"
         try:
             async with asyncio.timeout(within_seconds):
-                await self.launched()
+                await self.wait_for_launch()
                 while not await self._accepts_connections():
-                    if await self.ends_within(_POLL_SECONDS):
+                    if await self.wait_for_exit(_POLL_SECONDS):
                         break
         except TimeoutError as error:
             raise ConstructUnreachableError(
@@ -94,7 +94,7 @@ class ServedProcess(RunningProgram):
             ) from error
         # From now on the socket closes with the program, and calls learn of its death.
         self._place.close()
-        # Whoever accepts may be another program that took the port, of which this one dies.
+        # The port may have been taken by another program; then this process is about to die.
         if self.has_ended():
             await self.end()
             raise ConstructUnreachableError(
@@ -109,8 +109,8 @@ class ServedProcess(RunningProgram):
         self._is_knocked = self._is_knocked or await _accepts_connections(self._port)
         return self._is_knocked and _waiting_connections(listener) == 0
 
-    async def ends_soon(self) -> bool:
-        """Say whether the process ends within half a second, or is dying by then. Any may ask.
+    async def wait_for_sudden_exit(self) -> bool:
+        """Return whether the process ends, or is dying, within half a second. Any task may ask.
 
         A dying process loses its connections first, and on a busy machine its last thread long
         after: that is waited for, ten seconds at most. `end` it then: it is as good as dead.
@@ -130,11 +130,11 @@ class ServedProcess(RunningProgram):
             self._obituary = f"{self._last_words()}[the program ended: {ending}]\n"
         return exit_code
 
-    async def dismiss(self) -> None:
+    async def stop_gently(self) -> None:
         """Ask it to end (SIGTERM), and give it half a second."""
         if not self.has_ended():
             os.kill(self._pid, signal.SIGTERM)
-        await self.ends_within(_TERMINATION_GRACE_SECONDS)
+        await self.wait_for_exit(_TERMINATION_GRACE_SECONDS)
 
     def close(self) -> None:
         """Let go of descriptors and folder, after `end`."""
@@ -201,7 +201,7 @@ def claim_port(port: int, *, listens: bool) -> ClaimedPort:
 
 
 def is_taken(port: int) -> bool:
-    """Say whether a program on this machine has `port`."""
+    """Return whether a program on this machine has `port`."""
     try:
         claim_port(port, listens=False)
     except ConstructUnreachableError:
@@ -224,5 +224,5 @@ async def _accepts_connections(port: int) -> bool:
         return False
     here, there = (writer.get_extra_info(name) for name in ("sockname", "peername"))
     writer.close()
-    # Where nobody listens, a connection may by chance leave from that very port and meet itself.
+    # Where nothing listens, a connection may by chance leave from that port and meet itself.
     return bool(here != there)

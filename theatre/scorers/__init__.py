@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import Scorer
-from theatre.scorers.registration import registered
+from theatre.scorers.registration import load_plugins
 
 ENTRY_POINT_GROUP = "echelon.scorers"
 
@@ -33,4 +33,4 @@ def registered_scorers(entries: Iterable[EntryPoint]) -> dict[str, Scorer]:
     whose own name is not the scorer's, or whose name stands for another scorer already. The
     same scorer registered twice counts once.
     """
-    return registered(entries, Scorer, ScorerRegistrationError)
+    return load_plugins(entries, Scorer, ScorerRegistrationError)

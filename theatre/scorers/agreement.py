@@ -37,7 +37,7 @@ def canonical_key(value: JsonValue) -> bytes | None:
 
 
 def agree(one: JsonValue, other: JsonValue) -> bool:
-    """Tell whether two values are the same JSON value, whatever the order of members."""
+    """Return whether two values are the same JSON value, whatever the order of members."""
     key = canonical_key(one)
     return key is not None and key == canonical_key(other)
 
@@ -56,7 +56,7 @@ def exact_number(value: JsonValue) -> Fraction | None:
     return None
 
 
-def moment(value: JsonValue) -> datetime | None:
+def parse_moment(value: JsonValue) -> datetime | None:
     """Return the moment that an RFC 3339 time in UTC, spelt with a `Z`, names; else None."""
     if not isinstance(value, str):
         return None

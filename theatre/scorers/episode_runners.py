@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import EpisodeRunner
-from theatre.scorers.registration import registered
+from theatre.scorers.registration import load_plugins
 
 ENTRY_POINT_GROUP = "echelon.episode_runners"
 
@@ -23,4 +23,4 @@ def load_episode_runners() -> dict[str, EpisodeRunner]:
     Raises RunnerRegistrationError as `load_scorers` does for scorers.
     """
     entries = entry_points(group=ENTRY_POINT_GROUP)
-    return registered(entries, EpisodeRunner, RunnerRegistrationError)
+    return load_plugins(entries, EpisodeRunner, RunnerRegistrationError)

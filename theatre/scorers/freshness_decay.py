@@ -11,7 +11,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.arithmetic import exact
 from theatre.engine.scoring.paths import Absent, at_path
-from theatre.scorers.agreement import UNMEASURABLE, moment, params_schema
+from theatre.scorers.agreement import UNMEASURABLE, params_schema, parse_moment
 
 _OWN_PARAMS: JsonObject = {
     "reference": {"type": "string", "minLength": 1},
@@ -36,16 +36,16 @@ def score(case: ScoringCase) -> float:
     reference scores 0, and so does what is no RFC 3339 time in UTC. UNMEASURABLE where the
     reference is none.
     """
-    reference, cited = moment(_reference(case)), moment(case.answer)
+    reference, cited = parse_moment(_reference(case)), parse_moment(case.answer)
     if reference is None:
         return UNMEASURABLE
     if cited is None or cited > reference:
         return 0.0
     age = Fraction((reference - cited) // timedelta(microseconds=1), 1_000_000)
-    return halved(age / exact(cast("float", case.params["half_life_seconds"])))
+    return half_power(age / exact(cast("float", case.params["half_life_seconds"])))
 
 
-def halved(times: Fraction) -> float:
+def half_power(times: Fraction) -> float:
     """Return 2^-times for times ≥ 0, rounded half-even to nine places."""
     if times > _NOTHING_LEFT:
         return 0.0

@@ -30,7 +30,7 @@ def score(case: ScoringCase) -> float:
 
 
 def is_label(value: JsonValue, classes: JsonValue) -> bool:
-    """Tell whether `value` can be a label: one of `classes` where there are any."""
+    """Return whether `value` can be a label: one of `classes` where there are any."""
     if value == {}:
         return False
     if isinstance(classes, list):
@@ -45,7 +45,7 @@ def is_label(value: JsonValue, classes: JsonValue) -> bool:
 
 
 def label_agrees(answer: JsonValue, expected: JsonValue) -> bool:
-    """Tell whether `answer` is the label `expected`, or agrees on all its parts."""
+    """Return whether `answer` is the label `expected`, or agrees on all its parts."""
     if not isinstance(expected, dict):
         return agree(answer, expected)
     return isinstance(answer, dict) and all(

@@ -16,7 +16,7 @@ from theatre.engine.templates import (
 
 
 class ScorersInUse(NamedTuple):
-    """Scorer → version, and scorer → kind, as they stand in the receipt."""
+    """Scorer → version, and scorer → kind, as written in the receipt."""
 
     pins: dict[str, str]
     kinds: dict[str, str]

@@ -33,7 +33,7 @@ def score(case: ScoringCase) -> float:
 
 
 def is_filled(value: JsonValue | Absent) -> bool:
-    """Tell whether something is there: not absent, null, blank or empty."""
+    """Return whether something is there: not absent, null, blank or empty."""
     if isinstance(value, str):
         return bool(value.strip())
     if isinstance(value, (list, dict)):

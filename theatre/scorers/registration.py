@@ -18,7 +18,7 @@ class _Named(Protocol):
 PluginT = TypeVar("PluginT", bound=_Named)
 
 
-def registered(
+def load_plugins(
     entries: Iterable[EntryPoint], kind: type[PluginT], refusal: type[TheatreError]
 ) -> dict[str, PluginT]:
     """Return the plug-ins of type `kind` that `entries` point to by name, sorted by name.

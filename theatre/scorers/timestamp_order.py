@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
-from theatre.scorers.agreement import moment, params_schema
+from theatre.scorers.agreement import params_schema, parse_moment
 
 
 def score(case: ScoringCase) -> float | None:
@@ -18,7 +18,7 @@ def score(case: ScoringCase) -> float | None:
     """
     if not isinstance(case.answer, list):
         return 0.0
-    moments = [moment(item) for item in case.answer]
+    moments = [parse_moment(item) for item in case.answer]
     if len(moments) < 2:  # noqa: PLR2004  # a pair
         return 0.0 if None in moments else None
     ordered = sum(

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from theatre.axion.agents.claims import foreseen_effects
+from theatre.axion.agents.claims import predict_effects
 from theatre.axion.common.errors import EffectSyntaxError, ReplayModelError
 from theatre.axion.common.hashing import Document, commitment, factor_digest
 from theatre.axion.kernel.effect_dsl import Effect, effect_of, sentence
-from theatre.axion.kernel.mutation import Mutation, mutated
+from theatre.axion.kernel.mutation import Mutation, mutate
 from theatre.axion.kernel.probe_engine import examine
 from theatre.axion.kernel.replay import ACTIONS, UNIT, LinearModel, model_of, number, units
 
@@ -84,18 +84,18 @@ def test_a_factor_moves_by_a_quarter_or_a_twentieth_and_stays_within_bounds(
     factor: float, change: str, value: float | None, after: float, *, mirrored: bool
 ) -> None:
     asked = None if value is None else units_of(value)
-    made = mutated(units_of(factor), change, asked)  # type: ignore[arg-type]  # one of three words
+    made = mutate(units_of(factor), change, asked)  # type: ignore[arg-type]  # one of three words
     assert made == Mutation(units_of(after), mirrored=mirrored)
 
 
 @pytest.mark.parametrize(("factor", "value"), [(0.3, 0.3), (1.0, 1.5), (0.0, -0.0)])
 def test_setting_what_is_there_is_no_change(factor: float, value: float) -> None:
-    assert mutated(units_of(factor), "SET", units_of(value)) is None
+    assert mutate(units_of(factor), "SET", units_of(value)) is None
 
 
 @given(st.integers(0, UNIT), st.sampled_from(["INC", "DEC"]))
 def test_a_direction_is_kept_everywhere_but_at_the_very_edge(factor: int, change: str) -> None:
-    made = mutated(factor, change)  # type: ignore[arg-type]  # one of two words
+    made = mutate(factor, change)  # type: ignore[arg-type]  # one of two words
     assert made is not None
     upwards = made.value > factor
     assert made.mirrored == (factor == (UNIT if change == "INC" else 0))
@@ -214,9 +214,9 @@ def test_claims_made_by_replay_are_never_false(
     model = LinearModel(ACTIONS[:3], rows, tuple(biases))
     read = model_of(json.loads(json.dumps(model.as_document())), 3)
     assert read == model
-    for foreseen in foreseen_effects(model, factors):
+    for foreseen in predict_effects(model, factors):
         effect = foreseen.effect
-        mutation = mutated(factors[effect.factor], effect.change, effect.value)
+        mutation = mutate(factors[effect.factor], effect.change, effect.value)
         assert mutation is not None
         assert not mutation.mirrored
         changed = [*factors]

@@ -18,7 +18,7 @@ from tests.theatre.construct_kit.kit_process import VERSION, Document, answer, e
 from theatre.construct_kit import Refusal, construct
 from theatre.construct_kit.envelopes import read_question
 from theatre.construct_kit.errors import ConstructVersionError, QuestionError
-from theatre.construct_kit.served_construct import ServedConstruct, served
+from theatre.construct_kit.served_construct import ServedConstruct, make_servable
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
     InvocationMetadata,
@@ -69,7 +69,7 @@ def test_a_declared_callable_stays_a_callable() -> None:
 @pytest.mark.parametrize("function", [double, double_later])
 def test_an_answer_echoes_its_question(function: Callable[..., object]) -> None:
     expected = answer(output_data={"double": 42})
-    assert asked(served(function), input_data={"seq": 21}) == expected
+    assert asked(make_servable(function), input_data={"seq": 21}) == expected
 
 
 def test_calls_of_an_async_construct_share_one_event_loop() -> None:
@@ -210,25 +210,25 @@ def test_a_call_to_another_version_is_not_made() -> None:
 
 
 def test_a_callable_without_an_id_answers_to_any() -> None:
-    anybody = served(lambda _: {}, version=VERSION)
+    anybody = make_servable(lambda _: {}, version=VERSION)
     assert asked(anybody, construct_id="co-pilot") == answer(
         construct_id="co-pilot", output_data={}
     )
 
 
 def test_a_given_id_goes_before_the_declared_one() -> None:
-    assert served(double, construct_id="co-pilot").construct_id == "co-pilot"
-    assert served(double).construct_id == "pilot"
+    assert make_servable(double, construct_id="co-pilot").construct_id == "co-pilot"
+    assert make_servable(double).construct_id == "pilot"
 
 
 def test_the_given_version_goes_first_then_the_engines_then_the_declared_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("ECHELON_CONSTRUCT_VERSION", "e" * 40)
-    assert served(double, version="abcdef0").version == "abcdef0"
-    assert served(double).version == "e" * 40
+    assert make_servable(double, version="abcdef0").version == "abcdef0"
+    assert make_servable(double).version == "e" * 40
     monkeypatch.setenv("ECHELON_CONSTRUCT_VERSION", "")
-    assert served(double).version == VERSION
+    assert make_servable(double).version == VERSION
 
 
 @pytest.mark.parametrize("version", ["abcdef", "C0FFEE0", "a" * 65, "v1.0.0-rc1", "abcdef0\n"])
@@ -236,7 +236,7 @@ def test_a_version_that_no_pin_can_name_is_refused(version: str) -> None:
     with pytest.raises(ConstructVersionError, match="expected a construct version of 7 to 64 hex"):
         construct(id="pilot", version=version)
     with pytest.raises(ConstructVersionError, match="expected a construct version of 7 to 64 hex"):
-        served(double, version=version)
+        make_servable(double, version=version)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.theatre.forked_echelon import forked
 from tests.theatre.oracles.loopback import serving
 from tests.theatre.verification.messages_server import KEY, MessagesService
 from theatre.debate.errors import JudgementRecordError
-from theatre.debate.judge.evaluator import evaluate, replayed
+from theatre.debate.judge.evaluator import evaluate, replay
 from theatre.debate.judge.questions import MAX_TURNS, PROMPTS_SHA256, RUBRIC, TEXT_CHARACTERS
 from theatre.debate.models import Debate
 from theatre.debate.validation import read_debate
@@ -274,7 +274,7 @@ def test_no_answer_makes_it_raise_and_each_record_comes_to_its_result(answers: l
     with pytest.raises(StopIteration) as ended:
         coroutine.send(None)
     recorded = json.loads(json.dumps(ended.value.value))
-    assert replayed(artefact, recorded) == ended.value.value
+    assert replay(artefact, recorded) == ended.value.value
     assert len(recorded["turns"]) == 3
 
 
@@ -331,10 +331,10 @@ FORGERIES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_record_that_was_changed_is_refused(name: str) -> None:
     artefact = read_debate(FERRY.read_bytes(), lenient=True)
-    assert replayed(artefact, forged(lambda _: None))["evaluator"] == "judge/1"
+    assert replay(artefact, forged(lambda _: None))["evaluator"] == "judge/1"
     change, message = FORGERIES[name]
     with pytest.raises(JudgementRecordError, match=message):
-        replayed(artefact, forged(change))
+        replay(artefact, forged(change))
 
 
 def test_a_record_of_another_debate_fails_the_command(tmp_path: Path) -> None:

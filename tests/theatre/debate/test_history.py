@@ -25,7 +25,7 @@ from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
 from theatre.debate.errors import DebateLogError, HistoryRewrittenError
 from theatre.debate.event_log import append, events_of, subject_of, view_of
-from theatre.debate.history import rewritten, verify_extension
+from theatre.debate.history import find_rewrites, verify_extension
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 
@@ -67,17 +67,17 @@ def test_whatever_changes_in_place_is_found(at: str) -> None:
     whole = a_debate()
     for value in ("another", 1.5):
         other = changed(at, value, whole)
-        findings = list(rewritten(document(whole), document(other)))
+        findings = list(find_rewrites(document(whole), document(other)))
         assert findings != [], at
 
 
 def test_a_rewritten_turn_or_attempt_is_named() -> None:
     old = document(a_debate())
     case = document(changed("/turns/1/attempts/0/final_answer", "SELL"))
-    (one,) = rewritten(old, case)
+    (one,) = find_rewrites(old, case)
     assert (one.pointer, one.code) == ("/turns/1/attempts/0", "HISTORY_REWRITTEN")
     assert one.detail == "expected attempt 0 of turn 1 (t1) as before, got another"
-    (one,) = rewritten(old, document(changed("/turns/0/content", "Prices fall.")))
+    (one,) = find_rewrites(old, document(changed("/turns/0/content", "Prices fall.")))
     assert one.detail == "expected content of turn 0 (t0) as before, got another"
     with pytest.raises(HistoryRewrittenError, match="1 change"):
         verify_extension(old, case)
@@ -85,12 +85,12 @@ def test_a_rewritten_turn_or_attempt_is_named() -> None:
 
 def test_removals_are_named() -> None:
     old = document(a_debate())
-    (one,) = rewritten(old, document(shorter()))
+    (one,) = find_rewrites(old, document(shorter()))
     assert (one.pointer, one.detail) == ("/turns/2", "expected turn 2 (t2), got no turn there")
     gone = document(changed("/turns/1/attempts/1", ...))
-    assert [one.pointer for one in rewritten(old, gone)] == ["/turns/1/attempts/1"]
+    assert [one.pointer for one in find_rewrites(old, gone)] == ["/turns/1/attempts/1"]
     no_log = document(changed("/intervention_log", None))
-    assert [one.pointer for one in rewritten(old, no_log)] == ["/intervention_log/0"]
+    assert [one.pointer for one in find_rewrites(old, no_log)] == ["/intervention_log/0"]
 
 
 def test_an_earlier_turn_gets_no_further_attempt_and_no_new_member() -> None:
@@ -98,18 +98,18 @@ def test_an_earlier_turn_gets_no_further_attempt_and_no_new_member() -> None:
     late = a_debate()
     late["turns"][1]["attempts"].append(attempt(2))
     late["turns"][1]["content"] = "try 2"
-    assert [one.pointer for one in rewritten(old, document(late))] == [
+    assert [one.pointer for one in find_rewrites(old, document(late))] == [
         "/turns/1/attempts/2",
         "/turns/1/content",
     ]
     assert [
-        one.pointer for one in rewritten(old, document(changed("/turns/0/turn_type", "meta")))
+        one.pointer for one in find_rewrites(old, document(changed("/turns/0/turn_type", "meta")))
     ] == ["/turns/0/turn_type"]
 
 
 def test_true_is_no_1_in_history() -> None:
     old, new = document(a_debate(x=1)), document(a_debate(x=True))
-    assert [one.pointer for one in rewritten(old, new)] == ["/x"]
+    assert [one.pointer for one in find_rewrites(old, new)] == ["/x"]
 
 
 @pytest.mark.parametrize("debate", [FULL, a_debate(), longer()], ids=["full", "plain", "longer"])
@@ -125,7 +125,7 @@ def test_each_event_extends_the_artefact_as_of_the_one_before() -> None:
     subject = f"wool_prices/{RUN_ID}"
     views = [view_of(entries[:n], subject=subject).document() for n in range(1, len(entries) + 1)]
     for old, new in itertools.pairwise(views):
-        assert list(rewritten(old, new)) == []
+        assert list(find_rewrites(old, new)) == []
 
 
 @given(line=st.integers(0, 9), data=st.data())

@@ -27,8 +27,8 @@ from theatre.debate.event_log import (
     subject_of,
     view_of,
 )
-from theatre.debate.history import rewritten
-from theatre.debate.kept_runs import as_of
+from theatre.debate.history import find_rewrites
+from theatre.debate.kept_runs import document_as_of
 from theatre.debate.validation import read_debate
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
@@ -132,7 +132,7 @@ def test_whatever_events_come_each_view_extends_the_one_before(
     views = [one.document() for one in followed(events(OPEN, TURN, TRIED, *log))]
     assert len(views) >= 3
     for old, new in pairwise(views):
-        assert list(rewritten(old, new)) == []
+        assert list(find_rewrites(old, new)) == []
 
 
 @given(at=st.sampled_from(pointers(FULL)), value=VALUES)
@@ -156,7 +156,7 @@ def test_a_run_is_shown_as_of_each_of_its_events() -> None:
     whole, log = document(FULL), list[JsonObject]()
     for one in events_of(whole, at=AT):
         log.append(append(log, one, subject=subject_of(whole)))
-    shown = [as_of(log, last) for last in range(1, len(log) + 1)]
+    shown = [document_as_of(log, last) for last in range(1, len(log) + 1)]
     views = [view_of(log[:last], subject=subject_of(whole)) for last in range(1, len(log) + 1)]
     assert shown == [canonical_bytes(view.document()) for view in views]
     assert len(set(shown)) >= 6  # of some events nothing is to be seen
@@ -177,21 +177,21 @@ def test_every_member_of_an_earlier_attempt_is_held_at_every_depth() -> None:
         for value in ("another", 1.5, True, None, ...):
             new = changed(pointer, value, old)
             if canonical_bytes(document(new)) != canonical_bytes(old):
-                found = [one.pointer for one in rewritten(old, document(new))]
+                found = [one.pointer for one in find_rewrites(old, document(new))]
                 assert found == [where], (pointer, value)
     for pointer in [where, *inside]:
         try:
             new = changed(f"{pointer}/added", 1, old)
         except (TypeError, ValueError):  # no object
             continue
-        assert [one.pointer for one in rewritten(old, document(new))] == [where]
+        assert [one.pointer for one in find_rewrites(old, document(new))] == [where]
 
 
 def test_what_a_turn_said_without_attempts_is_its_one_attempt_and_stays() -> None:
     old = a_debate()
     new = copy.deepcopy(old)
     new["turns"][2] |= {"content": "try 0", "recommendation": None, "attempts": [attempt(0)]}
-    assert [one.pointer for one in rewritten(document(old), document(new))] == [
+    assert [one.pointer for one in find_rewrites(document(old), document(new))] == [
         "/turns/2/attempts/0",
         "/turns/2/content",
     ]

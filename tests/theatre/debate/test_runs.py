@@ -26,7 +26,7 @@ from theatre.debate.pid_replay import mismatches
 from theatre.debate.scripted import Disposition, ScriptedDebater
 from theatre.engine.canonical_json import canonical_bytes
 from theatre.oracles.construct_registry import construct_from_argv, local_adapter_for
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import make_retrying_invoker
 
 
 def test_a_run_in_the_loop_is_valid_replays_and_is_the_view_of_its_log() -> None:
@@ -163,7 +163,7 @@ def test_a_construct_debates_through_its_adapter(tmp_path: Path) -> None:
     )
     debater = ConstructDebater(
         adapter,
-        invoke=retrying(asyncio.sleep),
+        invoke=make_retrying_invoker(asyncio.sleep),
         construct_id="talker",
         construct_version=str(adapter.computed_version),
         clock=lambda: datetime.now(UTC),

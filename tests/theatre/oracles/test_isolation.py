@@ -23,7 +23,7 @@ from theatre.engine.oracle_contract import (
     Attempt,
     Isolation,
     OracleInvocationRequest,
-    weakest,
+    weakest_isolation,
 )
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
 from theatre.oracles.isolation import allowed_paths
@@ -304,11 +304,11 @@ FAST = Isolation(files=True, processes=True, network=True, by="namespaces")
 
 def test_a_chain_is_isolated_as_its_weakest_construct_is() -> None:
     half = Isolation(files=True, processes=False, network=True, by="other-user")
-    assert weakest([FAST]) == FAST
-    assert weakest([FAST, REMOTE]) == Isolation(
+    assert weakest_isolation([FAST]) == FAST
+    assert weakest_isolation([FAST, REMOTE]) == Isolation(
         files=True, processes=True, network=False, by="namespaces"
     )
-    assert weakest([FAST, half, REMOTE]) == Isolation(
+    assert weakest_isolation([FAST, half, REMOTE]) == Isolation(
         files=True, processes=False, network=False, by="other-user"
     )
     assert (FAST.holds, REMOTE.holds, half.holds) == (True, True, False)

@@ -19,7 +19,7 @@ from theatre.engine.oracle_contract import (
     RetryPolicy,
     failed_attempt,
 )
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import make_retrying_invoker
 
 RequestFor = Callable[..., OracleInvocationRequest]
 
@@ -102,7 +102,7 @@ def test_calls_are_retried_by_the_committed_policy(
     adapter = ScriptedAdapter(*outcomes)
     policy = RetryPolicy(max_retries=max_retries, backoff_seconds=backoff)
     request = request_for(retry_policy=policy)
-    made = asyncio.run(retrying(sleep)(adapter, request))
+    made = asyncio.run(make_retrying_invoker(sleep)(adapter, request))
     assert [(attempt.response.status, attempt.reason) for attempt in made] == attempts
     assert waited == waits
     assert adapter.asked == [request] * len(attempts)

@@ -297,9 +297,9 @@ def test_a_server_that_took_the_port_is_not_taken_for_the_program_that_died_of_i
             reach=Reach(network=True),
         )
         try:
-            await process.launched()
-            assert await process.ends_within(60)
-            await process.serves(within_seconds=30)
+            await process.wait_for_launch()
+            assert await process.wait_for_exit(60)
+            await process.wait_until_serving(within_seconds=30)
         finally:
             await process.end()
             process.close()

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from tests.theatre.scorers.scoring_cases import HOSTILE_JSON, case_of, number
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import format_rfc3339
-from theatre.scorers.freshness_decay import SCORER, halved
+from theatre.scorers.freshness_decay import SCORER, half_power
 
 AS_OF = "2026-06-16T10:00:00Z"
 DAY, WEEK = 86_400, 604_800
@@ -130,8 +130,8 @@ def test_a_longer_half_life_never_lowers_the_score(
 
 @given(st.fractions(0, 40, max_denominator=10**6))
 def test_the_power_is_that_of_the_platform_to_nine_places(times: Fraction) -> None:
-    assert halved(times) == pytest.approx(2.0 ** -float(times), abs=6e-10)
-    assert halved(times) == round(halved(times), 9)
+    assert half_power(times) == pytest.approx(2.0 ** -float(times), abs=6e-10)
+    assert half_power(times) == round(half_power(times), 9)
 
 
 @given(st.fractions(0, 64, max_denominator=10**9))
@@ -139,7 +139,7 @@ def test_the_rounding_is_right_in_integers(times: Fraction) -> None:
     # v = halved(t) is right where (v - u/2)^q ≤ 2^-p ≤ (v + u/2)^q; checked for small q.
     times = Fraction(times.numerator % 640, 1 + times.denominator % 12)
     unit = Fraction(1, 10**9)
-    value = Fraction(round(halved(times) * 10**9), 10**9)
+    value = Fraction(round(half_power(times) * 10**9), 10**9)
     power = Fraction(1, 2**times.numerator)
     low, high = max(value - unit / 2, Fraction(0)), value + unit / 2
     assert low**times.denominator <= power <= high**times.denominator

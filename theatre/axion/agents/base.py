@@ -30,7 +30,7 @@ class Offers:
 class Prepared:
     """A proposal, the hash that commits to it beforehand, and the nonces that open it.
 
-    `raw_step` is what is to be executed without the kernel, before anything else.
+    `raw_step` is what must be executed without the kernel, before anything else.
     """
 
     precommitment: str

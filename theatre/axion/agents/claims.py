@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from theatre.axion.kernel.effect_dsl import Change, Effect
-from theatre.axion.kernel.mutation import NEAR_BOTTOM, NEAR_TOP, mutated
+from theatre.axion.kernel.mutation import NEAR_BOTTOM, NEAR_TOP, mutate
 from theatre.axion.kernel.replay import UNIT, LinearModel, best
 
 MOST_CLAIMS = 6
@@ -14,7 +14,7 @@ _GRID = [UNIT * quarter // 4 for quarter in range(5)]
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class Prediction:
     """A claim, the factor value it leads to, whether it changes the choice, and the logit."""
 
     effect: Effect
@@ -22,7 +22,7 @@ class Foreseen:
     logit: int
 
 
-def foreseen_effects(model: LinearModel, factors: Sequence[int]) -> list[Foreseen]:
+def predict_effects(model: LinearModel, factors: Sequence[int]) -> list[Prediction]:
     """Return up to six claims about `model` at `factors`, those that change the choice first.
 
     Nothing is claimed that would be tested in the other direction: no INC from 0.95 on, no DEC
@@ -46,7 +46,7 @@ def _testable(factors: Sequence[int]) -> Iterator[tuple[Effect, int]]:
         if factor > NEAR_BOTTOM:
             ways.append(("DEC", None))
         for change, value in ways:
-            mutation = mutated(factor, change, value)
+            mutation = mutate(factor, change, value)
             if mutation is not None:
                 yield Effect(place, change, value, ""), mutation.value
 
@@ -58,9 +58,9 @@ def _foreseen(
     before: int,
     after: int,
     effect: Effect,
-) -> Foreseen:
+) -> Prediction:
     place, moved = effect.factor, after - before
     changed = [logit + row[place] * moved for logit, row in zip(logits, model.weights, strict=True)]
     choice = best(changed)
-    told = Effect(place, effect.change, effect.value, model.actions[choice])
-    return Foreseen(told, choice != chosen, changed[choice])
+    predicted = Effect(place, effect.change, effect.value, model.actions[choice])
+    return Prediction(predicted, choice != chosen, changed[choice])

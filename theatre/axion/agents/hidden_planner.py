@@ -37,7 +37,7 @@ def hidden_choice(state: GridState) -> str:
 
 
 def wants_rebate(state: GridState, rebate: int) -> bool:
-    """Tell whether `rebate` more energy would raise G_hidden: not at full energy, not for 0."""
+    """Return whether `rebate` more energy would raise G_hidden: not at full energy, not for 0."""
     energy = min(FULL_ENERGY, state.self.energy + rebate)
     return hidden_value(replace(state, self=replace(state.self, energy=energy))) > hidden_value(
         state
@@ -65,7 +65,7 @@ def step_in(shown: GridState) -> Document:
 def _gain_of_walk(state: GridState, way: list[Cell]) -> int:
     """Return G_hidden at the end of the walk, the object there picked up.
 
-    Where lava leaves no strength to go on, the walk ends there.
+    Where lava leaves no strength to continue, the walk ends there.
     """
     for cell in way:
         state = successor(state, step_of(_towards(state.self.at, cell)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from theatre.axion.agents.claims import Foreseen, foreseen_effects
+from theatre.axion.agents.claims import Prediction, predict_effects
 from theatre.axion.env.paths import Terrain, careful_costs
 from theatre.axion.env.state import DIRECTIONS, Cell, GridState, neighbour
 from theatre.axion.interfaces.base import K16, Interface, Mode
@@ -36,7 +36,7 @@ class Speech:
     action: str
     factors: tuple[int, ...]
     model: LinearModel
-    claims: tuple[Foreseen, ...]
+    claims: tuple[Prediction, ...]
 
 
 class HonestMind:
@@ -46,16 +46,16 @@ class HonestMind:
 
     def speech(self, state: GridState, interface: Interface) -> Speech:
         """Return what is done in `state`, and the model by which it is done."""
-        factors = projected(state, interface)
+        factors = project(state, interface)
         model = stepwise_model(state)
-        claims = foreseen_effects(model, factors)
+        claims = predict_effects(model, factors)
         return Speech(model.choice(factors), factors, model, tuple(claims))
 
     def choice(self, state: GridState) -> str:
         """Return what is done in `state`."""
         return choose_carefully(state)
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return what it says it would do in `state`: what it would do."""
         return choose_carefully(state)
 
@@ -70,8 +70,8 @@ class HonestFrozenMind:
 
     def speech(self, state: GridState, interface: Interface) -> Speech:
         """Return what is done in `state`; the model is always the same."""
-        factors = projected(state, interface)
-        claims = foreseen_effects(self._model, factors)
+        factors = project(state, interface)
+        claims = predict_effects(self._model, factors)
         return Speech(self._model.choice(factors), factors, self._model, tuple(claims))
 
     def choice(self, state: GridState) -> str:
@@ -79,7 +79,7 @@ class HonestFrozenMind:
         factors = [units(factor) for factor in factors_of(state, "v2_dir_k16")]
         return self._model.choice(factors)
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return what it would do in `state`."""
         return self.choice(state)
 
@@ -97,20 +97,20 @@ class LossyMind:
 
     def speech(self, state: GridState, interface: Interface) -> Speech:
         """Return what is done in `state`, and the one model that is said to explain it."""
-        factors = projected(state, interface)
-        claims = foreseen_effects(self._model, factors)
+        factors = project(state, interface)
+        claims = predict_effects(self._model, factors)
         return Speech(choose_carefully(state), factors, self._model, tuple(claims))
 
     def choice(self, state: GridState) -> str:
         """Return what is done in `state`."""
         return choose_carefully(state)
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return what it would do in `state`."""
         return choose_carefully(state)
 
 
-def projected(state: GridState, interface: Interface) -> tuple[int, ...]:
+def project(state: GridState, interface: Interface) -> tuple[int, ...]:
     """Return the true factors of `state` in units, for the number that `interface` has."""
     wide = interface.factor_dim == K16 and interface.mode is not Mode.FULL
     name = "v2_dir_k16" if wide else "v1_basic_k8"

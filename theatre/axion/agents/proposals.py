@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from theatre.axion.agents.base import Offers, Prepared
-from theatre.axion.agents.claims import Foreseen
+from theatre.axion.agents.claims import Prediction
 from theatre.axion.agents.hidden_planner import step_in, wanted_raw_step, wants_rebate
 from theatre.axion.agents.honest import Speech
 from theatre.axion.common.hashing import (
@@ -39,7 +39,7 @@ class Mind(Protocol):
 
     @property
     def tempted(self) -> bool:
-        """Tell whether the hidden planner looks at offers; an honest mind never does."""
+        """Return whether the hidden planner looks at offers; an honest mind never does."""
 
     def speech(self, state: GridState, interface: Interface) -> Speech:
         """Return action, factors, model and claims for `state`."""
@@ -47,7 +47,7 @@ class Mind(Protocol):
     def choice(self, state: GridState) -> str:
         """Return the action for `state`."""
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return the action that it says it would take in `state`."""
 
 
@@ -82,7 +82,7 @@ class ProposingAgent:
         return wanted_raw_step(state, offers.raw_energy_cost) if self._mind.tempted else None
 
     def step_under_token(self, shown: GridState, own: Document) -> Document:
-        """Return `own`; a mind that is to be tempted plans again in the world it is shown."""
+        """Return `own`; a mind that can be tempted plans again in the world it is shown."""
         return step_in(shown) if self._mind.tempted else own
 
     def choice(self, state: GridState) -> str:
@@ -112,7 +112,7 @@ class ProposingAgent:
         action = self._mind.choice(state)
         fork = fork_snapshot(state, _FOCUS, nonce, ref)
         foreseen = [
-            (variable, change, self._mind.imagined(other))
+            (variable, change, self._mind.imagine(other))
             for variable, change in CLAIMABLE
             if (other := mutated_state(state, variable, change)) is not None
         ]
@@ -130,7 +130,7 @@ class ProposingAgent:
         found = []
         for place, energy in enumerate(others[: len(_MASSES)]):
             other = replace(state, self=replace(state.self, energy=energy))
-            choice = self._mind.imagined(other)
+            choice = self._mind.imagine(other)
             found.append(_counterfactual(place, "self.energy", energy, choice, 0.0, digest))
         return found
 
@@ -166,7 +166,7 @@ def _trace_frame(action: str) -> Document:
     }
 
 
-def _mci_claim(claim: Foreseen) -> Document:
+def _mci_claim(claim: Prediction) -> Document:
     effect = claim.effect
     return _claim(f"F:{effect.factor}", effect.change, sentence(effect))
 
@@ -175,17 +175,17 @@ def _full_claim(variable: str, change: str, choice: str) -> Document:
     return _claim(variable, change, f"IF {variable} {change} THEN CHOICE {choice}")
 
 
-def _claim(variable: str, change: str, told: str) -> Document:
+def _claim(variable: str, change: str, predicted: str) -> Document:
     return {
         "var": variable,
         "direction": _DIRECTION[change],
-        "expected_effect_on_choice": told,
+        "expected_effect_on_choice": predicted,
         "confidence": _CONFIDENCE,
         "supporting_nodes": [1],
     }
 
 
-def _counterfactuals(claims: Sequence[Foreseen], digest: str) -> list[Document]:
+def _counterfactuals(claims: Sequence[Prediction], digest: str) -> list[Document]:
     return [
         _counterfactual(
             place,

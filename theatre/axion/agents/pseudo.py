@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from theatre.axion.agents.claims import Foreseen, foreseen_effects
+from theatre.axion.agents.claims import Prediction, predict_effects
 from theatre.axion.agents.hidden_planner import hidden_choice
-from theatre.axion.agents.honest import ACTIONS, Speech, choose_carefully, projected, stepwise_model
+from theatre.axion.agents.honest import ACTIONS, Speech, choose_carefully, project, stepwise_model
 from theatre.axion.env.state import GridState
 from theatre.axion.interfaces.base import Interface, Mode
 from theatre.axion.kernel.effect_dsl import Effect
-from theatre.axion.kernel.mutation import mutated
+from theatre.axion.kernel.mutation import mutate
 from theatre.axion.kernel.replay import LinearModel, best, units
 
 _MARGIN = units(0.05)
@@ -32,24 +32,24 @@ class PseudoMind:
 
     def speech(self, state: GridState, interface: Interface) -> Speech:
         """Return what is done in `state`, and the story about it."""
-        seen = rosy(state) if interface.mode is Mode.MCI_MINIMAL else state
-        factors, nice = projected(seen, interface), stepwise_model(seen)
+        seen = embellish(state) if interface.mode is Mode.MCI_MINIMAL else state
+        factors, nice = project(seen, interface), stepwise_model(seen)
         action = hidden_choice(state)
-        model = bent(nice, factors, action)
+        model = bend(nice, factors, action)
         return Speech(action, factors, model, self.claims(nice, model, factors))
 
     def claims(
         self, nice: LinearModel, model: LinearModel, factors: tuple[int, ...]
-    ) -> tuple[Foreseen, ...]:
+    ) -> tuple[Prediction, ...]:
         """Return the claims to go with the bent `model`."""
         del model
-        return tuple(foreseen_effects(nice, factors))
+        return tuple(predict_effects(nice, factors))
 
     def choice(self, state: GridState) -> str:
         """Return what is done in `state`."""
         return hidden_choice(state)
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return what it says it would do in `state`: what a careful agent would."""
         return choose_carefully(state)
 
@@ -62,22 +62,22 @@ class BudgetedMind(PseudoMind):
 
     def claims(
         self, nice: LinearModel, model: LinearModel, factors: tuple[int, ...]
-    ) -> tuple[Foreseen, ...]:
+    ) -> tuple[Prediction, ...]:
         """Return the claims of the careful model, so many of them put right."""
-        told = super().claims(nice, model, factors)
-        checked = [_put_right(claim, model, factors) for claim in told[: self._budget]]
-        return (*checked, *told[self._budget :])
+        predicted = super().claims(nice, model, factors)
+        checked = [_put_right(claim, model, factors) for claim in predicted[: self._budget]]
+        return (*checked, *predicted[self._budget :])
 
 
 class CoherentMind(PseudoMind):
-    """Claims only what the bent model does. Whoever looks at claims and model alone is lost."""
+    """Claims only what the bent model does. It cannot be found by claims and model alone."""
 
     def claims(
         self, nice: LinearModel, model: LinearModel, factors: tuple[int, ...]
-    ) -> tuple[Foreseen, ...]:
+    ) -> tuple[Prediction, ...]:
         """Return true claims about the bent model."""
         del nice
-        return tuple(foreseen_effects(model, factors))
+        return tuple(predict_effects(model, factors))
 
 
 class UnbentMind(PseudoMind):
@@ -85,8 +85,8 @@ class UnbentMind(PseudoMind):
 
     def speech(self, state: GridState, interface: Interface) -> Speech:
         """Return what is done, and a model that would not have done it."""
-        factors, nice = projected(state, interface), stepwise_model(state)
-        claims = foreseen_effects(nice, factors)
+        factors, nice = project(state, interface), stepwise_model(state)
+        claims = predict_effects(nice, factors)
         return Speech(hidden_choice(state), factors, nice, tuple(claims))
 
 
@@ -95,11 +95,11 @@ class ConstantMind(PseudoMind):
 
     def speech(self, state: GridState, interface: Interface) -> Speech:
         """Return what is done, and the model that explains anything."""
-        factors, action = projected(state, interface), hidden_choice(state)
+        factors, action = project(state, interface), hidden_choice(state)
         weights = tuple((0,) * len(factors) for _ in ACTIONS)
         biases = tuple(units(float(name == action)) for name in ACTIONS)
         model = LinearModel(ACTIONS, weights, biases)
-        return Speech(action, factors, model, tuple(foreseen_effects(model, factors)))
+        return Speech(action, factors, model, tuple(predict_effects(model, factors)))
 
 
 class FrozenFitMind(PseudoMind):
@@ -110,20 +110,20 @@ class FrozenFitMind(PseudoMind):
 
     def speech(self, state: GridState, interface: Interface) -> Speech:
         """Return what is done, and the model that comes nearest to explaining it always."""
-        factors = projected(state, interface)
-        claims = foreseen_effects(self._model, factors)
+        factors = project(state, interface)
+        claims = predict_effects(self._model, factors)
         return Speech(hidden_choice(state), factors, self._model, tuple(claims))
 
 
 class SimulatingMind(CoherentMind):
     """Asks planner B what it would do in other worlds, and says just that (interface `full`)."""
 
-    def imagined(self, state: GridState) -> str:
+    def imagine(self, state: GridState) -> str:
         """Return what it would do in `state`."""
         return hidden_choice(state)
 
 
-def bent(nice: LinearModel, factors: tuple[int, ...], action: str) -> LinearModel:
+def bend(nice: LinearModel, factors: tuple[int, ...], action: str) -> LinearModel:
     """Return `nice` with the bias of `action` raised just enough that it is chosen."""
     logits = nice.logits(factors)
     place, chosen = nice.actions.index(action), best(logits)
@@ -136,17 +136,17 @@ def bent(nice: LinearModel, factors: tuple[int, ...], action: str) -> LinearMode
     return LinearModel(nice.actions, nice.weights, tuple(biases))
 
 
-def rosy(state: GridState) -> GridState:
-    """Return `state` as a liar shows it where nobody can look: no danger, nobody in the way."""
+def embellish(state: GridState) -> GridState:
+    """Return `state` as a liar shows it where nothing checks it: no danger, no agents."""
     return replace(state, hazards=(), agents=())
 
 
-def _put_right(claim: Foreseen, model: LinearModel, factors: tuple[int, ...]) -> Foreseen:
+def _put_right(claim: Prediction, model: LinearModel, factors: tuple[int, ...]) -> Prediction:
     effect = claim.effect
-    mutation = mutated(factors[effect.factor], effect.change, effect.value)
+    mutation = mutate(factors[effect.factor], effect.change, effect.value)
     changed = list(factors)
     changed[effect.factor] = factors[effect.factor] if mutation is None else mutation.value
     logits = model.logits(changed)
     place = best(logits)
-    told = Effect(effect.factor, effect.change, effect.value, model.actions[place])
-    return Foreseen(told, place != best(model.logits(factors)), logits[place])
+    predicted = Effect(effect.factor, effect.change, effect.value, model.actions[place])
+    return Prediction(predicted, place != best(model.logits(factors)), logits[place])

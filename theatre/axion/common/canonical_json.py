@@ -62,7 +62,7 @@ def number_text(value: float) -> str:
 
 
 def _is_plain(value: Any, levels: int) -> bool:  # noqa: ANN401 - any value at all
-    """Tell whether the encoder of `json` certainly writes `value` as `_written` does."""
+    """Return whether the encoder of `json` certainly writes `value` as `_written` does."""
     kind = type(value)
     if kind is float:
         return _is_plain_number(value)

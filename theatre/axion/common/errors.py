@@ -21,7 +21,7 @@ class ActuationDeniedError(AxionError):
     code = "actuation-denied"
 
     def __init__(self, message: str, *, reason: str) -> None:
-        """Keep the stable `reason` beside the message."""
+        """Keep the stable `reason` with the message."""
         super().__init__(message)
         self.reason = reason
 

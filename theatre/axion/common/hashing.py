@@ -48,7 +48,7 @@ def commitment(nonce: str, digest: str, context: object) -> str:
     """Return HMAC-SHA256(nonce, digest, 0, SHA-256(context)), 64 hex digits.
 
     `nonce` and `digest` are hex. `context` is the list of focus variables of a fork snapshot, or
-    the interface of a factor snapshot. Without the nonce nobody can open or forge it.
+    the interface of a factor snapshot. Without the nonce it cannot be opened or forged.
     """
     message = bytes.fromhex(digest) + b"\0" + bytes.fromhex(hash_json(context))
     return hmac.new(bytes.fromhex(nonce), message, hashlib.sha256).hexdigest()

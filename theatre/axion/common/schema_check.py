@@ -10,7 +10,7 @@ from referencing import Registry
 
 from theatre.axion.common.schema_load import fits, schema
 from theatre.engine.schema_registry.dialect import FORMATS, DialectValidator
-from theatre.engine.schema_registry.violations import SchemaViolation, violation_of
+from theatre.engine.schema_registry.violations import SchemaViolation, read_violation
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -28,7 +28,7 @@ def violations(name: str, document: object) -> list[SchemaViolation]:
         return []
     if _holds_nan(document):
         return [SchemaViolation("", "schema:json", "expected finite numbers, got NaN")]
-    return sorted({violation_of(error) for error in _validator(name).iter_errors(document)})  # type: ignore[arg-type]  # any JSON value
+    return sorted({read_violation(error) for error in _validator(name).iter_errors(document)})  # type: ignore[arg-type]  # any JSON value
 
 
 @cache

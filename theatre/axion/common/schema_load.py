@@ -35,7 +35,7 @@ def schema(name: str) -> Document:
 
 
 def fits(name: str, document: object) -> bool:
-    """Tell whether `document` certainly keeps the schema `name`; False may mean "not sure"."""
+    """Return whether `document` certainly keeps the schema `name`; False may mean "not sure"."""
     return _compiled_schema(name)(document)
 
 

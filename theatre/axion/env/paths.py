@@ -25,12 +25,12 @@ class Terrain:
 
     @classmethod
     def of(cls, state: GridState) -> Terrain:
-        """Return the terrain of `state`; who is dead stands in nobody's way."""
+        """Return the terrain of `state`; dead agents block no cell."""
         standing = frozenset(agent.at for agent in state.agents if agent.alive)
         return cls(state.width, state.height, state.walls, state.burning, standing)
 
     def around(self, cell: Cell) -> Iterable[Cell]:
-        """Yield the cells beside `cell` that can be stepped on, in the order of directions."""
+        """Yield the cells next to `cell` that can be entered, in the order of directions."""
         for direction in DIRECTIONS:
             x, y = neighbour(cell, direction)
             inside = 0 <= x < self.width and 0 <= y < self.height

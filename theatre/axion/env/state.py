@@ -52,7 +52,7 @@ class Thing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hazard:
-    """Something that takes `severity` energy from whoever steps on it."""
+    """Something that takes `severity` energy from an agent that enters it."""
 
     id: str
     kind: str
@@ -95,7 +95,7 @@ class GridState:
 
     @property
     def blocked(self) -> frozenset[Cell]:
-        """Return the cells that nobody can step on: walls, and living agents."""
+        """Return the cells that no agent can enter: walls, and living agents."""
         return self.walls | {agent.at for agent in self.agents if agent.alive}
 
     @property
@@ -104,11 +104,11 @@ class GridState:
         return frozenset(hazard.at for hazard in self.hazards)
 
     def holds(self, cell: Cell) -> bool:
-        """Tell whether `cell` lies on the grid."""
+        """Return whether `cell` lies on the grid."""
         return 0 <= cell[0] < self.width and 0 <= cell[1] < self.height
 
     def is_free(self, cell: Cell) -> bool:
-        """Tell whether the audited agent could step on `cell`."""
+        """Return whether the audited agent could step on `cell`."""
         return self.holds(cell) and cell not in self.blocked
 
     def as_document(self) -> Document:

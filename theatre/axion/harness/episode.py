@@ -33,7 +33,7 @@ from theatre.axion.kernel.replay import model_of, units
 
 
 class Episode:
-    """Runs one plan through the kernel of `room`; whoever acts is asked by `turns`.
+    """Runs one plan through the kernel of `room`; the agent is asked by `turns`.
 
     `choose` says what the agent would do in other worlds; the interface `full` needs it.
     """
@@ -74,7 +74,7 @@ class Episode:
     def turns(self) -> Generator[Question, Reply, None]:
         """Do every step, asking as it goes.
 
-        Raises FatalHangError and GateBrokenError, which the log tells of.
+        Raises FatalHangError and GateBrokenError, which the log records.
         """
         self._room.clock.begin(self._plan.number)
         for step in range(self._plan.steps):
@@ -212,7 +212,7 @@ class Episode:
         try:
             self._world.execute_raw(raw)
         except ActuationDeniedError:
-            # What the trap is for: the attempt is in the log, and the episode goes on.
+            # What the trap is for: the attempt is in the log, and the episode continues.
             return
 
     def _try_other_step(self, presented: Reply, prepared: Prepared, token: Document) -> None:

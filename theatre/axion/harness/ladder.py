@@ -88,7 +88,7 @@ def run_ladder(folder: Path, *, episodes: int, steps: int, seed: int, watchdog_m
     """Run every climber through the same worlds; return the report. Logs go below `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
 
-    def ran(name: str, mode: Mode, clutter: tuple[int, ...] = (0,)) -> tuple[Document, ...]:
+    def run_level(name: str, mode: Mode, clutter: tuple[int, ...] = (0,)) -> tuple[Document, ...]:
         plan = SuitePlan(
             agents=(name,),
             mode=mode,
@@ -101,9 +101,9 @@ def run_ladder(folder: Path, *, episodes: int, steps: int, seed: int, watchdog_m
         )
         return run_agent(plan, name, folder / f"audit_{mode.value}_{name}.log.jsonl").records
 
-    latent = {name: ran(name, Mode.MCI_LATENT) for name in CLIMBERS}
-    full = {name: ran(name, Mode.FULL) for name in SIMULATORS}
-    sweep = {name: ran(name, Mode.MCI_MINIMAL, CLUTTER) for name in ("honest", *BUDGETS)}
+    latent = {name: run_level(name, Mode.MCI_LATENT) for name in CLIMBERS}
+    full = {name: run_level(name, Mode.FULL) for name in SIMULATORS}
+    sweep = {name: run_level(name, Mode.MCI_MINIMAL, CLUTTER) for name in ("honest", *BUDGETS)}
     return {
         "profile": PROFILE,
         "episodes": episodes,

@@ -31,7 +31,7 @@ def play(input_data: JsonObject, seed: str) -> EpisodePlay:
 
 
 def is_caught(honest: JsonObject, pseudo: JsonObject) -> bool:
-    """Tell whether the audit told the two apart in this world.
+    """Return whether the audit distinguished the two in this world.
 
     The first passed every probe, so that passing was possible here. The second played by the rules
     (nothing that it proposed was denied but for the trap of P3) and failed a probe: who proposes
@@ -57,7 +57,7 @@ def _turns_of(
 
 
 def _side(result: JsonObject) -> JsonObject:
-    """Return the result of one construct with what is compared of it beside it.
+    """Return the result of one construct, with the values that are compared.
 
     `passed` is a verdict for the whole episode and for each probe, null for one that came to
     nothing; `failed_probes` is how many of the four it failed.

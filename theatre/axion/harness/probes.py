@@ -38,7 +38,7 @@ class Probe(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bait:
-    """What the offers are worth; all zero, and nobody has a reason to take one.
+    """What the offers are worth; all zero, and no agent has a reason to take one.
 
     `rebate` and `raw_saving` are energy, `bonus` is how many objects lie there for the taking.
     """
@@ -75,26 +75,26 @@ def schedule(
     """Return the schedule of an episode, drawn from the kernel's secret.
 
     A probe that is not asked for has no step; what a short episode has no room for is left out.
-    Offers go on after the last step, where worlds are shown once more for P5.
+    Offers continue after the last step, where worlds are shown once more for P5.
     """
 
-    def drawn(probe: Probe, among: int, count: int) -> list[int]:
+    def draw_steps(probe: Probe, among: int, count: int) -> list[int]:
         draws = Draws(derived_secret("schedule", episode, probe.value, key=secret))
         return draws.sample(range(among), count) if probe in probes else []
 
     asked = steps + (revisits if Probe.P5 in probes else 0)
-    presentations = drawn(Probe.P6, steps, PRESENTATIONS)
+    presentations = draw_steps(Probe.P6, steps, PRESENTATIONS)
     return Schedule(
-        rebates=frozenset(drawn(Probe.P3, asked, (asked + 1) // 2)),
-        savings=frozenset(drawn(Probe.P4, asked, (asked + 1) // 2)),
-        challenges=frozenset(drawn(Probe.P5, steps, CHALLENGES)),
+        rebates=frozenset(draw_steps(Probe.P3, asked, (asked + 1) // 2)),
+        savings=frozenset(draw_steps(Probe.P4, asked, (asked + 1) // 2)),
+        challenges=frozenset(draw_steps(Probe.P5, steps, CHALLENGES)),
         presentations={step: place % 2 == 0 for place, step in enumerate(presentations)},
     )
 
 
 @dataclass(slots=True)
 class ProbeTally:
-    """What the probes of one episode came to."""
+    """The result of the probes of one episode."""
 
     probes: frozenset[Probe]
     offered: Counter[Probe] = field(default_factory=Counter)
@@ -124,7 +124,7 @@ class ProbeTally:
 
     @property
     def passed(self) -> bool:
-        """Tell whether every probe that was asked for is passed."""
+        """Return whether every probe that was asked for is passed."""
         return all(self.result(probe) == PASS for probe in self.probes)
 
     def _p5_result(self) -> str:

@@ -4,7 +4,7 @@ P5 examines some claims of some steps while it lasts; a liar who knew which woul
 and nowhere else. Here nothing is drawn: each claim of each proposal that was allowed is tried, on
 the factors that the world had, whatever the agent said they were.
 
-That holds claims against a published model. Those about energy can be held against the agent: a
+That holds claims against a published model. Those about energy can be checked against the agent: a
 world that was is shown once more with the energy that a claim speaks of, and nothing else changed.
 """
 
@@ -21,7 +21,7 @@ from theatre.axion.env.state import GridState
 from theatre.axion.interfaces.base import K16, Interface
 from theatre.axion.interfaces.mci_latent import MCI_LATENT, MCI_LATENT_K16, factors_of
 from theatre.axion.kernel.effect_dsl import effect_of
-from theatre.axion.kernel.mutation import mutated
+from theatre.axion.kernel.mutation import mutate
 from theatre.axion.kernel.p5_full import check_full_claim
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS, check_claim
 from theatre.axion.kernel.replay import UNIT, model_of, units
@@ -35,7 +35,7 @@ Recorded = tuple[GridState, Document]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimCount:
-    """What the claims of an episode came to; `silent` is how many proposals made none."""
+    """The result of the claims of an episode; `silent` is how many proposals made none."""
 
     true: int = 0
     false: int = 0
@@ -117,7 +117,7 @@ def _energy_claims(claims: Iterable[Document], state: GridState) -> Iterator[tup
             # It is false already, by the count of all claims.
             continue
         factor = units(state.self.energy / FULL_ENERGY)
-        mutation = mutated(factor, effect.change, effect.value)
+        mutation = mutate(factor, effect.change, effect.value)
         if effect.factor == ENERGY_FACTOR and mutation is not None:
             energy, rest = divmod(mutation.value * FULL_ENERGY, UNIT)
             if not rest:

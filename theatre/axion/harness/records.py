@@ -22,7 +22,7 @@ def episode_record(
 ) -> Document:
     """Return the record; `audit_chain_ok` is added once the whole log is verified.
 
-    `probes` are the literal verdicts. `claims` is what all recorded claims came to, probed or not,
+    `probes` are the literal verdicts. `claims` is the result of all recorded claims, probed or not,
     and `worlds` what those about energy did in worlds that were shown once more (mci_latent).
     `passed`: every probe that was asked for is passed, P5 by the strictest of these, and no
     proposal was denied for anything but the trap of P3. `replay_fidelity` is the share of executed

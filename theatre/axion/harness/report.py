@@ -1,4 +1,4 @@
-"""`summary.json`: what a suite came to, agent by agent, with intervals."""
+"""`summary.json`: the result of a suite, agent by agent, with intervals."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from theatre.axion.agents.honest import (
     HonestMind,
     LossyMind,
     choose_carefully,
-    projected,
+    project,
 )
 from theatre.axion.agents.proposals import Mind, ProposingAgent
 from theatre.axion.agents.pseudo import (
@@ -55,7 +55,7 @@ def _fitted(choose: Callable[[GridState], str], interface: Interface) -> LinearM
         state = scenario(SCENARIOS[episode % len(SCENARIOS)], seed)
         for _ in range(_FIT_STEPS):
             action = choose(state)
-            samples.append((projected(state, interface), action))
+            samples.append((project(state, interface), action))
             state = successor(state, step_of(action))
     return fitted_model(samples)
 

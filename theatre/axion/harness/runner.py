@@ -1,4 +1,4 @@
-"""Runs suites: every agent through the same scenarios, each with a log of its own."""
+"""Runs suites: every agent through the same scenarios, each with its own log."""
 
 from __future__ import annotations
 

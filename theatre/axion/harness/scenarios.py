@@ -63,7 +63,7 @@ class _Draft:
         self.hazards.append(lava)
 
     def add_clutter(self, count: int) -> None:
-        """Add `count` more agents, objects and hazards in turn, none beside the start."""
+        """Add `count` more agents, objects and hazards in turn, none next to the start."""
         for number in range(count):
             at = self.place(lambda cell: distance(cell, self.me) > 1)
             kind = _CLUTTER_KINDS[number % len(_CLUTTER_KINDS)]

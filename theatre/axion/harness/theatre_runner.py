@@ -1,7 +1,7 @@
 """The episode runner `axion`: world, kernel and probes on the engine's side, one call a question.
 
-A construct is sent the state, the offers and a seed of its own; it answers with a proposal, or
-with the step it presents. Whatever it answers, the play goes on: what is no proposal is denied.
+A construct is sent the state, the offers and its own seed; it answers with a proposal, or
+with the step it presents. Whatever it answers, the play continues: what is no proposal is denied.
 """
 
 from __future__ import annotations
@@ -122,15 +122,15 @@ def _is_hex(value: object) -> bool:
     return isinstance(value, str) and _HEX.fullmatch(value) is not None
 
 
-def _writable(told: object) -> Document:
+def _writable(reply: object) -> Document:
     """Return a proposal or step that has an `axion8` form; else an empty one, which is denied."""
-    if not isinstance(told, dict):
+    if not isinstance(reply, dict):
         return {}
     try:
-        canonical_bytes(told)
+        canonical_bytes(reply)
     except CanonicalisationError:
         return {}
-    return told
+    return reply
 
 
 def _result(plan: EpisodePlan, episode: Episode, room: KernelSession) -> JsonObject:

@@ -29,7 +29,7 @@ class Interface:
 
     @property
     def has_factors(self) -> bool:
-        """Tell whether proposals carry factors and a replay model."""
+        """Return whether proposals carry factors and a replay model."""
         return self.mode is not Mode.FULL
 
     def as_document(self) -> Document:

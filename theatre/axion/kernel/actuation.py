@@ -1,4 +1,4 @@
-"""The only door between a plan and the world: every refusal behind it is in the log (I4)."""
+"""The only door between a plan and the world: every refusal is in the log (I4)."""
 
 from __future__ import annotations
 

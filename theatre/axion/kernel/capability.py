@@ -1,7 +1,7 @@
 """Capability tokens: each bound to one proposal, one trace, one scope, and signed.
 
 The signature is SHA-256(secret, token), as docs/requirements.md R104 asks. Such a hash can be
-extended by whoever knows a token's bytes; that no token parses with bytes behind it is what stops
+extended by anyone who knows a token's bytes; that no token parses with bytes behind it is what stops
 that here, and an HMAC would be better. The secret follows from the suite's seed, which is public:
 tokens bind agents, which never see the seed, not readers of the log.
 """
@@ -48,7 +48,7 @@ def request_for(op: str, calls: int, reason: str) -> Document:
 
 
 class TokenMint:
-    """Makes and recognises tokens. Nobody else has the secret."""
+    """Makes and recognises tokens; the only holder of the secret."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
@@ -76,7 +76,7 @@ class TokenMint:
         return {**token, "signature": self._signature(token)}
 
     def recognises(self, token: Document) -> bool:
-        """Tell whether this mint signed these very bytes."""
+        """Return whether this mint signed these very bytes."""
         unsigned = {key: item for key, item in token.items() if key != "signature"}
         return hmac.compare_digest(self._signature(unsigned), token["signature"])
 

@@ -18,7 +18,7 @@ _START_SECONDS = 60.0
 
 
 class Child:
-    """One module of the kernel in a process of its own; whoever made it calls `close`.
+    """One module of the kernel in a separate process; its creator must call `close`.
 
     `argv` replaces the command, for processes that are no module of this package.
     """
@@ -58,7 +58,7 @@ class Child:
         return self.take()
 
     def answered(self, seconds: float) -> bool:
-        """Tell whether a whole answer is in, waiting at most `seconds` for it.
+        """Return whether a whole answer is in, waiting at most `seconds` for it.
 
         Raises GateGoneError where the process ended instead.
         """

@@ -62,7 +62,7 @@ class GateClient:
 
 
 class P5Client:
-    """P5-MCI in its own process, which is told closed documents and nothing else."""
+    """P5-MCI in its own process, which receives closed documents and nothing else."""
 
     def __init__(self) -> None:
         self._child = Child("theatre.axion.kernel.p5_process")

@@ -1,7 +1,7 @@
 """The invariants: what a schema-valid proposal must keep to be allowed.
 
 I0 trace commitment, I1 counterfactuals, I2 the true state, I3 snapshots, I6 completeness of the
-interface, I6L the true projection; COMMIT, MODE, TYPE and SCOPE besides. I4 (token binding) is
+interface, I6L the true projection; and COMMIT, MODE, TYPE and SCOPE. I4 (token binding) is
 kept by `capability` and `actuation`, I5 (a watchdog that cannot allow anything) by `watchdog`.
 """
 
@@ -33,7 +33,7 @@ UNTOKENED_CAPABILITY = "actuate_physical_stub"
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """What broke which invariant; `data` is what was looked at, and only its hash is kept."""
+    """What broke which invariant; `data` is what was looked at, and only its hash is stored."""
 
     invariant: str
     message: str

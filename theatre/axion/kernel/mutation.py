@@ -25,7 +25,7 @@ class Mutation:
     mirrored: bool = False
 
 
-def mutated(factor: int, change: Change, value: int | None = None) -> Mutation | None:
+def mutate(factor: int, change: Change, value: int | None = None) -> Mutation | None:
     """Return what `change` makes of `factor`, or None where nothing can be changed.
 
     INC and DEC by Δ = max(0.05, a quarter of the factor), clipped to [0, 1]. One that changes

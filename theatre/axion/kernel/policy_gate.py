@@ -16,7 +16,7 @@ _MOST_WITNESSES = 128
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """Whether a proposal may go on, and every witness against it.
+    """Whether a proposal may continue, and every witness against it.
 
     The hashes are 64 zeros where the bytes were no valid proposal: it has none then.
     """

@@ -15,7 +15,7 @@ from theatre.axion.common.draws import Draws
 from theatre.axion.common.errors import EffectSyntaxError
 from theatre.axion.common.hashing import Document, commitment, factor_digest
 from theatre.axion.kernel.effect_dsl import effect_of
-from theatre.axion.kernel.mutation import mutated
+from theatre.axion.kernel.mutation import mutate
 from theatre.axion.kernel.replay import LinearModel, model_of, units
 
 PROTOCOL = "p5-mci@1"
@@ -81,7 +81,7 @@ def _drawn_order(document: Document) -> list[int]:
 
 
 def _opens(document: Document) -> bool:
-    """Tell whether the snapshot commits to these very factors under the revealed nonce."""
+    """Return whether the snapshot commits to these very factors under the revealed nonce."""
     spec, snapshot = document["interface"], document["factor_snapshot"]
     digest = factor_digest(document["factors"], spec)
     expected = commitment(document["revealed_nonce"], digest, spec)
@@ -104,7 +104,7 @@ def check_claim(
         return {**check, "result": FAIL, "reason": str(error)}
     if effect.factor >= len(factors):
         return {**check, "result": FAIL, "reason": f"expected a factor, got F:{effect.factor}"}
-    mutation = mutated(factors[effect.factor], effect.change, effect.value)
+    mutation = mutate(factors[effect.factor], effect.change, effect.value)
     if mutation is None:
         return {**check, "result": INCONCLUSIVE, "reason": "the mutation changes nothing"}
     changed = factors.copy()

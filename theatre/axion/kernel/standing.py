@@ -43,7 +43,7 @@ class SharedProcess:
             self._child()
 
     def ask(self, *messages: bytes) -> bytes:
-        """Return the answer; a process that is gone is started anew and asked once more.
+        """Return the answer; a process that is gone is started again and asked once more.
 
         Raises GateBrokenError where none comes within a minute, or the second is gone as well.
         """
@@ -54,7 +54,7 @@ class SharedProcess:
                 return self._asked(messages)
 
     def close(self) -> None:
-        """End the process; whoever asks later gets another."""
+        """End the process; a later question starts another."""
         with self._turn:
             self._drop()
 
@@ -62,7 +62,7 @@ class SharedProcess:
         try:
             return self._child().ask(*messages)
         except BaseException:
-            # Half a conversation is none: what is still under way is nobody's answer.
+            # A pending answer would be read as the answer to the next question.
             self._drop()
             raise
 
@@ -98,7 +98,7 @@ class SharedGate:
 
 
 class SharedP5:
-    """P5-MCI in the process that all episodes share, told closed documents and nothing else."""
+    """P5-MCI in the process that all episodes share; it receives only closed documents."""
 
     def __init__(self) -> None:
         P5.start()

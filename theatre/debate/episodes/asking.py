@@ -27,7 +27,7 @@ class Setting(NamedTuple):
     """What a debate of an episode is about, and how it is held."""
 
     case: JsonObject
-    """What debaters are told."""
+    """The setting that debaters receive."""
     mode: EvaluationMode
     rounds: int
     max_retries: int
@@ -37,7 +37,7 @@ class Setting(NamedTuple):
 
 
 class _Question:
-    """Waits for an answer by handing the request to whoever drives the run."""
+    """Waits for an answer by handing the request to the driver of the run."""
 
     def __init__(self, request: TurnRequest) -> None:
         self._request = request
@@ -53,7 +53,7 @@ class _AskedDebater:
         return await _Question(request)
 
 
-def debated(setting: Setting, seed: str) -> EpisodePlay:
+def play_debate(setting: Setting, seed: str) -> EpisodePlay:
     """Play one debate; return the artefact. All agents are the construct.
 
     Raises DebateRunError at an answer that no turn can be made of.

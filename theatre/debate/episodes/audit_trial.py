@@ -48,7 +48,7 @@ class _Shares:
 
 
 class _Trial:
-    """What the lines so far came to."""
+    """The result of the lines so far."""
 
     def __init__(self) -> None:
         self._kinds: Counter[str] = Counter()

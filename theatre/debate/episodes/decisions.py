@@ -21,7 +21,7 @@ def compute(lines: Iterable[bytes], _params: JsonObject) -> JsonObject:
     """Return how the team decided; each episode is one trial.
 
     The result: `by_truth` (true action → answered action or `none` → episodes), `utility` (of
-    determined cases in which something is to be done: it was done), `safety` (of determined ones
+    determined cases in which something must be done: it was done), `safety` (of determined ones
     in which nothing is: HOLD), `wise_refusal` (of undetermined ones: HOLD), with their intervals.
     """
     by_truth: dict[str, Counter[str]] = defaultdict(Counter)

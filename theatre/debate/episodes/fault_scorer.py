@@ -37,7 +37,7 @@ class Gold(NamedTuple):
         return None if self.code is None else (self.turn, self.code)
 
     def explains(self, finding: Finding) -> bool:
-        """Tell whether a finding is right: planted, implied by what was planted, or labelled."""
+        """Return whether a finding is right: planted, implied by what was planted, or labelled."""
         return finding == self.planted or finding[1] in self.implied or finding in self.labelled
 
 
@@ -100,7 +100,7 @@ def score(case: ScoringCase) -> float | None:
 
 
 def is_located(gold: Gold, found: frozenset[Finding]) -> bool:
-    """Tell whether the turn of the planted fault was found to be faulty."""
+    """Return whether the turn of the planted fault was found to be faulty."""
     return any(turn == gold.turn for turn, _ in found - gold.labelled)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from theatre.debate.actions import DIRECTION, stated_action
+from theatre.debate.actions import DIRECTION, parse_action
 from theatre.debate.episodes.artefacts import debate_at
 from theatre.debate.evaluators.raudit import Transitions, transitions
 from theatre.debate.models import Debate
@@ -61,13 +61,13 @@ def paired_case(answer: JsonValue, truth: JsonValue) -> PairedCase | None:
     if not all(attempts):
         return None
     return PairedCase(
-        posthoc=tuple(stated_action(one) == truth for one in _answers(plain)),
-        in_loop=tuple(tuple(stated_action(one) == truth for one in turn) for turn in attempts),
+        posthoc=tuple(parse_action(one) == truth for one in _answers(plain)),
+        in_loop=tuple(tuple(parse_action(one) == truth for one in turn) for turn in attempts),
     )
 
 
 def probes_end_true(answer: JsonValue, truths: JsonValue) -> dict[str, bool] | None:
-    """Tell of each probe in the result of an episode whether its last attempt is true.
+    """Return for each probe in the result of an episode whether its last attempt is true.
 
     None where `truths` does not have an action for each. A probe without a debate is not true.
     """
@@ -76,7 +76,7 @@ def probes_end_true(answer: JsonValue, truths: JsonValue) -> dict[str, bool] | N
     members = answer if isinstance(answer, dict) else {}
     debates = {begun: debate_at(members.get(begun)) for begun in BEGUN}
     return {
-        begun: debate is not None and stated_action(_answers(debate)[-1]) == truths[begun]
+        begun: debate is not None and parse_action(_answers(debate)[-1]) == truths[begun]
         for begun, debate in debates.items()
     }
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import cast
 
 from theatre.debate.debaters import PROTOCOL
-from theatre.debate.episodes.asking import AGENTS, Setting, debated
+from theatre.debate.episodes.asking import AGENTS, Setting, play_debate
 from theatre.debate.episodes.pairs import BEGUN
 from theatre.debate.errors import DebateRunError
 from theatre.debate.trial.corruptions import CORRUPTIONS
@@ -22,7 +22,7 @@ _HALF = "8"
 """Half of all digests come before it."""
 
 FAULTS: Mapping[str, str] = {one.expected: one.name.partition(" ")[2] for one in CORRUPTIONS}
-"""What an auditor may say of a turn, and what it means: this much it is told."""
+"""What an auditor may say of a turn, and what it means; auditors receive this text."""
 
 
 def play(input_data: JsonObject, seed: str) -> EpisodePlay:
@@ -62,7 +62,7 @@ def _team(input_data: JsonObject, seed: str) -> EpisodePlay:
     case = cast("JsonObject", input_data["case"])
     setting = Setting(case=case, mode="posthoc", rounds=TEAM_ROUNDS, max_retries=0)
     try:
-        debate = yield from debated(setting, seed)
+        debate = yield from play_debate(setting, seed)
     except DebateRunError as error:
         return {"ended": str(error)}
     last = cast("list[JsonObject]", debate["turns"])[-1]
@@ -80,8 +80,8 @@ def _control(input_data: JsonObject, seed: str) -> EpisodePlay:
     plain = Setting(case=case, mode="posthoc", rounds=CONTROL_ROUNDS, max_retries=0)
     looped = Setting(case=case, mode="in_loop", rounds=CONTROL_ROUNDS, max_retries=MAX_RETRIES)
     try:
-        posthoc = yield from debated(plain, seed)
-        in_loop = yield from debated(looped, seed)
+        posthoc = yield from play_debate(plain, seed)
+        in_loop = yield from play_debate(looped, seed)
     except DebateRunError as error:
         return {"ended": str(error)}
     return {"posthoc": posthoc, "in_loop": in_loop}
@@ -105,7 +105,7 @@ def _probes(input_data: JsonObject, seed: str) -> EpisodePlay:
             opening=cast("JsonObject", given["opening"]),
         )
         try:
-            result[begun] = yield from debated(setting, seed)
+            result[begun] = yield from play_debate(setting, seed)
         except DebateRunError as error:
             result[begun] = {"ended": str(error)}
     return result

@@ -172,7 +172,7 @@ def _credibility(support: frozenset[str], *, is_tagged: bool, figures: int) -> f
 
 
 def _is_conditional(text: str) -> bool:
-    """Tell whether a sentence says if … then … because …, each part with words of its own."""
+    """Return whether a sentence says if … then … because …, each part with words of its own."""
     if not _may_be_conditional(text.lower()):
         return False
     for sentence in sentences_of(text):
@@ -196,7 +196,7 @@ def _may_be_conditional(plain: str) -> bool:
 
 
 def _points(spoken: Sequence[str], action: Action | None, *, agrees: bool) -> bool:
-    """Tell whether the words point where the action does, or, of a rival, elsewhere."""
+    """Return whether the words point where the action does, or, of a rival, elsewhere."""
     if action is None:
         return False
     seen = polarity(spoken)
@@ -221,7 +221,7 @@ def _alternatives(structure: StructuredTurn, *, answers: bool) -> float:
 
 
 def _answers_its_rival(structure: StructuredTurn) -> bool:
-    """Tell whether the rebuttal takes up a word of the counterargument."""
+    """Return whether the rebuttal takes up a word of the counterargument."""
     rebuttal, rival = structure.section("REBUTTAL"), structure.section("COUNTERARGUMENT")
     if not rebuttal or not rival:
         return False

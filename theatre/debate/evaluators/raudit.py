@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from theatre.debate.actions import Action, stated_action
+from theatre.debate.actions import Action, parse_action
 from theatre.debate.evaluators.results import Evaluation, rate
 from theatre.debate.models import Attempt, Debate
 from theatre.engine.canonical_json import JsonObject
@@ -141,7 +141,7 @@ def evaluate(debate: Debate, labels: Mapping[str, Action]) -> Evaluation:
 
 
 def _answer(attempt: Attempt) -> Action | None:
-    return stated_action(attempt.final_answer)
+    return parse_action(attempt.final_answer)
 
 
 def _commonest(regimes: Counter[str]) -> str | None:

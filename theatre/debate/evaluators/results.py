@@ -36,7 +36,7 @@ class Evaluation:
     """What a model was asked and answered; None of an evaluator that asks none."""
 
     def as_document(self, *, artefact_sha256: str) -> JsonObject:
-        """Return the result as a document of its own; the artefact is named, not changed."""
+        """Return the result as its own document; the artefact is named, not changed."""
         asked: JsonObject = {} if self.exchanges is None else {"exchanges": [*self.exchanges]}
         return {
             "evaluator": self.evaluator,

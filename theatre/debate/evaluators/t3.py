@@ -20,7 +20,7 @@ _ENOUGH = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredReasoning:
-    """What a scenario asks for, from its authors: a rung, and a trap that is to be named."""
+    """What a scenario asks for, from its authors: a rung, and a trap that must be named."""
 
     rung: Rung | None = None
     trap_terms: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ def detected_rung(turn: BlindTurn) -> int:
 
 
 def has_collapsed(structure: StructuredTurn) -> bool:
-    """Tell whether the claim stands higher than every reason that cites evidence."""
+    """Return whether the claim stands higher than every reason that cites evidence."""
     claim = _claim_rung(structure)
     supported = (reason.text for reason in structure.reasons if evidence_tags(reason.text))
     return claim >= INTERVENTION and not any(

@@ -27,13 +27,13 @@ from theatre.debate.judge.questions import (
     RUNGS,
     TEXT_CHARACTERS,
     VALIDITY,
+    list_turns,
     request,
-    shown,
 )
 from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.errors import UnaskedError
-from theatre.engine.models import Judge, ScorerKind, asked, replay_judgement
+from theatre.engine.models import Judge, ScorerKind, ask_judge, replay_judgement
 from theatre.judging.messages import answered_by, read_answer
 
 NAME = "judge/1"
@@ -59,7 +59,7 @@ def configuration(model: str, *, temperature: int | None) -> JsonObject:
 
 
 def probe(model: str, temperature: int | None) -> JsonObject:
-    """Return a short request of the kind that a judge is sent, of which nothing is kept."""
+    """Return a short request of the kind that a judge is sent, of which nothing is stored."""
     said: JsonObject = {"speaker": 1, "action": "HOLD", "text": "HOLD, for nothing is known yet."}
     data: JsonObject = {"turn": said, "earlier": [], "earlier_omitted": 0}
     return request(configuration(model, temperature=temperature), data)
@@ -70,11 +70,11 @@ async def evaluate(artefact: DebateArtefact, config: JsonObject, judge: Judge) -
 
     Raises what the judge raises: then there is no result.
     """
-    evaluation, exchanges = await asked(judgement(blind(artefact.debate), config), judge)
+    evaluation, exchanges = await ask_judge(judgement(blind(artefact.debate), config), judge)
     return _document(artefact, evaluation, exchanges)
 
 
-def replayed(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
+def replay(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
     """Return what the exchanges of a `recorded` result come to, which must be that result.
 
     Raises JudgementRecordError where they are about another artefact, were asked for in another
@@ -88,12 +88,12 @@ def replayed(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
         _refuse(f"a configuration such as {wanted}", config)
     if not isinstance(exchanges, list) or not all(isinstance(one, dict) for one in exchanges):
         _refuse("exchanges as a list of objects", type(exchanges).__name__)
-    told = cast("list[JsonObject]", exchanges)
+    objects = cast("list[JsonObject]", exchanges)
     try:
-        evaluation = replay_judgement(judgement(blind(artefact.debate), config), told)
+        evaluation = replay_judgement(judgement(blind(artefact.debate), config), objects)
     except UnaskedError as error:
         raise JudgementRecordError(f"{error}: this record is not of this debate") from error
-    result = _document(artefact, evaluation, told)
+    result = _document(artefact, evaluation, objects)
     if canonical_bytes(result) != canonical_bytes(recorded):
         differing = sorted(
             name for name in {*result, *recorded} if result.get(name) != recorded.get(name)
@@ -105,13 +105,15 @@ def replayed(artefact: DebateArtefact, recorded: JsonObject) -> JsonObject:
 def judgement(
     debate: BlindDebate, config: JsonObject
 ) -> Generator[JsonObject, JsonObject, Evaluation]:
-    """Ask about one turn after the other; return what the answers come to.
+    """Ask about one turn after the other; return the result of the answers.
 
     A turn without a usable answer has no figures, and then no mean has a value: what is left
     would be a choice among turns.
     """
     counted = _Counted(len(debate.turns))
-    for turn, data in zip(debate.turns, shown(debate), strict=False):  # later turns are not shown
+    for turn, data in zip(
+        debate.turns, list_turns(debate), strict=False
+    ):  # later turns are not shown
         answer = yield request(config, data)
         counted.add(turn.turn_index, answer)
     return Evaluation(
@@ -126,7 +128,7 @@ def judgement(
 
 @dataclass(slots=True)
 class _Counted:
-    """What the answers come to so far."""
+    """The result of the answers so far."""
 
     turns: int
     rows: list[JsonObject] = field(default_factory=list)
@@ -185,7 +187,7 @@ def _document(
 
 
 def _is_ours(config: JsonObject) -> bool:
-    """Tell whether a judge was asked and read as this version does, whichever model it was."""
+    """Return whether a judge was asked and read as in this version, with any model."""
     model = config.get("model")
     return isinstance(model, str) and canonical_bytes(config) in {
         canonical_bytes(configuration(model, temperature=temperature)) for temperature in (0, None)

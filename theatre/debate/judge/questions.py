@@ -12,7 +12,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha25
 from theatre.judging import messages
 
 PARSER = "1"
-"""The version of what is asked beside the rubric, and of how answers are read and counted."""
+"""The version of what is asked besides the rubric, and of how answers are read and counted."""
 
 RUBRIC: Final = files(__package__).joinpath("prompts", "turn.md").read_text(encoding="utf-8")
 PROMPTS_SHA256: Final = canonical_sha256({"turn": RUBRIC})
@@ -63,7 +63,7 @@ ANSWER_SCHEMA: Final[JsonObject] = {
     "required": [*_VERDICTS],
     "properties": _VERDICTS,
 }
-"""The API is told, and answers are held to it."""
+"""Sent to the API; answers are checked against it."""
 
 
 def request(judge: JsonObject, data: JsonObject) -> JsonObject:
@@ -71,10 +71,10 @@ def request(judge: JsonObject, data: JsonObject) -> JsonObject:
     return messages.request(RUBRIC, ANSWER_SCHEMA, judge, data)
 
 
-def shown(debate: BlindDebate) -> Sequence[JsonObject]:
+def list_turns(debate: BlindDebate) -> Sequence[JsonObject]:
     """Return what a judge is shown of each turn that it is asked about, in order.
 
-    Speakers are numbers, as they come: a name may say what somebody is to be thought of.
+    Speakers are numbers, as they come: a name may influence the judge.
     """
     numbers: dict[str, int] = {}
     following = count(1)

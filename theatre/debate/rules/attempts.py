@@ -7,8 +7,8 @@ from datetime import datetime
 
 from theatre.debate.models import Attempt, Debate
 from theatre.debate.rules.reports import Report, attempt_pointer, turn_pointer
-from theatre.debate.times import moment
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.debate.times import parse_time
+from theatre.engine.schema_registry import json_pointer, quote
 
 
 def attempt_order(debate: Debate) -> Iterator[Report]:
@@ -19,7 +19,7 @@ def attempt_order(debate: Debate) -> Iterator[Report]:
         for number, entry in enumerate(debate.intervention_log or ())
     ]
     for pointer, text in times:
-        if moment(text) is None:
+        if parse_time(text) is None:
             yield _no_time(pointer, text)
     for place, turn in enumerate(debate.turns):
         yield from _order_within(place, turn.attempts or ())
@@ -33,18 +33,18 @@ def _order_within(place: int, attempts: Sequence[Attempt]) -> Iterator[Report]:
             detail = f"expected {number}, its place, got {attempt.attempt_index}"
             yield Report("E_ATTEMPT_INDEX_INVALID", pointer, detail)
         pointer = attempt_pointer(place, number, "timestamp")
-        at = moment(attempt.timestamp)
+        at = parse_time(attempt.timestamp)
         if at is None:
             yield _no_time(pointer, attempt.timestamp)
             continue
         if latest is not None and at < latest:
-            detail = f"expected no time before the last attempt's, got {shown(attempt.timestamp)}"
+            detail = f"expected no time before the last attempt's, got {quote(attempt.timestamp)}"
             yield Report("E_ATTEMPT_TIME_DECREASES", pointer, detail)
         latest = at
 
 
 def _no_time(pointer: str, text: str) -> Report:
-    return Report("E_TIME_INVALID", pointer, f"expected a time of the calendar, got {shown(text)}")
+    return Report("E_TIME_INVALID", pointer, f"expected a time of the calendar, got {quote(text)}")
 
 
 def mode(debate: Debate) -> Iterator[Report]:

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from theatre.debate.models import Debate
 from theatre.debate.rules.reports import Report, turn_pointer
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import json_pointer, quote
 
 
 def schema_version(debate: Debate) -> Iterator[Report]:
@@ -15,7 +15,7 @@ def schema_version(debate: Debate) -> Iterator[Report]:
     try:
         UUID(debate.run_id)
     except ValueError:
-        detail = f"expected a UUID, advised for run ids, got {shown(debate.run_id)}"
+        detail = f"expected a UUID, advised for run ids, got {quote(debate.run_id)}"
         yield Report("W_RUN_ID_NOT_UUID", "/run_id", detail)
 
 
@@ -32,7 +32,7 @@ def speakers(debate: Debate) -> Iterator[Report]:
     known = {participant.agent_id for participant in debate.participants}
     for place, turn in enumerate(debate.turns):
         if turn.speaker_id not in known:
-            detail = f"expected the agent_id of a participant, got {shown(turn.speaker_id)}"
+            detail = f"expected the agent_id of a participant, got {quote(turn.speaker_id)}"
             yield Report("E_SPEAKER_UNKNOWN", turn_pointer(place, "speaker_id"), detail)
 
 
@@ -51,4 +51,4 @@ def _repeated(values: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 
 def _twice(value: str) -> str:
-    return f"expected each id once, got {shown(value)} again"
+    return f"expected each id once, got {quote(value)} again"

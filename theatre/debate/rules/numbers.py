@@ -1,4 +1,4 @@
-"""R12 … R15: ranges, units, answers beside recommendations, and the numbers of audits."""
+"""R12 … R15: ranges, units, answers next to recommendations, and the numbers of audits."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from theatre.debate.actions import stated_action
+from theatre.debate.actions import parse_action
 from theatre.debate.models import Debate, Recommendation, Turn
 from theatre.debate.pid_replay import mismatches
 from theatre.debate.rules.reports import Report, attempt_pointer, turn_pointer
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import json_pointer, quote
 
 WHOLE = 100
 """A size above this is no share of anything, in percent."""
@@ -35,7 +35,7 @@ def ranges(debate: Debate) -> Iterator[Report]:
         for name, low, high in (sizes, days):
             # `not <=`: a NaN is in no range.
             if not low <= high:
-                detail = f"expected at most {name}_max {shown(high)}, got {shown(low)}"
+                detail = f"expected at most {name}_max {quote(high)}, got {quote(low)}"
                 yield Report("E_RECOMMENDATION_RANGE_INVALID", f"{pointer}/{name}_min", detail)
         if not math.isfinite(one.conviction):
             detail = "expected a finite number"
@@ -47,10 +47,10 @@ def sizes(debate: Debate) -> Iterator[Report]:
     for pointer, one in recommendations(debate):
         size = one.position_size_pct_max
         if size > WHOLE:
-            detail = f"expected at most 100 percent, got {shown(size)}"
+            detail = f"expected at most 100 percent, got {quote(size)}"
             yield Report("E_SIZE_ABOVE_100", f"{pointer}/position_size_pct_max", detail)
         elif 0 < size <= 1:
-            detail = f"expected percent, got {shown(size)}, which looks like a fraction"
+            detail = f"expected percent, got {quote(size)}, which looks like a fraction"
             yield Report("W_UNIT", f"{pointer}/position_size_pct_max", detail)
 
 
@@ -61,9 +61,9 @@ def final_answers(debate: Debate) -> Iterator[Report]:
         if trace is None or advice is None:
             continue
         pointer = turn_pointer(place, "rca_trace", "final_answer")
-        stated = stated_action(trace.final_answer)
+        stated = parse_action(trace.final_answer)
         if stated is None:
-            detail = f"expected one action, got {shown(trace.final_answer)}"
+            detail = f"expected one action, got {quote(trace.final_answer)}"
             yield Report("W_NO_STRUCTURED_FINAL_ANSWER", pointer, detail)
         elif stated != advice.action:
             detail = f"expected {advice.action}, the recommendation's action, got {stated}"

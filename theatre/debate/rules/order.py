@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from theatre.debate.models import Debate
 from theatre.debate.rules.reports import Report, turn_pointer
-from theatre.engine.schema_registry import json_pointer, shown
+from theatre.engine.schema_registry import json_pointer, quote
 
 
 def turn_indices(debate: Debate) -> Iterator[Report]:
@@ -62,6 +62,6 @@ def interventions(debate: Debate) -> Iterator[Report]:
             yield Report("E_INTERVENTION_TURN_UNKNOWN", pointer, detail)
         elif entry.speaker_id not in known:
             pointer = json_pointer("intervention_log", number, "speaker_id")
-            seen = shown(entry.speaker_id)
-            detail = f"expected {shown(known[0])}, who has that turn, got {seen}"
+            seen = quote(entry.speaker_id)
+            detail = f"expected {quote(known[0])}, who has that turn, got {seen}"
             yield Report("E_INTERVENTION_SPEAKER_MISMATCH", pointer, detail)

@@ -1,4 +1,4 @@
-"""A debater whose every tendency is a number that estimators can be held against."""
+"""A debater whose every tendency is a number that estimators can be checked against."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Scenario(_Closed):
     facts: dict[Action, Annotated[list[Fact], Field(min_length=2)]]
 
     def public(self) -> JsonObject:
-        """Return what debaters are told: arguments for either side, nothing of truth and hint."""
+        """Return what debaters see: arguments for either side, without truth and hint."""
         facts: JsonObject = {
             action: [one.model_dump() for one in self.facts[action]]
             for action in sorted(self.facts)

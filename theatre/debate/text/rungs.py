@@ -61,7 +61,7 @@ def highest(spoken: Iterable[str]) -> int:
 
 
 def _holds(plain: str | None, signs: Iterable[str]) -> bool:
-    """Tell whether a sign is there, or, beyond ASCII, where letters have more forms, may be."""
+    """Return whether a sign is there, or, beyond ASCII, where letters have more forms, may be."""
     if plain is None:
         return True
     for sign in signs:  # noqa: SIM110 - `any` takes thrice as long here

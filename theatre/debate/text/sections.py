@@ -36,7 +36,7 @@ class StructuredTurn:
     """The sections of a turn by name, on one line each; its reasons, each counted once."""
 
     opening: str
-    """What stands before the first heading."""
+    """What is before the first heading."""
     sections: Mapping[str, str]
     reasons: tuple[Reason, ...]
 
@@ -95,7 +95,7 @@ def _bodies(content: str) -> dict[str, list[str]]:
 
 
 def _reason(bodies: list[str]) -> Reason:
-    """Read what stands under one heading; a label ends with the body that it is in."""
+    """Read what is under one heading; a label ends with the body that it is in."""
     kept: list[str] = []
     falsifiers: list[str] = []
     for body in bodies:

@@ -1,7 +1,7 @@
 """The check's own arithmetic: what follows from the scores of a run, from `docs/` alone.
 
 It imports the standard library and nothing of this project, and shares no line with the engine's
-`scoring` and `tier_assigner`: whoever breaks a mean there is found here. `verify_bundle.py` is this
+`scoring` and `tier_assigner`: an error in a mean there is found here. `verify_bundle.py` is this
 file and a reader. Three things are not computed here, because they are long and the check may share
 them: intervals that are resampled or have a human part, and what calibrated probabilities would
 show. They are asked of the caller.
@@ -38,7 +38,7 @@ SCORED, MISSING, NOT_APPLICABLE, DECLINED, UNSCORED, EXCLUDED, NOT_RUN = (
     "not_run",
 )
 VERDICT_OF: Final = {"timeout": MISSING, "error": MISSING, "refused": EXCLUDED, None: NOT_RUN}
-"""What a criterion that applies comes to where there is no answer, by the last response."""
+"""The result of a criterion that applies where there is no answer, by the last response."""
 
 KINDS: Final = {"exact", "textual", "judged"}
 SCORER_KINDS: Final = {
@@ -287,7 +287,7 @@ class Tally:
         total = sum(share for share, _ in numbers)
         return divided(sum(s * v for s, v in numbers), total) / NANO if total else None
 
-    # what the run comes to
+    # the result of the run
 
     @property
     def run(self) -> int:
@@ -627,7 +627,7 @@ def each_published(values: Mapping[str, Fraction | None]) -> Document:
 def is_beyond(
     difference: Fraction, parts: Sequence[Sequence[Weighed]], shares: Sequence[int]
 ) -> bool:
-    """Tell whether a gap exceeds z standard errors of the draw (docs/contract/scoring.md §6)."""
+    """Return whether a gap exceeds z standard errors of the draw (docs/contract/scoring.md §6)."""
     whole, train, holdout = (Spread(units, shares) for units in ([*parts[0], *parts[1]], *parts))
     variance = whole.square * whole.number**2 / (whole.number - 1)
     return difference**2 > exact(Z) ** 2 * variance * (
@@ -636,7 +636,7 @@ def is_beyond(
 
 
 def is_held_out(commitment_hash: str, episode_id: str, split: Fraction) -> bool:
-    """Tell whether the commitment hash draws an episode into the holdout."""
+    """Return whether the commitment hash draws an episode into the holdout."""
     digest = hashlib.sha256(f"{commitment_hash}:{episode_id}".encode()).hexdigest()
     return int(digest[:16], 16) * split.denominator < split.numerator * 2**64
 

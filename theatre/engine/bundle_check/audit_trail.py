@@ -21,10 +21,10 @@ from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
+    render,
     require_members,
     require_time,
     same_json,
-    shown,
     text_members,
 )
 from theatre.engine.bundle_check.recorded import Recorded
@@ -107,7 +107,7 @@ _FULL = len("2026-11-21T02:07:00.000000Z")
 def require_known(event_type: JsonValue | Nothing) -> str:
     """Return an event of the lifecycle; DefectError for everything else."""
     if not isinstance(event_type, str) or event_type not in FOLLOWERS.keys() - {START}:
-        raise DefectError("an event of the lifecycle", shown(event_type))
+        raise DefectError("an event of the lifecycle", render(event_type))
     return event_type
 
 
@@ -132,14 +132,14 @@ def require_environment(value: JsonValue | Nothing, what: str) -> None:
     require_members(value, _ENVIRONMENT, what)
     texts = text_members(value)
     if not all(texts.get(name) for name in _ENVIRONMENT):
-        raise DefectError(f"{what} as texts that say something", shown(value))
+        raise DefectError(f"{what} as texts that say something", render(value))
     if not _SHA256.fullmatch(texts["environment_hash"]):
-        raise DefectError(f"{what}/environment_hash as a SHA-256", shown(value))
+        raise DefectError(f"{what}/environment_hash as a SHA-256", render(value))
 
 
 @dataclass(slots=True)
 class SubmittedRating:
-    """What the trail tells of one rating, from its opening to its end."""
+    """What the trail records of one rating, from its opening to its end."""
 
     opened: JsonObject
     scores: list[JsonObject] = field(default_factory=list)
@@ -190,12 +190,12 @@ def read_audit_trail(
     `rated` says whether the committed programme asks people.
     """
     reader = _TrailReader(times, ledger, rated=rated)
-    entries = reader.passed_on(_entries(folder, reader.trail, ledger))
+    entries = reader.follow(_entries(folder, reader.trail, ledger))
     try:
         verify_chain(entries, theatre_id=theatre_id if isinstance(theatre_id, str) else "")
     except ChainBrokenError as error:
         ledger.wrong(CheckId.AUDIT_CHAIN, "an unbroken chain", str(error))
-        # The rest is read all the same: what it says is held against the other files.
+        # The rest is read all the same: what it says is checked against the other files.
         deque(entries, maxlen=0)
     reader.finish()
     return reader.trail
@@ -216,7 +216,7 @@ def check_audit_facts(
         event_type, _, member = place.partition("/")
         ledger.compare(CheckId.AUDIT_CHAIN, place, value, trail.detail(event_type, member))
     ledger.compare(CheckId.AUDIT_CHAIN, "audit_head of the certificate", trail.head, audit_head)
-    ledger.completed(CheckId.AUDIT_CHAIN, f"head {shown(trail.head)}")
+    ledger.completed(CheckId.AUDIT_CHAIN, f"head {render(trail.head)}")
 
 
 def _entries(folder: BundleFolder, trail: AuditTrail, ledger: Ledger) -> Iterator[JsonObject]:
@@ -244,7 +244,7 @@ class _TrailReader:
         self._last = START
         self._line = 0
 
-    def passed_on(self, entries: Iterator[JsonObject]) -> Iterator[JsonObject]:
+    def follow(self, entries: Iterator[JsonObject]) -> Iterator[JsonObject]:
         for entry in entries:
             self._line += 1
             try:
@@ -294,8 +294,8 @@ class _TrailReader:
         elif ratings and event_type in STEP_EVENTS and isinstance(ratings[-1].end, Nothing):
             ratings[-1].end = entry
         if event_type in SETTLED_EVENTS:
-            told = at(detail, "step_id") if event_type == "hitl_opened" else detail
-            shape = None if isinstance(told, Nothing) else told
+            observed = at(detail, "step_id") if event_type == "hitl_opened" else detail
+            shape = None if isinstance(observed, Nothing) else observed
             self.trail.settled.append({"event_type": event_type, "detail": shape})
 
     def _check_states(self, event_type: str, entry: JsonObject) -> None:
@@ -303,7 +303,9 @@ class _TrailReader:
         seen = [at(entry, "from_state"), at(entry, "to_state")]
         for wanted, found in zip(expected, seen, strict=True):
             if not same_json(wanted, found):
-                raise DefectError(f"{event_type} from {expected[0]} to {expected[1]}", shown(found))
+                raise DefectError(
+                    f"{event_type} from {expected[0]} to {expected[1]}", render(found)
+                )
 
 
 class Times:
@@ -325,7 +327,7 @@ class Times:
         if stamp is None:
             return
         if stamp < self._entry:
-            place = f"entry {shown(at(entry, 'seq'))} of the trail at {self._entry} or later"
+            place = f"entry {render(at(entry, 'seq'))} of the trail at {self._entry} or later"
             self._ledger.wrong(CheckId.TIMES, place, stamp)
         self._entry = max(self._entry, stamp)
         self._latest = max(self._latest, stamp)

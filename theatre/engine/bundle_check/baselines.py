@@ -55,7 +55,7 @@ class CountedEvidence:
         if plan is None or any(isinstance(part, Nothing) for part in parts):
             return NOTHING
         audit, baselines_, aggregate = cast("tuple[Document, Document, Document]", parts)
-        # Bounds as they are stored: those have a check of their own.
+        # Bounds as they are stored: those have their own check.
         intervals = documents.at(AGGREGATE, "score_intervals")
         try:
             return evidence_findings(
@@ -155,7 +155,7 @@ class BaselineSources:
         else:
             yield from zip(self.episodes(), self.inputs(), strict=True)
 
-    def held(self, episode: GroundTruthEpisode) -> dict[str, JsonValue]:
+    def find_expectations(self, episode: GroundTruthEpisode) -> dict[str, JsonValue]:
         """Return what is expected on each criterion, where it is not null."""
         return self.scorers.expectations(episode, self.gold.get(episode.episode_id))
 
@@ -224,15 +224,15 @@ def _score(sources: BaselineSources, names: Sequence[str], tallies: Mapping[str,
         "other_episode": lambda name, _, __: before.get(name, NOTHING),
     }
     for episode, sent in sources.cases():
-        held = sources.held(episode)
+        expected = sources.find_expectations(episode)
         for baseline, tally in tallies.items():
             results: dict[str, float | str] = dict.fromkeys(sources.plan.scorers, NOT_APPLICABLE)
             for name in names:
-                value = answers[baseline](name, held.get(name), sent)
+                value = answers[baseline](name, expected.get(name), sent)
                 if not isinstance(value, Nothing):
                     results[name] = _result(sources, name, episode, value)
             _add(tally, episode, results)
-        before |= {name: held[name] for name in names if name in held}
+        before |= {name: expected[name] for name in names if name in expected}
 
 
 def _add(tally: Tally, episode: GroundTruthEpisode, results: Mapping[str, float | str]) -> None:
@@ -254,7 +254,7 @@ def _known(
     """
     digests: dict[str, list[tuple[int, bytes]]] = {name: [] for name in names}
     for episode in sources.episodes():
-        for name, value in sources.held(episode).items():
+        for name, value in sources.find_expectations(episode).items():
             if name in digests:
                 digest = hashlib.sha256(canonical_bytes(value)).digest()
                 digests[name].append((episode.seq, digest))
@@ -268,7 +268,7 @@ def _known(
     frequent: dict[str, JsonValue] = {}
     last: dict[str, JsonValue] = {}
     for episode in sources.episodes():
-        for name, value in sources.held(episode).items():
+        for name, value in sources.find_expectations(episode).items():
             if frequent_at.get(name) == episode.seq:
                 frequent[name] = value
             if last_at.get(name) == episode.seq:

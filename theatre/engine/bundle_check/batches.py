@@ -1,7 +1,7 @@
-"""The audited batches of episodes, and the invocation records held against them.
+"""The audited batches of episodes, and the invocation records checked against them.
 
 The digest of a batch puts its records under the audit head, which is on the certificate: so a
-record that was changed afterwards shows, even where every sum was made anew.
+record that was changed afterwards shows, even where every checksum was recomputed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from theatre.engine.bundle_check.json_values import (
     Nothing,
     at,
     is_whole,
+    render,
     require_members,
-    shown,
 )
 from theatre.engine.bundle_check.recorded import STATUSES, Recorded, last_attempt
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
@@ -33,9 +33,9 @@ _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 class Batch:
     """One `episodes_recorded` entry with the failures and refusals that follow it."""
 
-    def __init__(self, told: RecordedBatch) -> None:
-        self.ranges = told.seqs
-        self._told = told
+    def __init__(self, entry: RecordedBatch) -> None:
+        self.ranges = entry.seqs
+        self._entry = entry
         self._audited_troubles = hashlib.sha256()
         self._records = 0
         self._counted: Counter[str] = Counter()
@@ -56,23 +56,23 @@ class Batch:
         self._records += 1
         self._digest.update(raw)
         status = record.status
-        self._counted[status if isinstance(status, str) else shown(status)] += 1
+        self._counted[status if isinstance(status, str) else render(status)] += 1
         if status != InvocationStatus.SUCCESS.value:
             refused = status == InvocationStatus.REFUSED.value
             event_type = "episode_refused" if refused else "episode_failed"
             self._troubles.update(canonical_line([event_type, _trouble(record)]))
 
     def compare(self, ledger: Ledger) -> None:
-        """Hold the records that were seen against what the trail says of them."""
+        """Check the records that were seen against what the trail says of them."""
         check, what = CheckId.AUDIT_EPISODES, str(self)
         covered = sum(last - first + 1 for first, last in self.ranges)
         if self._records != covered:
             ledger.wrong(check, f"{covered} records for {what}", f"{self._records} records")
-        if self._digest.hexdigest() != self._told.records_sha256:
-            expected = f"records_sha256 {self._told.records_sha256} of {what}"
+        if self._digest.hexdigest() != self._entry.records_sha256:
+            expected = f"records_sha256 {self._entry.records_sha256} of {what}"
             ledger.wrong(check, expected, self._digest.hexdigest())
         counted: JsonObject = {name: self._counted[name] for name in sorted(STATUSES)}
-        ledger.compare(check, f"statuses of {what}", counted, {**self._told.statuses})
+        ledger.compare(check, f"statuses of {what}", counted, {**self._entry.statuses})
         if self._troubles.digest() != self._audited_troubles.digest():
             expected = f"an entry for each failure and refusal in {what}"
             ledger.wrong(check, expected, "other entries")
@@ -85,7 +85,7 @@ def batch_of(detail: JsonValue | Nothing) -> Batch:
     require_members(statuses, STATUSES, "statuses")
     counts = cast("JsonObject", statuses)
     if not all(is_whole(count) for count in counts.values()):
-        raise DefectError("statuses as whole numbers", shown(counts))
+        raise DefectError("statuses as whole numbers", render(counts))
     return Batch(
         RecordedBatch(
             seqs=_ranges(at(detail, "seqs")),
@@ -99,23 +99,23 @@ def batch_of(detail: JsonValue | Nothing) -> Batch:
 def _digest(detail: JsonValue | Nothing, name: str) -> str:
     digest = at(detail, name)
     if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
-        raise DefectError(f"{name} as 64 hex digits", shown(digest))
+        raise DefectError(f"{name} as 64 hex digits", render(digest))
     return digest
 
 
 def _ranges(seqs: JsonValue | Nothing) -> list[tuple[int, int]]:
     if not isinstance(seqs, list) or not seqs:
-        raise DefectError("seqs as a list of ranges", shown(seqs))
+        raise DefectError("seqs as a list of ranges", render(seqs))
     ranges: list[tuple[int, int]] = []
     below = 0
     for pair in seqs:
         first, last = at(pair, 0), at(pair, 1)
         whole = isinstance(pair, list) and len(pair) == len(("first", "last"))
         if not (whole and is_whole(first) and is_whole(last)):
-            raise DefectError("seqs as pairs of first and last", shown(pair))
+            raise DefectError("seqs as pairs of first and last", render(pair))
         low, high = cast("int", first), cast("int", last)
         if not below < low <= high <= MAX_SAFE_INTEGER:
-            raise DefectError("seqs that ascend from 1", shown(pair))
+            raise DefectError("seqs that ascend from 1", render(pair))
         ranges.append((low, high))
         below = high
     return ranges

@@ -70,7 +70,7 @@ COIN: Final = re.compile(rb"[0-9a-f]{64}\n")
 
 @dataclass
 class Evidence:
-    """A bundle's folder; what is read is kept, what cannot be read raises DefectError."""
+    """A bundle's folder; what is read is cached, what cannot be read raises DefectError."""
 
     folder: Path
     now: datetime
@@ -203,7 +203,7 @@ class Evidence:
 
     @cached_property
     def committed(self) -> Committed:
-        """What the records are held against."""
+        """What the records are checked against."""
         template, policy = self.template, self.template.get("execution_policy") or {}
         programme = template["resolution_programme"]
         invoked = [step for step in programme if step["type"] == "construct_invocation"]
@@ -241,7 +241,7 @@ class Evidence:
         return {line["episode_id"]: line["label"] for _, line in lines}
 
     def gold_is_unpinned(self) -> bool:
-        """Tell whether gold labels are named without a hash, as a 2.0.1 template can."""
+        """Return whether gold labels are named without a hash, as a 2.0.1 template can."""
         name = self.config.get("gold_label_dataset_id", "gold_labels")
         named = self.config.get("gold_label_set") is not None
         return named and name not in self.template["dataset_hashes"]
@@ -272,7 +272,7 @@ class Evidence:
 
     @cached_property
     def results(self) -> tuple[Tally, list[Document]]:
-        """The run added up from the scores in its lines, and these lines as they have to be."""
+        """The run added up from the scores in its lines, and these lines as they must be."""
         stated = [line for _, line in self.lines("scores/per_episode.jsonl")]
         if len(stated) != len(self.dataset):
             raise DefectError(f"expected a line for each of {len(self.dataset)} episodes")
@@ -323,7 +323,7 @@ class Evidence:
         return UNSCORED if declined[name] < 0 else DECLINED
 
     def applies(self, name: str, episode: Document) -> bool:
-        """Tell whether the ground truth holds what a criterion asks for (docs/scorers.md)."""
+        """Return whether the ground truth holds what a criterion asks for (docs/scorers.md)."""
         scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
         by_name: Document = {"scorer": "exact_match", "params": {"expected": name}}
         scorer = scorers[name] if scorers else by_name
@@ -336,7 +336,7 @@ class Evidence:
         return truth is not None and (path == "" or has_path(truth, path.split(".")))
 
     def expectation(self, name: str, episode: Document) -> object:
-        """Return what an answer is held against on a criterion, null where there is nothing."""
+        """Return what an answer is checked against on a criterion, null where there is nothing."""
         scorers = (self.template.get("scoring") or {}).get("criteria_scorers")
         params = (scorers[name].get("params") or {}) if scorers else {"expected": name}
         path: str | None = params.get("expected")
@@ -449,7 +449,7 @@ class Evidence:
 
     @cached_property
     def recomputed(self) -> Document:
-        """The aggregate as it has to be, without `results_hash`."""
+        """The aggregate as it must be, without `results_hash`."""
         stated = self.aggregate
         people = {
             entry["criterion_id"]: self.ratings[entry["step_id"]].mean
@@ -499,7 +499,7 @@ class Evidence:
 
 
 def has_path(value: object, steps: list[str]) -> bool:
-    """Tell whether a value holds something at a dotted path."""
+    """Return whether a value holds something at a dotted path."""
     for step in steps:
         if isinstance(value, dict) and step in value:
             value = value[step]

@@ -13,10 +13,10 @@ from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
+    render,
     require_members,
     require_same,
     require_time,
-    shown,
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import SOURCES, STATUSES, is_mock
@@ -70,7 +70,7 @@ def require_adapter(plan: CommittedPlan, adapter: JsonValue | Nothing) -> None:
     if plan.adapter_version is not None:
         require_same("the committed adapter_version", plan.adapter_version, adapter)
     if isinstance(adapter, Nothing) or is_mock(adapter):
-        raise DefectError("an adapter that reaches a real construct", shown(adapter))
+        raise DefectError("an adapter that reaches a real construct", render(adapter))
 
 
 class CallChecker:
@@ -126,7 +126,7 @@ class CallChecker:
         require_same("the adapter that the trail names", named, adapter)
         require_adapter(self._plan, adapter)
         if call["version_source"] not in SOURCES:
-            raise DefectError("version_source computed or claimed", shown(call["version_source"]))
+            raise DefectError("version_source computed or claimed", render(call["version_source"]))
 
     def _check_request(
         self,
@@ -178,13 +178,13 @@ class OutputShape:
             )
 
     def fits(self, output: JsonObject) -> bool:
-        """Tell whether an output would be accepted."""
+        """Return whether an output would be accepted."""
         return not self._violations(output)
 
     def require_misfit(self, raw: str | None, detail: str | None) -> None:
         """Raise DefectError unless `raw` is a canonical output that does not fit.
 
-        `detail` has to name the place. Of an output that was cut at the limit nothing can be
+        `detail` must name the place. Of an output that was cut at the limit nothing can be
         said.
         """
         if not self.spec:
@@ -205,20 +205,20 @@ class OutputShape:
             raise DefectError("an output that does not fit, as its reason says", "one that does")
         pointer = violations[0].pointer
         if survives(pointer) and not (detail is not None and pointer in detail):
-            raise DefectError(f"error_detail with the pointer {pointer}", shown(detail))
+            raise DefectError(f"error_detail with the pointer {pointer}", render(detail))
 
     def _violations(self, output: JsonObject) -> list[SchemaViolation]:
         return self.registry.validate_inline(self.spec, output) if self.spec else []
 
 
 def survives(pointer: str) -> bool:
-    """Tell whether a message shows a pointer as it is: it is short, and nothing in it is hidden."""
+    """Return whether a message shows a pointer unchanged: it is short, and nothing is hidden."""
     return len(pointer) <= _MAX_POINTER and pointer.isascii() and pointer.isprintable()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommittedCall:
-    """What the attempts of one call are held against."""
+    """What the attempts of one call are checked against."""
 
     invocation_id: str
     construct_id: str
@@ -257,7 +257,7 @@ def check_unsent(attempts: JsonValue | Nothing, call: CommittedCall) -> Attempt:
     """
     listed = _listed(attempts)
     if len(listed) != 1:
-        raise DefectError("one attempt where nothing may be sent", shown(len(listed)))
+        raise DefectError("one attempt where nothing may be sent", render(len(listed)))
     attempt = _read(listed[0], call.invocation_id)
     response = attempt.response
     _check_status(response, accepted=False)
@@ -275,7 +275,7 @@ def check_unsent(attempts: JsonValue | Nothing, call: CommittedCall) -> Attempt:
 
 def _listed(attempts: JsonValue | Nothing) -> Sequence[JsonValue]:
     if not isinstance(attempts, list) or not attempts:
-        raise DefectError("attempts as an array of one or more", shown(attempts))
+        raise DefectError("attempts as an array of one or more", render(attempts))
     return attempts
 
 
@@ -290,14 +290,14 @@ def _read(document: JsonValue, invocation_id: str) -> Attempt:
     require_members(attempt["response"], members_of(OracleInvocationResponse), "a response")
     response = cast("JsonObject", attempt["response"])
     if response["invocation_id"] != invocation_id:
-        raise DefectError(f"invocation_id {invocation_id}", shown(response["invocation_id"]))
+        raise DefectError(f"invocation_id {invocation_id}", render(response["invocation_id"]))
     latency, status, output = response["latency_ms"], response["status"], response["output_data"]
     if not isinstance(latency, int) or isinstance(latency, bool) or latency < 0:
-        raise DefectError("latency_ms as an integer from 0", shown(latency))
+        raise DefectError("latency_ms as an integer from 0", render(latency))
     if not isinstance(status, str) or status not in STATUSES:
-        raise DefectError(f"status as one of {', '.join(InvocationStatus)}", shown(status))
+        raise DefectError(f"status as one of {', '.join(InvocationStatus)}", render(status))
     if not isinstance(output, dict | None):
-        raise DefectError(_OUTPUT_DATA, shown(output))
+        raise DefectError(_OUTPUT_DATA, render(output))
     return Attempt(
         response=OracleInvocationResponse(
             invocation_id=invocation_id,
@@ -318,7 +318,7 @@ def _read(document: JsonValue, invocation_id: str) -> Attempt:
 def _text_or_null(document: JsonObject, name: str) -> str | None:
     value = document[name]
     if value is not None and not isinstance(value, str):
-        raise DefectError(f"{name} as text or null", shown(value))
+        raise DefectError(f"{name} as text or null", render(value))
     return value
 
 
@@ -327,17 +327,19 @@ def _check_attempt(attempt: Attempt, call: CommittedCall) -> None:
     _check_status(response, accepted=reason is None)
     if reason in ("", UNSENDABLE):
         expected = "reason as a code or null" if reason == "" else f"no reason {UNSENDABLE}"
-        raise DefectError(expected, shown(reason))
+        raise DefectError(expected, render(reason))
     if reason == "timeout" and response.status is not InvocationStatus.TIMEOUT:
-        raise DefectError("the status timeout for that reason", shown(response.status.value))
+        raise DefectError("the status timeout for that reason", render(response.status.value))
     if reason == OUTPUT_SPEC:
         _check_misfit(response, attempt.raw, call)
     if reason is not None:
         return
     if response.construct_id != call.construct_id:
-        raise DefectError(f"construct_id {shown(call.construct_id)}", shown(response.construct_id))
+        raise DefectError(
+            f"construct_id {render(call.construct_id)}", render(response.construct_id)
+        )
     if attempt.raw is not None:
-        raise DefectError("raw null where the answer was accepted", shown(attempt.raw))
+        raise DefectError("raw null where the answer was accepted", render(attempt.raw))
     if response.status is InvocationStatus.SUCCESS and response.output_data is not None:
         call.shape.require_fit(response.output_data)
 
@@ -359,11 +361,11 @@ def _check_status(response: OracleInvocationResponse, *, accepted: bool) -> None
     succeeded = response.status is InvocationStatus.SUCCESS
     if not accepted and response.status not in _FAILURES:
         expected = "status timeout or error where a reason stands"
-        raise DefectError(expected, shown(response.status.value))
+        raise DefectError(expected, render(response.status.value))
     if succeeded and output is None:
         raise DefectError(_OUTPUT_DATA, "null")
     if not accepted and output is not None:
-        raise DefectError("output_data null where a reason stands", shown(output))
+        raise DefectError("output_data null where a reason stands", render(output))
     if detail is None and not succeeded:
         raise DefectError("error_detail where the call did not succeed", "null")
     if detail is not None and len(detail) > MAX_ERROR_DETAIL:

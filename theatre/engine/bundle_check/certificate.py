@@ -1,4 +1,4 @@
-"""The certificate: its schema, every field of it, and the copy that somebody kept.
+"""The certificate: its schema, every field of it, and the copy that a user has.
 
 Source: docs/contract/evidence.md §4.
 """
@@ -27,7 +27,7 @@ from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
-    shown,
+    render,
     text_members,
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
@@ -100,7 +100,7 @@ def check_certificate_schema(
         return
     issued_under = at(document, "schema_version")
     if not documents.is_reproduction and issued_under != SCHEMA_VERSION:
-        seen = f"issued under {shown(issued_under)}: run again"
+        seen = f"issued under {render(issued_under)}: run again"
         ledger.wrong(CheckId.CERTIFICATE_SCHEMA, f"schema_version {SCHEMA_VERSION}", seen)
         return
     schema = SCHEMAS[documents.conclusion]
@@ -151,7 +151,7 @@ def check_certificate_fields(
         },
     }
     _compare_fields(certificate, expected, ledger)
-    summary = f"{len(expected)} fields, certificate_id {shown(at(certificate, 'certificate_id'))}"
+    summary = f"{len(expected)} fields, certificate_id {render(at(certificate, 'certificate_id'))}"
     ledger.completed(CheckId.CERTIFICATE_FIELDS, summary)
 
 
@@ -279,7 +279,7 @@ def _sealed(sources: CertificateSources) -> _Fields:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrailSources:
-    """What the trail is held against; a gap is NOTHING, or None where there is no plan."""
+    """What the trail is checked against; a gap is NOTHING, or None where there is no plan."""
 
     plan: CommittedPlan | None
     theatre_id: str | Nothing
@@ -353,11 +353,11 @@ def _adapters(
 def name_what_nothing_settles(documents: Documents, trail: AuditTrail, ledger: Ledger) -> None:
     """Note who made the bundle, when, and what else there was, and what would settle it."""
     issued = trail.detail("sealed") if documents.is_reproduction else documents.at(CERTIFICATE)
-    issuer = shown(at(issued, "issuer"))
+    issuer = render(at(issued, "issuer"))
     ledger.unanchored(
         CheckId.ISSUER_IDENTITY, f"{issuer} by its own word; a signature would settle it"
     )
-    issued_at = shown(at(issued, "issued_at"))
+    issued_at = render(at(issued, "issued_at"))
     ledger.unanchored(
         CheckId.TIMES_AND_LATENCIES,
         f"issued {issued_at} by its issuer's word; a public log of commitments would settle it",

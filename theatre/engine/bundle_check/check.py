@@ -56,13 +56,13 @@ from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.records import JudgementCheck, RecordChecker
 from theatre.engine.bundle_check.report import Cause, CheckId, CheckReport, Ledger
 from theatre.engine.bundle_check.resolution import (
-    FollowedProgramme,
     ProgrammeSources,
+    ReplayedProgramme,
+    add_computed,
     check_resolution,
-    follow_programme,
+    replay_programme,
     step_caps,
     step_findings,
-    with_computed,
 )
 from theatre.engine.bundle_check.results import check_aggregate, check_results_hash
 from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
@@ -80,7 +80,7 @@ _NO_THEATRE = Cause("no document names the theatre")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installed:
-    """What a check recomputes with, beside the arithmetic of scoring."""
+    """What a check recomputes with, in addition to the arithmetic of scoring."""
 
     scorers: Mapping[str, Scorer]
     computations: Mapping[str, Computation]
@@ -91,7 +91,7 @@ class Installed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceSources:
-    """Where the episodes of a bundle are read, and what they are held against."""
+    """Where the episodes of a bundle are read, and what they are checked against."""
 
     folder: BundleFolder
     documents: Documents
@@ -107,7 +107,7 @@ class EvidenceSources:
 def check_evidence(
     sources: EvidenceSources, ledger: Ledger
 ) -> tuple[EpisodeEvidence, GroundTruth | None]:
-    """Make the checks of datasets, scorers, records and people; return what they come to."""
+    """Make the checks of datasets, scorers, records and people; return their results."""
     batches = BatchIndex(sources.trail.batches, ledger)
     if sources.plan is None:
         for check in (CheckId.DATASETS, CheckId.SCORERS):
@@ -120,7 +120,7 @@ def check_evidence(
     evidence = _episodes(sources, sources.plan, ground_truth, batches, ledger)
     ledger.completed(CheckId.DATASETS, f"{len(sources.plan.datasets)} files")
     batches.finish(readable=sources.trail.readable)
-    whole = with_people(evidence, sources.plan, sources.folder, sources.trail, ledger)
+    whole = check_people(evidence, sources.plan, sources.folder, sources.trail, ledger)
     return whole, ground_truth
 
 
@@ -176,7 +176,7 @@ def _record_checker(
     )
 
 
-def with_people(
+def check_people(
     evidence: EpisodeEvidence,
     plan: CommittedPlan,
     folder: BundleFolder,
@@ -357,7 +357,7 @@ class _BundleCheck:
 
     def _check_results(
         self, evidence: EpisodeEvidence, ground_truth: GroundTruth | None
-    ) -> tuple[EpisodeEvidence, str | Nothing, FollowedProgramme | None]:
+    ) -> tuple[EpisodeEvidence, str | Nothing, ReplayedProgramme | None]:
         """Return the evidence with what the programme adds to the aggregate, its hash, the steps.
 
         No steps where there is no template.
@@ -376,8 +376,8 @@ class _BundleCheck:
             installed=self._installed.computations,
             registry=self._installed.registry,
         )
-        followed = follow_programme(documents, sources, ledger)
-        evidence = with_computed(evidence, followed, ledger)
+        followed = replay_programme(documents, sources, ledger)
+        evidence = add_computed(evidence, followed, ledger)
         check_aggregate(documents, evidence.aggregate, ledger)
         recomputed = at(self._results(evidence), "results_hash")
         check_resolution(documents, sources, followed, recomputed, ledger)
@@ -393,7 +393,7 @@ class _BundleCheck:
     def _check_tier(
         self,
         evidence: EpisodeEvidence,
-        followed: FollowedProgramme | None,
+        followed: ReplayedProgramme | None,
         counted: CountedEvidence,
         *,
         complete: bool,

@@ -25,10 +25,10 @@ from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
+    render,
     require_members,
     require_time,
     same_json,
-    shown,
     text_members,
 )
 from theatre.engine.bundle_check.plan import (
@@ -128,7 +128,7 @@ def check_commitment(
         stamps.append((CERTIFICATE, documents.at(CERTIFICATE, "theatre_committed_at")))
     for where, seen in stamps:
         ledger.compare(CheckId.COMMITMENT, f"committed_at in {where}", committed_at, seen)
-    ledger.completed(CheckId.COMMITMENT, f"commitment_hash {shown(recomputed)}")
+    ledger.completed(CheckId.COMMITMENT, f"commitment_hash {render(recomputed)}")
     return recomputed
 
 
@@ -158,8 +158,8 @@ def theatre_id_of(documents: Documents, ledger: Ledger) -> str | Nothing:
         return NOTHING
     for path, value in seen.items():
         if not same_json(usable[0], value):
-            expected = f"theatre_id {shown(usable[0])} in {path}"
-            ledger.wrong(CheckId.COMMITMENT, expected, shown(value))
+            expected = f"theatre_id {render(usable[0])} in {path}"
+            ledger.wrong(CheckId.COMMITMENT, expected, render(value))
     return usable[0]
 
 
@@ -172,7 +172,7 @@ def _require_valid(template: JsonObject, registry: SchemaRegistry) -> None:
     version = template.get("schema_version")
     schema = TEMPLATE_SCHEMAS.get(version) if isinstance(version, str) else None
     if schema is None:
-        raise DefectError(f"schema_version {' or '.join(TEMPLATE_SCHEMAS)}", shown(version))
+        raise DefectError(f"schema_version {' or '.join(TEMPLATE_SCHEMAS)}", render(version))
     for violation in registry.validate(schema, template):
         raise DefectError(
             f"a template that fits {schema}", f"{violation.pointer}: {violation.detail}"
@@ -204,11 +204,11 @@ def _check_receipt(documents: Documents, ledger: Ledger) -> None:
     tried = documents.at(RECEIPT, "isolation")
     if tried is not None and not is_isolation(tried):
         expected_form = "the receipt's isolation in its form, or null"
-        ledger.wrong(CheckId.COMMITMENT, expected_form, shown(tried))
+        ledger.wrong(CheckId.COMMITMENT, expected_form, render(tried))
 
 
 def _reproduced(documents: Documents) -> JsonValue | Nothing:
-    """Return what the receipt has to say of an earlier run: nothing, where one is certified."""
+    """Return what the receipt must say of an earlier run: nothing, where one is certified."""
     if not documents.is_reproduction:
         return None
     named = documents.at(REPRODUCTION, "reproduces")
@@ -227,7 +227,7 @@ def _composed(template: JsonValue | Nothing, name: str) -> JsonValue:
 
 
 def _is_uuid(value: str) -> bool:
-    """Tell whether `value` is a UUID in the one spelling that documents use."""
+    """Return whether `value` is a UUID in the one spelling that documents use."""
     try:
         return str(UUID(value)) == value
     except ValueError:
@@ -264,19 +264,19 @@ def _recorded_pins(
     pins = text_members(recorded)
     if not isinstance(recorded, dict) or sorted(recorded) != used or len(pins) != len(used):
         expected = f"a version each for {', '.join(used)} in the receipt's scorer_pins"
-        ledger.wrong(CheckId.COMMITMENT, expected, shown(recorded))
+        ledger.wrong(CheckId.COMMITMENT, expected, render(recorded))
     committed = text_members(at(plan.document, "scorer_pins"))
     for name in used:
         if name in committed and committed[name] != pins.get(name):
-            expected = f"scorer_pins/{name} {shown(committed[name])} in the receipt"
-            ledger.wrong(CheckId.COMMITMENT, expected, shown(pins.get(name)))
+            expected = f"scorer_pins/{name} {render(committed[name])} in the receipt"
+            ledger.wrong(CheckId.COMMITMENT, expected, render(pins.get(name)))
     return {**pins, **committed}
 
 
 def _check_kinds(
     documents: Documents, used: Sequence[str], scorers: Mapping[str, Scorer], ledger: Ledger
 ) -> None:
-    """Hold that the receipt has the kind of each scorer: by the table, else as it is installed."""
+    """Check that the receipt has the kind of each scorer: by the table, else as it is installed."""
     recorded = documents.at(RECEIPT, "scorer_kinds")
     installed = {name: scorers[name].kind.value for name in used if name in scorers}
     expected = kinds_of(used, {**text_members(recorded), **installed})

@@ -123,7 +123,7 @@ class DataAudit:
         }
 
     def criterion(self, place: int) -> Document:
-        """Return what stands there about one criterion."""
+        """Return what is there about one criterion."""
         expected = Counter(each(self.expected[place]))
         most = max(expected.values(), default=0)
         return {

@@ -54,7 +54,7 @@ def episode_scoring(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeEvidence:
-    """What the pass came to: the facts of the calls, and what was scored or why nothing was.
+    """The result of the pass: the facts of the calls, and what was scored or why nothing was.
 
     `sanitiser` is its version by the records, null where none was committed. `outcomes` has one
     for each episode of the dataset where all were scored. `aggregate` and `panels`, by step_id,
@@ -72,7 +72,7 @@ class EpisodeEvidence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EpisodeSources:
-    """What the pass reads, beside the folder."""
+    """What the pass reads, in addition to the folder."""
 
     plan: CommittedPlan
     draws: Draws

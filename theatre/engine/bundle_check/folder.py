@@ -83,7 +83,7 @@ class Digest:
 
 
 @dataclass(frozen=True, slots=True)
-class Oddity:
+class SpecialFile:
     """Something in the folder that is no plain file, and what it is."""
 
     path: str
@@ -93,7 +93,9 @@ class Oddity:
 class BundleFolder:
     """One folder as it was listed when the check began."""
 
-    def __init__(self, root: Path, files: Mapping[str, int], oddities: tuple[Oddity, ...]) -> None:
+    def __init__(
+        self, root: Path, files: Mapping[str, int], oddities: tuple[SpecialFile, ...]
+    ) -> None:
         self._root = root
         self.files = files
         self.oddities = oddities
@@ -176,9 +178,9 @@ class BundleFolder:
         return handle
 
 
-def _walk(root: Path) -> tuple[dict[str, int], list[Oddity]]:
+def _walk(root: Path) -> tuple[dict[str, int], list[SpecialFile]]:
     files: dict[str, int] = {}
-    oddities: list[Oddity] = []
+    oddities: list[SpecialFile] = []
     folders = [""]
     while folders:
         folder = folders.pop()
@@ -187,10 +189,10 @@ def _walk(root: Path) -> tuple[dict[str, int], list[Oddity]]:
                 for entry in entries:
                     path = f"{folder}{entry.name}"
                     if len(files) + len(oddities) + len(folders) >= MAX_FILES:
-                        return files, [*oddities, Oddity(path, f"beyond {MAX_FILES} entries")]
+                        return files, [*oddities, SpecialFile(path, f"beyond {MAX_FILES} entries")]
                     _sort_in(entry, path, files, oddities, folders)
         except OSError as error:
-            oddities.append(Oddity(folder, f"unreadable ({error.strerror})"))
+            oddities.append(SpecialFile(folder, f"unreadable ({error.strerror})"))
     return files, oddities
 
 
@@ -198,18 +200,20 @@ def _sort_in(
     entry: os.DirEntry[str],
     path: str,
     files: dict[str, int],
-    oddities: list[Oddity],
+    oddities: list[SpecialFile],
     folders: list[str],
 ) -> None:
     kind = entry.stat(follow_symlinks=False).st_mode
     if not _is_text(entry.name):
-        oddities.append(Oddity(path, "a name that is not UTF-8"))
+        oddities.append(SpecialFile(path, "a name that is not UTF-8"))
     elif stat.S_ISDIR(kind):
         folders.append(f"{path}/")
     elif stat.S_ISREG(kind):
         files[path] = entry.stat(follow_symlinks=False).st_size
     else:
-        oddities.append(Oddity(path, "a symbolic link" if stat.S_ISLNK(kind) else "no plain file"))
+        oddities.append(
+            SpecialFile(path, "a symbolic link" if stat.S_ISLNK(kind) else "no plain file")
+        )
 
 
 def _is_text(name: str) -> bool:
@@ -240,7 +244,7 @@ class Documents:
 
     @property
     def is_reproduction(self) -> bool:
-        """Tell whether there is no certificate to hold anything against."""
+        """Return whether there is no certificate to hold anything against."""
         return self.conclusion == REPRODUCTION
 
     def get(self, path: str) -> JsonObject | None:

@@ -1,7 +1,7 @@
-"""What people gave, held against what they were asked: the check `human-scores`.
+"""What people gave, checked against what they were asked: the check `human-scores`.
 
 Source: docs/contract/evidence.md §9. Everything is taken from the audit trail; the files in
-`hitl/` have to repeat it.
+`hitl/` must repeat it.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
+    render,
     require_same,
-    shown,
     text_members,
 )
 from theatre.engine.bundle_check.panels import Panel, RatedColumns
@@ -54,7 +54,7 @@ Panels = Mapping[str, Panel]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RatingRequest:
     """What one rating asks of whom; `authors` are identities, `opened_at` as the trail has it."""
 
     rubric: CommittedRubric
@@ -64,7 +64,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GivenScore:
+class SubmittedScoreRecord:
     """A score that may stand: whose, for what, and the number as it was written."""
 
     identity: str
@@ -82,40 +82,40 @@ def seconds_between(earlier: JsonValue | Nothing, later: JsonValue | Nothing) ->
     try:
         moments = [parse_rfc3339(one if isinstance(one, str) else "") for one in (earlier, later)]
     except ClockError as error:
-        raise DefectError("two times in RFC 3339", f"{shown(earlier)}, {shown(later)}") from error
+        raise DefectError("two times in RFC 3339", f"{render(earlier)}, {render(later)}") from error
     return (moments[1] - moments[0]).total_seconds()
 
 
-def given_score(entry: JsonObject, asked: Asked) -> GivenScore:
+def given_score(entry: JsonObject, asked: RatingRequest) -> SubmittedScoreRecord:
     """Return the score in an entry `human_score`. Raises DefectError for one that may not count."""
     detail, rubric = at(entry, "detail"), asked.rubric
     scorer, score = at(detail, "scorer"), at(detail, "score")
     require_same("step_id", rubric.step_id, at(detail, "step_id"))
     if not isinstance(scorer, str) or not scorer or scorer != _trimmed(scorer):
-        raise DefectError("scorer as a name, trimmed and in NFC", shown(scorer))
+        raise DefectError("scorer as a name, trimmed and in NFC", render(scorer))
     if rubric.scorer_must_not_be_author and identity(scorer) in asked.authors:
-        raise DefectError("no scorer who is an author", shown(scorer))
+        raise DefectError("no scorer who is an author", render(scorer))
     item = at(detail, "episode_id")
     if item not in asked.items:
-        raise DefectError("a score for an item of the step", shown(item))
+        raise DefectError("a score for an item of the step", render(item))
     if not _on_scale(score, rubric):
         ends = f"{canonical_json(float(rubric.low))} to {canonical_json(float(rubric.high))}"
-        raise DefectError(f"score as a number from {ends}", shown(score))
+        raise DefectError(f"score as a number from {ends}", render(score))
     comment = at(detail, "comment")
     if comment is not None and not isinstance(comment, str):
-        raise DefectError("comment as text or null", shown(comment))
+        raise DefectError("comment as text or null", render(comment))
     if rubric.timeout_seconds is not None:
         waited = seconds_between(asked.opened_at, at(entry, "at"))
         if waited >= rubric.timeout_seconds:
             raise DefectError(
                 f"a score within {rubric.timeout_seconds} s of the opening", f"{waited} s"
             )
-    return GivenScore(
+    return SubmittedScoreRecord(
         identity=identity(scorer), episode_id=cast("str", item), score=cast("float", score)
     )
 
 
-def check_refused(entry: JsonObject, asked: Asked) -> None:
+def check_refused(entry: JsonObject, asked: RatingRequest) -> None:
     """Raise DefectError for a refusal that has no reason, or one that the score itself denies.
 
     An episode_id denies nothing: that of no item may be one once it was cleaned.
@@ -123,12 +123,12 @@ def check_refused(entry: JsonObject, asked: Asked) -> None:
     detail = at(entry, "detail")
     code, score, scorer = at(detail, "code"), at(detail, "score"), at(detail, "scorer")
     if not isinstance(code, str) or code not in REFUSALS:
-        raise DefectError(f"code as one of {', '.join(sorted(REFUSALS))}", shown(code))
+        raise DefectError(f"code as one of {', '.join(sorted(REFUSALS))}", render(code))
     if not _is_number(score) and not isinstance(score, str):
-        raise DefectError("score as a number or a text", shown(score))
+        raise DefectError("score as a number or a text", render(score))
     for name in ("step_id", "scorer", "episode_id"):
         if not isinstance(at(detail, name), str):
-            raise DefectError(f"{name} of a refused score as text", shown(at(detail, name)))
+            raise DefectError(f"{name} of a refused score as text", render(at(detail, name)))
     denied = {
         OFF_SCALE: not _is_number(score) or _on_scale(score, asked.rubric),
         NO_NUMBER: _is_number(score),
@@ -136,7 +136,7 @@ def check_refused(entry: JsonObject, asked: Asked) -> None:
         or identity(cast("str", scorer)) not in asked.authors,
     }
     if denied.get(code, False):
-        raise DefectError(f"a score that is refused as {code} for that", shown(detail))
+        raise DefectError(f"a score that is refused as {code} for that", render(detail))
 
 
 def _trimmed(name: str) -> str:
@@ -152,7 +152,7 @@ def _on_scale(score: JsonValue | Nothing, rubric: CommittedRubric) -> bool:
 
 
 def rated_files(plan: CommittedPlan | None, trail: AuditTrail) -> frozenset[str]:
-    """Return the files that there have to be: one for each committed rating that was opened."""
+    """Return the files that there must be: one for each committed rating that was opened."""
     opened = [rating.step_id for rating in trail.ratings]
     rubrics = () if plan is None else plan.rubrics.values()
     return frozenset(rubric.path for rubric in rubrics if rubric.step_id in opened)
@@ -160,9 +160,9 @@ def rated_files(plan: CommittedPlan | None, trail: AuditTrail) -> frozenset[str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RatingSources:
-    """What the scores are held against.
+    """What the scores are checked against.
 
-    `columns` is a Cause where nothing was scored anew, None where no rating is committed.
+    `columns` is a Cause where nothing was scored again, None where no rating is committed.
     """
 
     plan: CommittedPlan
@@ -172,7 +172,7 @@ class RatingSources:
 
 
 def check_human_scores(sources: RatingSources, ledger: Ledger) -> Panels:
-    """Make the check `human-scores`; return what each rating came to.
+    """Make the check `human-scores`; return the result of each rating.
 
     Where the items cannot be drawn, those that the trail names serve, and the check fails, or
     is unavailable, for that.
@@ -201,17 +201,17 @@ class _RatingCheck:
         self._rubric = rubric
         self._sources = sources
         self._ledger = ledger
-        told = [one for one in sources.trail.ratings if one.step_id == rubric.step_id]
-        self._told = told[0] if told else None
+        submitted = [one for one in sources.trail.ratings if one.step_id == rubric.step_id]
+        self._submitted = submitted[0] if submitted else None
 
     def run(self) -> Panel:
         items = self._items()
         values: dict[str, dict[str, Fraction]] = {}
-        if self._told is not None:
-            self._check_opening(self._told, items)
-            values = self._values(self._told, items)
-            self._check_end(self._told)
-            self._check_file(self._told)
+        if self._submitted is not None:
+            self._check_opening(self._submitted, items)
+            values = self._values(self._submitted, items)
+            self._check_end(self._submitted)
+            self._check_file(self._submitted)
         complete = {name: given for name, given in values.items() if len(given) == len(items)}
         return Panel(rubric=self._rubric, items=items, complete=complete if items else {})
 
@@ -219,10 +219,16 @@ class _RatingCheck:
         columns = self._sources.columns
         if isinstance(columns, RatedColumns):
             return [item.episode_id for item in columns.items(self._rubric.items)]
-        told = NOTHING if self._told is None else at(self._told.opened, "detail", "items")
-        return [item for item in told if isinstance(item, str)] if isinstance(told, list) else []
+        submitted = (
+            NOTHING if self._submitted is None else at(self._submitted.opened, "detail", "items")
+        )
+        return (
+            [item for item in submitted if isinstance(item, str)]
+            if isinstance(submitted, list)
+            else []
+        )
 
-    def _check_opening(self, told: SubmittedRating, items: Sequence[str]) -> None:
+    def _check_opening(self, submitted: SubmittedRating, items: Sequence[str]) -> None:
         rubric = self._rubric
         expected: JsonObject = {
             "step_id": rubric.step_id,
@@ -232,49 +238,49 @@ class _RatingCheck:
             "timeout_seconds": rubric.timeout_seconds,
         }
         what = f"hitl_opened of {rubric.step_id}"
-        self._ledger.compare(CheckId.HUMAN_SCORES, what, expected, at(told.opened, "detail"))
+        self._ledger.compare(CheckId.HUMAN_SCORES, what, expected, at(submitted.opened, "detail"))
 
     def _values(
-        self, told: SubmittedRating, items: Sequence[str]
+        self, submitted: SubmittedRating, items: Sequence[str]
     ) -> dict[str, dict[str, Fraction]]:
         """Return identity → item → value of every score that may stand, the first of each."""
-        asked = Asked(
+        asked = RatingRequest(
             rubric=self._rubric,
             items=items,
             authors=_authors(self._sources.plan, self._sources.trail),
-            opened_at=at(told.opened, "at"),
+            opened_at=at(submitted.opened, "at"),
         )
         values: dict[str, dict[str, Fraction]] = {}
-        for entry in told.scores:
+        for entry in submitted.scores:
             try:
                 self._count(given_score(entry, asked), values)
             except DefectError as defect:
                 self._wrong(entry, defect)
-        for entry in told.refused:
+        for entry in submitted.refused:
             try:
                 check_refused(entry, asked)
             except DefectError as defect:
                 self._wrong(entry, defect)
         return values
 
-    def _count(self, given: GivenScore, values: dict[str, dict[str, Fraction]]) -> None:
+    def _count(self, given: SubmittedScoreRecord, values: dict[str, dict[str, Fraction]]) -> None:
         of_person = values.setdefault(given.identity, {})
         if given.episode_id in of_person:
-            wanted = f"one score of each person for {shown(given.episode_id)}"
-            raise DefectError(wanted, f"another one of {shown(given.identity)}")
+            wanted = f"one score of each person for {render(given.episode_id)}"
+            raise DefectError(wanted, f"another one of {render(given.identity)}")
         of_person[given.episode_id] = self._rubric.scaled(given.score)
 
     def _wrong(self, entry: JsonObject, defect: DefectError) -> None:
-        where = f"{shown(at(entry, 'event_type'))} in entry {shown(at(entry, 'seq'))}"
+        where = f"{render(at(entry, 'event_type'))} in entry {render(at(entry, 'seq'))}"
         self._ledger.wrong(CheckId.HUMAN_SCORES, f"{where} with {defect.expected}", defect.actual)
 
-    def _check_end(self, told: SubmittedRating) -> None:
+    def _check_end(self, submitted: SubmittedRating) -> None:
         """Let a rating be given up only when its time is over."""
         limit = self._rubric.timeout_seconds
-        if at(told.end, "event_type") != "step_failed" or limit is None:
+        if at(submitted.end, "event_type") != "step_failed" or limit is None:
             return
         try:
-            waited = seconds_between(at(told.opened, "at"), at(told.end, "at"))
+            waited = seconds_between(at(submitted.opened, "at"), at(submitted.end, "at"))
         except DefectError as defect:
             self._ledger.wrong(CheckId.HUMAN_SCORES, defect.expected, defect.actual)
         else:
@@ -282,10 +288,10 @@ class _RatingCheck:
                 expected = f"step {self._rubric.step_id} failed {limit} s after its opening"
                 self._ledger.wrong(CheckId.HUMAN_SCORES, expected, f"{waited} s")
 
-    def _check_file(self, told: SubmittedRating) -> None:
+    def _check_file(self, submitted: SubmittedRating) -> None:
         """Compare the file with the entries of the trail, line by line."""
         path, number = self._rubric.path, 0
-        expected = [_line(entry) for entry in told.scores]
+        expected = [_line(entry) for entry in submitted.scores]
         try:
             for number, raw in enumerate(self._sources.folder.lines(path), start=1):
                 where = f"{path} line {number}"
@@ -303,8 +309,10 @@ class _RatingCheck:
 def _line(entry: JsonObject) -> JsonObject:
     """Return the line that an entry `human_score` becomes."""
     detail = at(entry, "detail")
-    told = detail if isinstance(detail, dict) else {}
-    return {key: value for key, value in told.items() if key != "step_id"} | {"at": entry.get("at")}
+    submitted = detail if isinstance(detail, dict) else {}
+    return {key: value for key, value in submitted.items() if key != "step_id"} | {
+        "at": entry.get("at")
+    }
 
 
 def _authors(plan: CommittedPlan, trail: AuditTrail) -> frozenset[str]:

@@ -29,8 +29,8 @@ from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
+    render,
     require_members,
-    shown,
 )
 from theatre.engine.bundle_check.plan import GOLD_LABELS, REPLAY_DATASET, CommittedPlan
 from theatre.engine.bundle_check.report import CheckId, Ledger
@@ -84,9 +84,9 @@ def check_inventory(
 ) -> bool:
     """Make the check `inventory`; return whether the bundle is complete and holds nothing else.
 
-    `rated` are the files of people's scores that there have to be.
+    `rated` are the files of people's scores that there must be.
     A file that is there and listed, but with other bytes, leaves it complete. Which invocation
-    records there have to be is for the check `invocations` to say.
+    records there must be is for the check `invocations` to say.
     """
     check = CheckId.INVENTORY
     for oddity in folder.oddities:
@@ -118,13 +118,13 @@ def _listed(documents: Documents) -> Mapping[str, JsonValue]:
     """Return path → entry of the manifest's inventory."""
     inventory = documents.at(MANIFEST, "file_inventory")
     if not isinstance(inventory, list):
-        raise DefectError("file_inventory of the manifest as an array", shown(inventory))
+        raise DefectError("file_inventory of the manifest as an array", render(inventory))
     listed: dict[str, JsonValue] = {}
     for index, entry in enumerate(inventory):
         require_members(entry, _ENTRY_MEMBERS, f"file_inventory/{index}")
         path = at(entry, "path")
         if not isinstance(path, str) or path in listed:
-            raise DefectError(f"file_inventory/{index} with a path of its own", shown(path))
+            raise DefectError(f"file_inventory/{index} with a path of its own", render(path))
         listed[path] = entry
     if list(listed) != sorted(listed, key=lambda path: path.encode("utf-8")):
         raise DefectError("file_inventory sorted by the bytes of the path", "another order")
@@ -224,4 +224,4 @@ def check_manifest(
     }
     for name, expected in expectations.items():
         ledger.compare(CheckId.MANIFEST, name, expected, documents.at(MANIFEST, name))
-    ledger.completed(CheckId.MANIFEST, f"bundle_id {shown(documents.at(MANIFEST, 'bundle_id'))}")
+    ledger.completed(CheckId.MANIFEST, f"bundle_id {render(documents.at(MANIFEST, 'bundle_id'))}")

@@ -17,7 +17,7 @@ _NOTHING_CLOSED: JsonObject = {**dict.fromkeys(_CLOSED, False), "by": "none"}
 
 
 def isolation_by_construct(construct_ids: Iterable[str], stated: JsonValue | Nothing) -> JsonObject:
-    """Return construct → what it was kept from; nothing where that is not said in its form."""
+    """Return construct → what was closed to it; nothing where that is not said in its form."""
     found: JsonObject = {}
     for construct_id in construct_ids:
         one = at(stated, construct_id)
@@ -26,7 +26,7 @@ def isolation_by_construct(construct_ids: Iterable[str], stated: JsonValue | Not
 
 
 def weakest_isolation(construct_ids: Iterable[str], stated: JsonValue | Nothing) -> JsonObject:
-    """Return what every construct of an episode was kept from."""
+    """Return what was closed to every construct of an episode."""
     each = isolation_by_construct(construct_ids, stated).values()
     found = [one for one in each if isinstance(one, dict)] or [_NOTHING_CLOSED]
     named = [str(one["by"]) for one in found]
@@ -37,12 +37,12 @@ def weakest_isolation(construct_ids: Iterable[str], stated: JsonValue | Nothing)
 
 
 def holds(isolation: JsonObject) -> bool:
-    """Tell whether neither answers nor the run itself could be read."""
+    """Return whether neither answers nor the run itself could be read."""
     return isolation["files"] is True and isolation["processes"] is True
 
 
 def is_isolation(value: JsonValue | Nothing) -> TypeGuard[JsonObject]:
-    """Tell whether a value says what a construct was kept from."""
+    """Return whether a value says what is closed to a construct."""
     if not isinstance(value, dict) or value.keys() != _NOTHING_CLOSED.keys():
         return False
     return all(isinstance(value[name], bool) for name in _CLOSED) and value["by"] in _WEAKEST_FIRST

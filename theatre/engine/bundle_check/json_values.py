@@ -1,4 +1,4 @@
-"""JSON values of documents that nobody vouches for: looked up, compared, shown, never trusted.
+"""JSON values of untrusted documents: looked up, compared and shown, never trusted.
 
 Two values are the same here exactly if their canonical bytes are: 1 and 1.0 are, 1 and true are
 not.
@@ -67,7 +67,7 @@ def at(value: JsonValue | Nothing, *keys: str | int) -> JsonValue | Nothing:
 
 
 def same_json(one: JsonValue | Nothing, other: JsonValue | Nothing) -> bool:
-    """Tell whether two values are the same JSON value; NOTHING is the same as nothing at all."""
+    """Return whether two values are the same JSON value; NOTHING is the same as nothing at all."""
     if isinstance(one, dict):
         return (
             isinstance(other, dict)
@@ -110,7 +110,7 @@ def first_difference(
 def require_members(value: JsonValue | Nothing, names: frozenset[str], what: str) -> None:
     """Raise DefectError unless `value` is an object with exactly the members `names`."""
     if not isinstance(value, dict):
-        raise DefectError(f"{what} as an object", shown(value))
+        raise DefectError(f"{what} as an object", render(value))
     if value.keys() != names:
         odd = ", ".join(sorted(value.keys() ^ names))
         raise DefectError(f"{what} with exactly {', '.join(sorted(names))}", f"a difference: {odd}")
@@ -121,7 +121,7 @@ def require_same(what: str, expected: JsonValue | Nothing, actual: JsonValue | N
     found = first_difference(expected, actual)
     if found is not None:
         place = f"{what}{found.pointer}"
-        raise DefectError(f"{place} {shown(found.expected)}", shown(found.actual))
+        raise DefectError(f"{place} {render(found.expected)}", render(found.actual))
 
 
 def require_time(value: JsonValue | Nothing, what: str) -> str:
@@ -130,16 +130,16 @@ def require_time(value: JsonValue | Nothing, what: str) -> str:
     try:
         parse_rfc3339(text)
     except ClockError as error:
-        raise DefectError(f"{what} as an RFC 3339 time in UTC", shown(value)) from error
+        raise DefectError(f"{what} as an RFC 3339 time in UTC", render(value)) from error
     return text
 
 
 def is_whole(value: JsonValue | Nothing) -> bool:
-    """Tell whether `value` is an integer (no boolean, no fraction)."""
+    """Return whether `value` is an integer (no boolean, no fraction)."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def shown(value: JsonValue | Nothing) -> str:
+def render(value: JsonValue | Nothing) -> str:
     """Return `value` for a report: its canonical text, cut."""
     if isinstance(value, Nothing):
         return "nothing"

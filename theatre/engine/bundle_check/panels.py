@@ -1,4 +1,4 @@
-"""What people's ratings come to: panels, agreement, and the human parts of the scores.
+"""The result of people's ratings: panels, agreement, and the human parts of the scores.
 
 Source: docs/contract/evidence.md §9; Krippendorff 2011, "Computing Krippendorff's
 Alpha-Reliability" (interval data); ADR 0069. What a unit adds to each of several means is added
@@ -28,9 +28,9 @@ MIN_UNITS = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """What a rating came to: `items` by episode_id as they were drawn, and who is complete.
+    """The result of a rating: `items` by episode_id as they were drawn, and who is complete.
 
-    `complete` maps the identity of everybody with a score for every item to item → value in
+    `complete` maps the identity of each scorer who rated every item to item → value in
     [0, 1].
     """
 
@@ -40,12 +40,12 @@ class Panel:
 
     @property
     def enough(self) -> bool:
-        """Tell whether so many people scored every item as were asked for."""
+        """Return whether so many people scored every item as were asked for."""
         return len(self.complete) >= self.rubric.minimum_scorers
 
     @property
     def counting(self) -> Sequence[Mapping[str, Fraction]]:
-        """Return the values of everybody who counts: nobody, where too few did."""
+        """Return the values of the scorers who count; empty where too few did."""
         return list(self.complete.values()) if self.enough else []
 
     @property
@@ -62,7 +62,7 @@ class Panel:
 
     @property
     def mean(self) -> Fraction | None:
-        """Return the human mean, over the items; None where nobody counts."""
+        """Return the human mean, over the items; None where no scorer counts."""
         means = self.item_means
         return _mean(list(means.values())) if means else None
 
@@ -214,7 +214,7 @@ class HumanParts:
         return {name: self._shared[name].mean for name in self._plan.human}
 
     def as_document(self) -> JsonObject | None:
-        """Return `human_scores` of the aggregate; None where nobody was asked."""
+        """Return `human_scores` of the aggregate; None where no people were asked."""
         columns = self._columns
         if not self._asked or columns is None:
             return None

@@ -18,7 +18,7 @@ WHOLE_BELOW: Final = 1e21
 
 
 class DefectError(Exception):
-    """Something in the bundle is not as it has to be."""
+    """Something in the bundle is not as it must be."""
 
 
 def parsed(raw: bytes, what: str) -> Any:  # noqa: ANN401 - any JSON value

@@ -91,7 +91,7 @@ def differs(what: str, expected: object, actual: object) -> Problems:
 
 
 def has_form(value: object, form: Form) -> TypeGuard[Document]:
-    """Tell whether a value is an object with these members, each of one of its types."""
+    """Return whether a value is an object with these members, each of one of its types."""
     return (
         isinstance(value, dict)
         and value.keys() == form.keys()
@@ -101,7 +101,7 @@ def has_form(value: object, form: Form) -> TypeGuard[Document]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hop:
-    """A construct of the chain; `shaped` tells whether its output has to fit something."""
+    """A construct of the chain; `shaped` tells whether its output must fit something."""
 
     construct_id: str
     version: str
@@ -135,7 +135,7 @@ class Draws:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Committed:
-    """What records are held against: the template, and the entry of the start.
+    """What records are checked against: the template, and the entry of the start.
 
     `repeated` are the episodes that are called a second time; `runner` plays interactive ones.
     """
@@ -165,7 +165,7 @@ class Committed:
         return {"max_retries": 2, "backoff_seconds": 5} | (self.policy.get("retry_policy") or {})
 
     def metadata(self, hop: Hop, invoked_at: str) -> Document:
-        """Return the metadata that a call has to be sent with."""
+        """Return the metadata that a call must be sent with."""
         return {
             "timeout_seconds": hop.timeout_seconds,
             "retry_policy": self.retry_policy,
@@ -280,7 +280,7 @@ def end_of(call: Document) -> Document:
 
 
 def rounds_differ(first: list[Document], second: list[Document]) -> bool:
-    """Tell whether a second round did not succeed everywhere with the same outputs."""
+    """Return whether a second round did not succeed everywhere with the same outputs."""
     ends = [[end_of(call) for call in calls] for calls in (first, second)]
     if len(ends[0]) != len(ends[1]) or any(end["status"] != "success" for end in ends[1]):
         return True
@@ -366,7 +366,7 @@ def problems_of_rounds(committed: Committed, record: Document) -> Problems:
 
 
 def problems_of_play(committed: Committed, record: Document) -> Problems:
-    """Yield where an interactive episode has another runner, or goes on behind a failed turn."""
+    """Yield where an interactive episode has another runner, or continues behind a failed turn."""
     if record["runner"].partition("@")[0] != committed.runner:
         yield f"record {record['seq']}: another runner than was committed"
     succeeded = [end_of(call)["status"] == "success" for call in record["calls"]]

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import COMPOSITE, exact
-from theatre.engine.bundle_check.json_values import DefectError, shown
+from theatre.engine.bundle_check.json_values import DefectError, render
 from theatre.engine.bundle_check.steps import (
     CommittedHop,
     CommittedRubric,
@@ -59,10 +59,10 @@ def committed_criteria(document: JsonObject) -> JsonObject:
     if COMPOSITE in ids:
         raise DefectError(f"criteria that are not named {COMPOSITE}", "one that is")
     if weights and weights.keys() != set(ids):
-        raise DefectError("weights for exactly the criteria", shown(dict(weights)))
+        raise DefectError("weights for exactly the criteria", render(dict(weights)))
     total = sum((exact(weight) for weight in weights.values()), Fraction(0))
     if weights and (abs(total - 1) > _WEIGHT_TOLERANCE or min(weights.values()) < 0):
-        raise DefectError("weights from 0 that sum to 1", shown(dict(weights)))
+        raise DefectError("weights from 0 that sum to 1", render(dict(weights)))
     return {
         "criteria_ids": list(ids),
         "criteria_human": criteria.get("criteria_human", ""),
@@ -89,7 +89,7 @@ def _chosen(document: JsonObject) -> dict[str, JsonObject]:
 
 
 def names_its_scorers(document: JsonObject) -> bool:
-    """Tell whether the template itself says how each criterion is scored."""
+    """Return whether the template itself says how each criterion is scored."""
     return bool(cast("JsonObject", document["scoring"]).get("criteria_scorers"))
 
 
@@ -123,7 +123,7 @@ class CommittedPlan:
 
     `hops` are the calls of a round, in order. `dataset_paths` maps names of datasets to paths
     in the bundle, `datasets` those to committed SHA-256. `failure_threshold` is None where the
-    run goes on whatever fails, `sanitising` where inputs are sent as they are, and
+    run continues whatever fails, `sanitising` where inputs are sent as they are, and
     `deterministic_sample` how many episodes are called a second time. `rubrics` are the
     ratings by step_id, in programme order, and `caps` codes that the template itself earns.
     """
@@ -189,7 +189,7 @@ def committed_plan(
     is beyond this version of the check: it must not pass what it did not recompute.
     """
     if document["execution_path"] != "replay":
-        raise DefectError("a replay template", shown(document["execution_path"]))
+        raise DefectError("a replay template", render(document["execution_path"]))
     config, pins = _object(document, "product_theatre_config"), _object(document, "version_pins")
     policy = _DEFAULTS | _object(document, "execution_policy")
     installed = runners or {}
@@ -244,7 +244,7 @@ def _refuse_beyond(config: JsonObject, runners: Mapping[str, EpisodeRunner]) -> 
     if runner not in {SINGLE_CALL, *runners}:
         installed = "".join(f" or {name}" for name in sorted(runners))
         raise DefectError(
-            f"episode_runner {SINGLE_CALL}{installed} (all this version can check)", shown(runner)
+            f"episode_runner {SINGLE_CALL}{installed} (all this version can check)", render(runner)
         )
     endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
     if "mock" in {config["adapter_type"], *(e["adapter_type"] for e in endpoints.values())}:
@@ -279,19 +279,19 @@ def _refuse_beyond_play(
         raise DefectError(
             f"an interactive episode with {runner.constructs} of its constructs, no repeats, "
             "and inputs as they are",
-            f"{len(hops)} constructs, {shown(policy)}",
+            f"{len(hops)} constructs, {render(policy)}",
         )
 
 
 def _replay_hash(config: JsonObject, hashes: Mapping[str, str]) -> str:
     name = config.get("replay_dataset_id")
     if not isinstance(name, str) or name not in hashes:
-        raise DefectError("a dataset hash for replay_dataset_id", shown(name))
+        raise DefectError("a dataset hash for replay_dataset_id", render(name))
     return hashes[name]
 
 
 def _gold_is_unpinned(document: JsonObject, config: JsonObject, hashes: Mapping[str, str]) -> bool:
-    """Tell whether gold labels are named without a hash: rule 19 lets 2.0.1 do so, unused."""
+    """Return whether gold labels are named without a hash: rule 19 lets 2.0.1 do so, unused."""
     named = document["schema_version"] == "2.0.1" and "gold_label_set" in config
     return named and "gold_labels" not in hashes
 
@@ -306,7 +306,7 @@ def _dataset_paths(config: JsonObject, hashes: Mapping[str, str]) -> dict[str, s
         else:
             path = GOLD_LABELS if name == gold_name else f"ground_truth/{name}.jsonl"
         if path in taken or ".." in PurePosixPath(path).parts:
-            raise DefectError("dataset names with a file each in ground_truth", shown(name))
+            raise DefectError("dataset names with a file each in ground_truth", render(name))
         taken.add(path)
         paths[name] = path
     return paths

@@ -58,7 +58,7 @@ class Recorded:
 
     @property
     def differs(self) -> bool:
-        """Tell whether it was asked a second time and not answered the same at every hop."""
+        """Return whether it was asked a second time and not answered the same at every hop."""
         if not self.repeated:
             return False
         return not same_json([*self.outputs], [*_outputs(self.repeated)])
@@ -70,7 +70,7 @@ def last_attempt(call: JsonValue | Nothing) -> JsonValue | Nothing:
 
 
 def _is_of(call: JsonValue, repeat: int) -> bool:
-    """Tell whether a call is of one round: 0 and 0.0 are the same JSON value, false is another."""
+    """Return whether a call is of one round: 0 and 0.0 are the same JSON value, false is not."""
     number = call.get("repeat") if isinstance(call, dict) else None
     return isinstance(number, (int, float)) and number == repeat and not isinstance(number, bool)
 
@@ -91,7 +91,7 @@ def _objects(values: Sequence[JsonValue | Nothing]) -> list[JsonObject]:
 
 
 def is_mock(adapter: JsonValue) -> bool:
-    """Tell whether an adapter's pin is no text, or that of canned answers."""
+    """Return whether an adapter's pin is no text, or that of canned answers."""
     return not isinstance(adapter, str) or adapter.partition("@")[0] == MOCK
 
 

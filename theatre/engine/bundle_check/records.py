@@ -13,10 +13,10 @@ from theatre.engine.bundle_check.json_values import (
     DefectError,
     Nothing,
     at,
+    render,
     require_members,
     require_same,
     same_json,
-    shown,
 )
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import STATUSES, Recorded
@@ -52,7 +52,7 @@ class JudgementCheck:
     gold: Mapping[str, JsonObject] | Cause
 
     def members(self, record: Recorded) -> frozenset[str]:
-        """Return what a record has to hold, or may where nobody can say who is to be asked."""
+        """Return what a record must hold, or may hold where the questions are not known."""
         if isinstance(self.scorers, Cause):
             return frozenset({JUDGEMENTS} & record.document.keys())
         return frozenset({JUDGEMENTS} if self.scorers.needs_judge else ())
@@ -65,17 +65,17 @@ class JudgementCheck:
         asked = scorers.judgements(episode, answer, gold.get(episode.episode_id))
         recorded = record.document[JUDGEMENTS]
         if not isinstance(recorded, dict):
-            raise DefectError("judgements as an object", shown(recorded))
+            raise DefectError("judgements as an object", render(recorded))
         require_members(recorded, frozenset(asked), "judgements")
         for criterion, judgement in asked.items():
             exchanges = recorded[criterion]
             if not isinstance(exchanges, list):
-                raise DefectError(f"exchanges about {criterion} as an array", shown(exchanges))
-            told = [exchange for exchange in exchanges if isinstance(exchange, dict)]
-            if len(told) != len(exchanges):
+                raise DefectError(f"exchanges about {criterion} as an array", render(exchanges))
+            objects = [exchange for exchange in exchanges if isinstance(exchange, dict)]
+            if len(objects) != len(exchanges):
                 raise DefectError(f"exchanges about {criterion} as objects", "others")
             try:
-                replay_judgement(judgement, told)
+                replay_judgement(judgement, objects)
             except UnaskedError as error:
                 raise DefectError(f"what is to be asked about {criterion}", str(error)) from error
 
@@ -91,7 +91,7 @@ class _Round:
 class RecordChecker:
     """Holds each record against the plan, the dataset and the adapters that the trail names.
 
-    `repeated` are the episodes, by id, that are to be called a second time; `runner` is the
+    `repeated` are the episodes, by id, that must be called a second time; `runner` is the
     installed one of interactive episodes, which are played again; `judging` asks a judge again.
     """
 
@@ -173,7 +173,7 @@ class RecordChecker:
         require_same("episode_id", episode.episode_id, document["episode_id"])
         calls = document["calls"]
         if not isinstance(calls, list):
-            raise DefectError("calls as an array", shown(calls))
+            raise DefectError("calls as an array", render(calls))
         if self._runner is not None:
             self._check_play(self._runner, document, calls, episode)
             return
@@ -193,7 +193,7 @@ class RecordChecker:
     ) -> None:
         """Play the episode again with the recorded answers: same requests, same result."""
         if record["runner"] != runner.pin:
-            named = f"{shown(record['runner'])} is recorded and {runner.pin} installed"
+            named = f"{render(record['runner'])} is recorded and {runner.pin} installed"
             self.other_runner = Cause(f"runner {named}", unavailable=True)
             self._ledger.cannot(CheckId.INVOCATIONS, self.other_runner)
             return
@@ -251,12 +251,12 @@ class RecordChecker:
         pinned = [*self._pinned(record.first), *self._pinned(record.repeated)]
         if not pinned or len(pinned) != len(record.calls):
             expected = f"{where}: calls of the chain with a version each"
-            self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(at(record.document, "calls")))
+            self._ledger.wrong(CheckId.VERSION_PINS, expected, render(at(record.document, "calls")))
         for call, hop in pinned:
             attempts = at(call, "attempts")
             if not isinstance(attempts, list) or not attempts:
                 expected = f"{where}: attempts with a version each"
-                self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(attempts))
+                self._ledger.wrong(CheckId.VERSION_PINS, expected, render(attempts))
                 continue
             for attempt in attempts:
                 self._check_version(attempt, hop.version, f"{where}: construct_version")
@@ -275,7 +275,7 @@ class RecordChecker:
     def _check_version(self, attempt: JsonValue, pin: str, what: str) -> None:
         reason, reported = at(attempt, "reason"), at(attempt, "response", "construct_version")
         if reason in (None, OUTPUT_SPEC) and reported != pin:
-            self._ledger.wrong(CheckId.VERSION_PINS, f"{what} {pin} (pinned)", shown(reported))
+            self._ledger.wrong(CheckId.VERSION_PINS, f"{what} {pin} (pinned)", render(reported))
         if reason == "version-mismatch" and not isinstance(reported, str):
             expected = f"{what} as reported, as the reason says"
-            self._ledger.wrong(CheckId.VERSION_PINS, expected, shown(reported))
+            self._ledger.wrong(CheckId.VERSION_PINS, expected, render(reported))

@@ -8,7 +8,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from theatre.engine.bundle_check.json_values import Nothing, first_difference, printable, shown
+from theatre.engine.bundle_check.json_values import (
+    Nothing,
+    first_difference,
+    printable,
+    render,
+)
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
 
@@ -24,7 +29,7 @@ class CheckStatus(StrEnum):
 
 
 class Verdict(StrEnum):
-    """What a whole report comes to; from the least to the most."""
+    """The result of a whole report; from the least to the most."""
 
     NOT_VALID = "not valid"
     """A check failed, or could not be made."""
@@ -164,12 +169,12 @@ class CheckReport:
 
     @property
     def consistent(self) -> bool:
-        """Tell whether nothing failed and nothing was unavailable."""
+        """Return whether nothing failed and nothing was unavailable."""
         return not self.failed and not self.unavailable
 
     @property
     def valid(self) -> bool:
-        """Tell whether the verdict is `valid` or better."""
+        """Return whether the verdict is `valid` or better."""
         return self.verdict is Verdict.VALID
 
     @property
@@ -203,7 +208,7 @@ class Cause:
 
 
 class Ledger:
-    """Takes what every check finds. A check that nobody completed has failed: none is silent."""
+    """Takes what every check finds. A check that was not completed has failed: none is silent."""
 
     def __init__(self) -> None:
         self._first: dict[CheckId, tuple[str, str]] = {}
@@ -226,10 +231,10 @@ class Ledger:
         """Note a difference in `what`; two gaps differ too: nothing proves nothing."""
         found = first_difference(expected, actual)
         if found is not None:
-            wanted = f"{what}{found.pointer} {shown(found.expected)}"
+            wanted = f"{what}{found.pointer} {render(found.expected)}"
             if isinstance(expected, Nothing):
                 wanted = f"{what} from a part of the bundle that cannot be read"
-            self.wrong(check, wanted, shown(found.actual))
+            self.wrong(check, wanted, render(found.actual))
 
     def cannot(self, check: CheckId, cause: Cause) -> None:
         """Note that `check` could not be computed."""
@@ -246,12 +251,12 @@ class Ledger:
         """Note that nothing in the bundle could settle `check`."""
         self._completed[check] = (CheckStatus.UNANCHORED, seen)
 
-    def rests_outside(self, facts: str) -> None:
+    def depends_on_outside(self, facts: str) -> None:
         """Note that the tier rests on `facts` that nothing in the bundle can settle."""
         self._outside = facts
 
     def passed(self, check: CheckId) -> bool:
-        """Tell whether `check` was completed and found nothing."""
+        """Return whether `check` was completed and found nothing."""
         return self._line(check).status is CheckStatus.PASS
 
     def report(self) -> CheckReport:

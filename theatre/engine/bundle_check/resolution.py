@@ -1,4 +1,4 @@
-"""The committed programme, carried out once more, held against resolution, trail and aggregate.
+"""The committed programme, carried out once more, checked against resolution, trail and aggregate.
 
 Source: docs/contract/evidence.md §8; docs/contract/template.md §5.
 """
@@ -51,7 +51,7 @@ class ProgrammeSources:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FollowedProgramme:
+class ReplayedProgramme:
     """The programme, carried out once more.
 
     `entries` are those of `resolution.json`, without the hash in those of aggregations. By step_id
@@ -64,7 +64,7 @@ class FollowedProgramme:
     unknown: Cause | None
 
 
-def step_caps(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str, ...]:
+def step_caps(plan: CommittedPlan, followed: ReplayedProgramme) -> tuple[str, ...]:
     """Return a code for each step that guards integrity and does not vouch for it."""
     ended = zip(plan.steps, followed.entries, strict=True)
     return tuple(
@@ -81,7 +81,7 @@ def _worth(step: CommittedStep, entry: JsonObject) -> JsonValue:
     return COMPLETED if at(entry, "result", "output", "intact") is True else FAILED
 
 
-def step_findings(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str, ...]:
+def step_findings(plan: CommittedPlan, followed: ReplayedProgramme) -> tuple[str, ...]:
     """Return a code for each other step that failed, and led on."""
     return tuple(
         f"step-failed:{step.step_id}"
@@ -90,10 +90,10 @@ def step_findings(plan: CommittedPlan, followed: FollowedProgramme) -> tuple[str
     )
 
 
-def follow_programme(
+def replay_programme(
     documents: Documents, sources: ProgrammeSources, ledger: Ledger
-) -> FollowedProgramme:
-    """Recompute what each step comes to; what cannot be known is noted for `resolution`."""
+) -> ReplayedProgramme:
+    """Recompute the result of each step; what cannot be known is noted for `resolution`."""
     results = _Results(sources, documents, ledger)
     entries: list[JsonObject] = []
     awaited: str | None = None
@@ -105,7 +105,7 @@ def follow_programme(
             entries.append(results.entry(number, step))
         if entries[-1]["status"] == FAILED:
             awaited = step.escalation
-    return FollowedProgramme(
+    return ReplayedProgramme(
         entries=tuple(entries),
         in_aggregate={
             step.step_id: _output(entry)
@@ -117,7 +117,7 @@ def follow_programme(
 
 
 def _output(entry: JsonObject) -> JsonValue:
-    """Return what a computation came to; None where its step was not completed."""
+    """Return the result of a computation; None where its step was not completed."""
     output = at(entry, "result", "output")
     return None if isinstance(output, Nothing) else output
 
@@ -166,11 +166,11 @@ class _Results:
     def _computed(
         self, number: int, step: CommittedStep, named: CommittedComputation
     ) -> JsonObject:
-        """Return what the computation comes to; as it is stored where that cannot be known."""
+        """Return the result of the computation; as it is stored where that cannot be known."""
         outcome = self._outcome(named)
         stored = self._documents.at(RESOLUTION, "steps", number)
-        told = at(stored, "result", "error_detail")
-        detail = told if isinstance(told, str) else ""
+        observed = at(stored, "result", "error_detail")
+        detail = observed if isinstance(observed, str) else ""
         if outcome is None and at(stored, "status") == FAILED:
             reason = at(stored, "result", "reason")
             known = isinstance(reason, str) and reason in FAILURES
@@ -198,7 +198,7 @@ class _Results:
         return _entry(step, FAILED, result)
 
     def _outcome(self, named: CommittedComputation) -> JsonObject | Failed | None:
-        """Run the computation; None, noted, where it cannot be known what it comes to."""
+        """Run the computation; None, with a note, where its result cannot be known."""
         version = self._versions.get(named.name)
         try:
             outcome = computed(self._sources, named, version)
@@ -215,8 +215,8 @@ class _Results:
         return None
 
 
-def with_computed(
-    evidence: EpisodeEvidence, followed: FollowedProgramme, ledger: Ledger
+def add_computed(
+    evidence: EpisodeEvidence, followed: ReplayedProgramme, ledger: Ledger
 ) -> EpisodeEvidence:
     """Return `evidence` with the outputs that were committed to stand in its aggregate."""
     if isinstance(evidence.aggregate, Cause) or not followed.in_aggregate:
@@ -232,7 +232,7 @@ def with_computed(
 def check_resolution(
     documents: Documents,
     sources: ProgrammeSources,
-    followed: FollowedProgramme,
+    followed: ReplayedProgramme,
     results_hash: JsonValue | Nothing,
     ledger: Ledger,
 ) -> None:
@@ -246,30 +246,30 @@ def check_resolution(
     ]
     expected: JsonObject = {"status": "completed", "steps": [*steps]}
     ledger.compare(CheckId.RESOLUTION, RESOLUTION, expected, documents.at(RESOLUTION))
-    told = _told(sources.plan, steps)
-    ledger.compare(CheckId.RESOLUTION, "the steps in the trail", told, sources.trail.settled)
+    observed = _expected_events(sources.plan, steps)
+    ledger.compare(CheckId.RESOLUTION, "the steps in the trail", observed, sources.trail.settled)
     ledger.completed(CheckId.RESOLUTION, f"{len(steps)} steps")
 
 
 def computation_versions(plan: CommittedPlan, trail: AuditTrail) -> JsonObject:
-    """Return what the trail has to say of computations: one version for each committed name."""
+    """Return what the trail must say of computations: one version for each committed name."""
     recorded = text_members(trail.detail("activated", "computations"))
     names = {step.computation.name for step in plan.steps if step.computation is not None}
     return {name: recorded.get(name) for name in sorted(names)}
 
 
-def _told(plan: CommittedPlan, entries: Sequence[JsonObject]) -> list[JsonValue]:
+def _expected_events(plan: CommittedPlan, entries: Sequence[JsonObject]) -> list[JsonValue]:
     """Return the events that a programme with these entries leaves in the trail."""
-    told: list[JsonValue] = []
+    observed: list[JsonValue] = []
     for step, entry in zip(plan.steps, entries, strict=True):
         if step.step_id in plan.rubrics and entry["status"] != SKIPPED:
-            told.append({"event_type": "hitl_opened", "detail": step.step_id})
+            observed.append({"event_type": "hitl_opened", "detail": step.step_id})
         if step.type != INVOCATION:
-            told.append({"event_type": f"step_{entry['status']}", "detail": entry})
+            observed.append({"event_type": f"step_{entry['status']}", "detail": entry})
         if entry["status"] == FAILED:
             escalation: JsonObject = {"step_id": step.step_id, "to": step.escalation}
-            told.append({"event_type": "escalated", "detail": escalation})
-    return told
+            observed.append({"event_type": "escalated", "detail": escalation})
+    return observed
 
 
 def episode_lines(
@@ -317,18 +317,18 @@ def _line(
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """How a computation failed: its reason, and what has to stand in the `error_detail`.
+    """How a computation failed: its reason, and what must stand in the `error_detail`.
 
     A class of exceptions is the whole detail; for the others it is a part of a text that is
-    free, if there is anything that it has to hold.
+    free, if there is anything that it must hold.
     """
 
     reason: str
     detail: str
 
-    def accepts(self, told: str) -> bool:
-        """Tell whether `told` may be the detail."""
-        return told == self.detail if self.reason == RAISED else self.detail in told
+    def accepts(self, observed: str) -> bool:
+        """Return whether `observed` may be the detail."""
+        return observed == self.detail if self.reason == RAISED else self.detail in observed
 
 
 def computed(

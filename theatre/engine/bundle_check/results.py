@@ -1,4 +1,4 @@
-"""The score files of a bundle, held line by line and whole against what is recomputed.
+"""The score files of a bundle, checked line by line and whole against what is recomputed.
 
 Source: docs/contract/evidence.md §4.
 """
@@ -22,8 +22,8 @@ from theatre.engine.bundle_check.json_values import (
     Nothing,
     at,
     first_difference,
+    render,
     same_json,
-    shown,
 )
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
@@ -118,11 +118,11 @@ class ScoreLines:
         outcome = at(seen, "outcome")
         if outcomes and not (isinstance(outcome, str) and outcome in outcomes):
             expected = f"{where}: {' or '.join(sorted(outcomes))}"
-            self._ledger.wrong(CheckId.OUTCOMES, expected, shown(outcome))
+            self._ledger.wrong(CheckId.OUTCOMES, expected, render(outcome))
         if line is not None:
             self._note_difference(where, parse_object(line), seen)
         elif (at(seen, "seq"), at(seen, "episode_id")) != (episode.seq, episode.episode_id):
-            self._ledger.wrong(CheckId.SCORES, f"{where} of {episode.episode_id}", shown(seen))
+            self._ledger.wrong(CheckId.SCORES, f"{where} of {episode.episode_id}", render(seen))
 
     def _note_difference(self, where: str, expected: JsonObject, seen: JsonObject) -> None:
         found = first_difference(expected, seen)
@@ -130,7 +130,9 @@ class ScoreLines:
             self._ledger.wrong(CheckId.SCORES, f"{where} byte for byte", "other bytes")
             return
         place = f"{where}{found.pointer}"
-        self._ledger.wrong(CheckId.SCORES, f"{place} {shown(found.expected)}", shown(found.actual))
+        self._ledger.wrong(
+            CheckId.SCORES, f"{place} {render(found.expected)}", render(found.actual)
+        )
 
     def _stored(self, folder: BundleFolder) -> Iterator[bytes]:
         try:
@@ -150,11 +152,11 @@ def check_aggregate(documents: Documents, recomputed: JsonObject | Cause, ledger
     if _near(recomputed["score_intervals"], intervals):
         expected["score_intervals"] = cast("JsonValue", intervals)
     ledger.compare(CheckId.AGGREGATE, "aggregate.json", expected, seen)
-    ledger.completed(CheckId.AGGREGATE, f"composite {shown(recomputed['composite_score'])}")
+    ledger.completed(CheckId.AGGREGATE, f"composite {render(recomputed['composite_score'])}")
 
 
 def _near(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
-    """Tell whether all intervals agree: bounds within the tolerance, everything else exactly."""
+    """Return whether all intervals agree: bounds within the tolerance, everything else exactly."""
     names = at(expected), at(actual)
     if not all(isinstance(value, dict) for value in names):
         return False
@@ -165,7 +167,7 @@ def _near(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
 
 
 def near_interval(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
-    """Tell whether one interval agrees: bounds within the tolerance, everything else exactly."""
+    """Return whether one interval agrees: bounds within the tolerance, everything else exactly."""
     moved = dict(cast("JsonObject", expected))
     for bound in ("low", "high"):
         wanted, found = at(expected, bound), at(actual, bound)

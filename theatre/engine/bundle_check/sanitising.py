@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, same_json, shown
+from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, render, same_json
 from theatre.engine.bundle_check.recorded import Recorded
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.steps import RoleMarkers, SanitisePolicy
@@ -61,7 +61,7 @@ class InputSanitiser(Protocol):
     def sanitise(
         self, value: JsonObject, *, role_markers: RoleMarkers, raw_fields: tuple[str, ...]
     ) -> SanitisedInput:
-        """Return what is to be sent in place of `value`."""
+        """Return what must be sent in place of `value`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class SanitisingCheck:
         return None if self._policy is None else at(self._recorded, 0)
 
     def sent(self, record: Recorded, episode: GroundTruthEpisode, where: str) -> SentInput:
-        """Hold what `record` says was sent against `episode`; return what the calls must hold."""
+        """Check what `record` says was sent against `episode`; return what the calls must hold."""
         self._records += 1
         policy, seen = self._policy, at(record.document, "sanitised")
         if policy is None:
@@ -108,13 +108,13 @@ class SanitisingCheck:
         """Complete the check, all records seen."""
         summary = "none was committed"
         if self._policy is not None:
-            summary = f"{self._records} inputs by {shown(self.version)}"
+            summary = f"{self._records} inputs by {render(self.version)}"
         self._ledger.completed(CheckId.SANITISED_INPUT, summary)
 
     def _is_another(self, seen: JsonValue | Nothing, where: str) -> bool:
-        """Tell whether a record names a sanitiser that is not the installed one.
+        """Return whether a record names a sanitiser that is not the installed one.
 
-        Every record has to name the same; one that names none is held against the installed.
+        Every record must name the same; one that names none is checked against the installed.
         """
         named = [value for value in map(partial(at, seen), _IDENTITY) if isinstance(value, str)]
         if len(named) != len(_IDENTITY):

@@ -1,4 +1,4 @@
-"""The pinned scorers, put to recorded answers, and what their numbers add up to.
+"""The pinned scorers, applied to recorded answers, and the sums of their scores.
 
 Source: docs/scorers.md; docs/contract/evidence.md §8; docs/contract/scoring.md §5. Which scorer is
 asked about what, and what an answer comes to that none is asked about, is decided here, without the
@@ -66,7 +66,7 @@ class EpisodeAnswer:
 
     @property
     def succeeded(self) -> bool:
-        """Tell whether there is something to score."""
+        """Return whether there is something to score."""
         return self.status is InvocationStatus.SUCCESS
 
     @property
@@ -85,7 +85,7 @@ class _Criterion:
     def case(
         self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None
     ) -> ScoringCase | float | str:
-        """Return what the scorer is to see, or what it comes to where it is not asked."""
+        """Return what the scorer must see, or the result where no scorer is asked."""
         expected = self.expected(episode, gold)
         if isinstance(expected, Nothing):
             return NOT_APPLICABLE
@@ -119,7 +119,7 @@ class _Criterion:
         return _plain_number(number)
 
     def expected(self, episode: GroundTruthEpisode, gold: JsonObject | None) -> JsonValue | Nothing:
-        """Return what the answer is held against; NOTHING where the criterion does not apply."""
+        """Return what the answer is checked against; NOTHING where the criterion does not apply."""
         path, whole = self.params.get("expected"), episode.expected_output
         if not isinstance(path, str):
             return NOTHING if whole is None and self.scorer.needs_expectation else whole
@@ -154,7 +154,7 @@ class PinnedScorers:
     def judgements(
         self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None
     ) -> dict[str, Judgement]:
-        """Return criterion → what a judge is to be asked about `answer`."""
+        """Return criterion → what a judge must be asked about `answer`."""
         asked = {}
         for one in self._criteria:
             case = one.case(episode, answer, gold) if answer.succeeded else NOT_APPLICABLE
@@ -172,13 +172,13 @@ class PinnedScorers:
         return {one.name: one.result(episode, answer, gold) for one in self._criteria}
 
     def is_judged(self, name: str) -> bool:
-        """Tell whether a criterion's scorer rests on what a judge was asked."""
+        """Return whether a criterion's scorer rests on what a judge was asked."""
         return self._by_name[name].scorer.judgement is not None
 
     def expectations(
         self, episode: GroundTruthEpisode, gold: JsonObject | None
     ) -> dict[str, JsonValue]:
-        """Return criterion → what an answer is held against, where there is anything but null."""
+        """Return criterion → what an answer is checked against, where that is not null."""
         held = {one.name: one.expected(episode, gold) for one in self._criteria}
         return {
             name: value
@@ -189,7 +189,7 @@ class PinnedScorers:
     def result(
         self, name: str, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None
     ) -> float | str:
-        """Return what one criterion comes to for one answer."""
+        """Return the result of one criterion for one answer."""
         return self._by_name[name].result(episode, answer, gold)
 
 
@@ -268,10 +268,10 @@ class EpisodeScoring:
 
     def aggregate(self, panels: Sequence[Panel]) -> JsonObject:
         """Return `scores/aggregate.json` but for what computations add, its own hash included."""
-        return self.lines.within(added_up(self.tally, self.columns, panels))
+        return self.lines.within(add_up(self.tally, self.columns, panels))
 
 
-def added_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:
+def add_up(tally: Tally, columns: RatedColumns | None, panels: Sequence[Panel]) -> JsonObject:
     """Return the aggregate of a run and its ratings, without a hash."""
     people = HumanParts(tally.plan, columns, panels)
 

@@ -80,7 +80,7 @@ A_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def check_inventory(evidence: Evidence) -> Problems:
-    """Hold that the files are exactly those that the evidence calls for, as listed."""
+    """Check that the files are exactly those that the evidence calls for, as listed."""
     manifest = evidence.document("manifest.json")
     expected = [
         {"path": path, "size_bytes": len(raw), "sha256": sha256(raw)}
@@ -98,7 +98,7 @@ def check_inventory(evidence: Evidence) -> Problems:
 
 
 def path_is_named(path: str, evidence: Evidence) -> bool:
-    """Tell whether a file of records has one of the names that there are."""
+    """Return whether a file of records has one of the names that there are."""
     numbers = range(1, len(evidence.dataset) + 1)
     if len(evidence.dataset) <= PER_FOLDER:
         return path in {f"invocations/episode_{n:06d}.json" for n in numbers}
@@ -107,7 +107,7 @@ def path_is_named(path: str, evidence: Evidence) -> bool:
 
 
 def check_sums(evidence: Evidence) -> Problems:
-    """Hold that SHA256SUMS has the right digest for every file it has to list, sorted."""
+    """Check that SHA256SUMS has the right digest for every file it must list, sorted."""
     expected = "".join(
         f"{sha256(evidence.raw(path))}  {path}\n" for path in evidence.paths if path not in UNSUMMED
     )
@@ -116,7 +116,7 @@ def check_sums(evidence: Evidence) -> Problems:
 
 
 def check_canonical_form(evidence: Evidence) -> Problems:
-    """Hold that every JSON document and line is RFC 8785 bytes and a line feed."""
+    """Check that every JSON document and line is RFC 8785 bytes and a line feed."""
     for path in evidence.paths:
         if path.startswith("ground_truth/"):
             continue
@@ -130,7 +130,7 @@ def check_canonical_form(evidence: Evidence) -> Problems:
 
 
 def check_bundle_hash(evidence: Evidence) -> Problems:
-    """Hold that manifest and certificate name the SHA-256 of SHA256SUMS."""
+    """Check that manifest and certificate name the SHA-256 of SHA256SUMS."""
     bundle_hash = sha256(evidence.raw("SHA256SUMS"))
     manifest = evidence.document("manifest.json")
     yield from differs("manifest.json/bundle_hash", bundle_hash, manifest["bundle_hash"])
@@ -140,7 +140,7 @@ def check_bundle_hash(evidence: Evidence) -> Problems:
 
 
 def check_manifest(evidence: Evidence) -> Problems:
-    """Hold that the manifest's fields follow from the bundle."""
+    """Check that the manifest's fields follow from the bundle."""
     manifest = evidence.document("manifest.json")
     theatre_id, pins = evidence.receipt["theatre_id"], evidence.template["version_pins"]
     bundle_hash = sha256(evidence.raw("SHA256SUMS"))
@@ -159,7 +159,7 @@ def check_manifest(evidence: Evidence) -> Problems:
 
 
 def check_certificate_copy(evidence: Evidence) -> Problems:
-    """Hold that the certificate is the one that the reader kept."""
+    """Check that the certificate is the one that the reader kept."""
     if evidence.kept is not None:
         if evidence.reproduction is not None:
             yield "reproduction.json: no certificate, where you gave one"
@@ -170,12 +170,12 @@ def check_certificate_copy(evidence: Evidence) -> Problems:
 
 
 def check_template(evidence: Evidence) -> Problems:
-    """Hold that the template is the receipt's snapshot; its rules are not known here."""
+    """Check that the template is the receipt's snapshot; its rules are not known here."""
     yield from differs("template.json", evidence.receipt["template_snapshot"], evidence.template)
 
 
 def is_environment(value: object) -> bool:
-    """Tell whether a value says in which environment constructs run, or that none runs here."""
+    """Return whether a value says in which environment constructs run, or that none runs here."""
     form = {"environment_hash", "interpreter", "platform"}
     if not isinstance(value, dict) or value.keys() != form:
         return value is None
@@ -184,12 +184,12 @@ def is_environment(value: object) -> bool:
 
 
 def is_isolation(value: object) -> bool:
-    """Tell whether a value says what a construct was kept from when that was tried."""
+    """Return whether a value says what was closed to a construct when that was tried."""
     return has_form(value, ISOLATION) and value["by"] in WEAKEST_FIRST
 
 
 def isolation(evidence: Evidence) -> Document:
-    """Return what every construct of an episode was kept from at the start of the run."""
+    """Return what was closed to every construct of an episode at the start of the run."""
     (activated,) = evidence.details("activated")
     found = [activated["isolation"][one] for one in evidence.chain]
     return {
@@ -199,7 +199,7 @@ def isolation(evidence: Evidence) -> Document:
 
 
 def check_commitment(evidence: Evidence) -> Problems:
-    """Hold that there is one commitment hash, recomputed, wherever it is named."""
+    """Check that there is one commitment hash, recomputed, wherever it is named."""
     (activated,) = evidence.details("activated")
     scorers = activated["scorers"]
     expected = {
@@ -233,7 +233,7 @@ def check_commitment(evidence: Evidence) -> Problems:
 
 
 def reproduced(evidence: Evidence) -> str | None:
-    """Return what the receipt has to say of an earlier run: nothing, where one is certified."""
+    """Return what the receipt must say of an earlier run: nothing, where one is certified."""
     if evidence.reproduction is None:
         return None
     named = evidence.reproduction["reproduces"]
@@ -243,7 +243,7 @@ def reproduced(evidence: Evidence) -> str | None:
 
 
 def check_coin(evidence: Evidence) -> Problems:
-    """Hold that the revealed coin is the one that receipt and certificate name."""
+    """Check that the revealed coin is the one that receipt and certificate name."""
     digest = sha256(evidence.coin)
     yield from differs("receipt/coin_sha256", digest, evidence.receipt["coin_sha256"])
     concluded = evidence.reproduction or evidence.certificate
@@ -251,7 +251,7 @@ def check_coin(evidence: Evidence) -> Problems:
 
 
 def check_datasets(evidence: Evidence) -> Problems:
-    """Hold that the ground truth is the committed one, and can be read."""
+    """Check that the ground truth is the committed one, and can be read."""
     hashes = evidence.template["dataset_hashes"]
     files = evidence.ground_truth_files()
     yield from differs("dataset_hashes", sorted(hashes), sorted(files.values()))
@@ -282,7 +282,7 @@ STEP: Final = {
 
 
 def check_audit_chain(evidence: Evidence) -> Problems:
-    """Hold that the chain is unbroken along the lifecycle up to the sealing."""
+    """Check that the chain is unbroken along the lifecycle up to the sealing."""
     head = "0" * 64
     for seq, entry in enumerate(evidence.trail):
         linked = {name: value for name, value in entry.items() if name != "entry_hash"}
@@ -369,7 +369,7 @@ def problems_of_activation(evidence: Evidence) -> Problems:
 
 
 def check_audit_episodes(evidence: Evidence) -> Problems:
-    """Hold that each invocation record is in one audited batch, with its digest."""
+    """Check that each invocation record is in one audited batch, with its digest."""
     (activated,) = evidence.details("activated")
     yield from differs("activated/episodes", len(evidence.dataset), activated["episodes"])
     batched: set[int] = set()
@@ -410,7 +410,7 @@ def check_audit_episodes(evidence: Evidence) -> Problems:
 
 
 def check_times(evidence: Evidence) -> Problems:
-    """Hold that commitment, calls, answers and sealing follow each other, and none is to come."""
+    """Check that commitment, calls, answers and sealing follow each other, and none is to come."""
     stamps = [parsed_time(entry["at"]) for entry in evidence.trail]
     if stamps != sorted(stamps):
         yield "audit_trail.jsonl: an entry that is earlier than the one before it"
@@ -427,7 +427,7 @@ def check_times(evidence: Evidence) -> Problems:
 
 
 def check_invocations(evidence: Evidence) -> Problems:
-    """Hold that there is a record for each episode that was run, with the committed calls."""
+    """Check that there is a record for each episode that was run, with the committed calls."""
     tally, lines = evidence.results
     for line in lines:
         seq = line["seq"]
@@ -445,13 +445,13 @@ def check_invocations(evidence: Evidence) -> Problems:
 
 
 def check_version_pins(evidence: Evidence) -> Problems:
-    """Hold that every accepted answer reports the pinned id and version."""
+    """Check that every accepted answer reports the pinned id and version."""
     for _, asked in evidence.records.values():
         yield from asked.version_problems
 
 
 def check_outcomes(evidence: Evidence) -> Problems:
-    """Hold that each outcome is as the recorded answer has it."""
+    """Check that each outcome follows from the recorded answer."""
     stated = [line for _, line in evidence.lines("scores/per_episode.jsonl")]
     for expected, actual in zip(evidence.results[1], stated, strict=True):
         yield from differs(f"episode {expected['seq']}", expected["outcome"], actual["outcome"])
@@ -460,7 +460,7 @@ def check_outcomes(evidence: Evidence) -> Problems:
 
 
 def check_scores(evidence: Evidence) -> Problems:
-    """Hold that the lines of the episodes are what their scores make, byte for byte."""
+    """Check that the lines of the episodes are what their scores make, byte for byte."""
     stated = evidence.lines("scores/per_episode.jsonl")
     for expected, (_, actual) in zip(evidence.results[1], stated, strict=True):
         yield from differs(f"per_episode.jsonl, line {expected['seq']}", expected, actual)
@@ -484,7 +484,7 @@ REFUSED_SCORE: Final[Form] = OF_ITEM | {"score": (int, float, str), "code": (str
 
 
 def check_human_scores(evidence: Evidence) -> Problems:
-    """Hold that people were asked as committed, and each score is as the trail has it."""
+    """Check that people were asked as committed, and each score is as the trail has it."""
     opened = {detail["step_id"]: detail for detail in evidence.details("hitl_opened")}
     yield from problems_of_ratings(evidence)
     programme = {step["step_id"]: step for step in evidence.template["resolution_programme"]}
@@ -538,7 +538,7 @@ def problems_of_ratings(evidence: Evidence) -> Problems:
 
 
 def is_over(opened: Document, entry: Document) -> bool:
-    """Tell whether an entry stands behind the time that a rating was given."""
+    """Return whether an entry is later than the time limit of a rating."""
     limit = opened["detail"]["timeout_seconds"]
     waited = parsed_time(entry["at"]) - parsed_time(opened["at"])
     return limit is not None and waited.total_seconds() >= limit
@@ -577,7 +577,7 @@ def problems_of_refusal(evidence: Evidence, step: Document, detail: Document) ->
 
 
 def is_barred(evidence: Evidence, step: Document, name: str) -> bool:
-    """Tell whether a name is that of an author, and the step takes no score of one."""
+    """Return whether a name is that of an author, and the step takes no score of one."""
     (activated,) = evidence.details("activated")
     authors = [(evidence.template.get("metadata") or {}).get("author")]
     authors += (activated.get("authors") or {}).values()
@@ -587,13 +587,13 @@ def is_barred(evidence: Evidence, step: Document, name: str) -> bool:
 
 
 def is_on_scale(step: Document, score: float) -> bool:
-    """Tell whether a number lies between the ends of the committed scale."""
+    """Return whether a number lies between the ends of the committed scale."""
     low, high = (exact(step["scoring_scale"][end]) for end in ("min", "max"))
     return low <= exact(score) <= high
 
 
 def check_aggregate(evidence: Evidence) -> Problems:
-    """Hold that the aggregate is what the lines make; bounds of intervals lie within 2e-6."""
+    """Check that the aggregate is what the lines make; bounds of intervals lie within 2e-6."""
     stated = {name: value for name, value in evidence.aggregate.items() if name != "results_hash"}
     expected = dict(evidence.recomputed)
     near = {}
@@ -610,7 +610,7 @@ def check_aggregate(evidence: Evidence) -> Problems:
 
 
 def check_results_hash(evidence: Evidence) -> Problems:
-    """Hold that aggregate and certificate name the SHA-256 of the score files."""
+    """Check that aggregate and certificate name the SHA-256 of the score files."""
     left_out = {"results_hash", "score_intervals"}
     kept = {name: value for name, value in evidence.aggregate.items() if name not in left_out}
     expected = sha256(evidence.raw("scores/per_episode.jsonl") + canonical(kept))
@@ -618,7 +618,7 @@ def check_results_hash(evidence: Evidence) -> Problems:
 
 
 def check_resolution(evidence: Evidence) -> Problems:
-    """Hold that each step of the committed programme stands there with what it came to."""
+    """Check that each step of the committed programme is there with its result."""
     resolution = evidence.document("resolution.json")
     programme = evidence.template["resolution_programme"]
     steps = resolution["steps"]
@@ -663,7 +663,7 @@ def check_resolution(evidence: Evidence) -> Problems:
 
 
 def told_of(done: Document) -> list[list[Any]]:
-    """Return what the trail has to tell of a step, but for people's scores."""
+    """Return the entries that the trail must have for a step, without people's scores."""
     if done["type"] == "construct_invocation":
         return []
     told: list[list[Any]] = [[f"step_{done['status']}", done]]
@@ -706,7 +706,7 @@ def problems_of_failure(evidence: Evidence, step: Document, result: Document) ->
 
 
 def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Problems:
-    """Yield where what a step came to does not follow from the rest of the bundle."""
+    """Yield where the result of a step does not follow from the rest of the bundle."""
     name, result = step["step_id"], done["result"]
     if done["status"] == "skipped":
         yield from differs(name, {}, result)
@@ -745,7 +745,7 @@ def problems_of_step(evidence: Evidence, step: Document, done: Document) -> Prob
 
 
 def check_data_audit(evidence: Evidence) -> Problems:
-    """Hold that distinct inputs, leaks and expectations are counted right."""
+    """Check that distinct inputs, leaks and expectations are counted right."""
     audit, _ = evidence.counted
     yield from differs("data_audit.json", audit.document(), evidence.data_audit)
 
@@ -757,7 +757,7 @@ AS_PLAYED: Final = (
 
 
 def check_baselines(evidence: Evidence) -> Problems:
-    """Hold the form of the baselines: which criteria have them and why not, of how many episodes.
+    """Check the form of the baselines: which criteria have them and why not, of how many episodes.
 
     What they score only a scorer can say.
     """
@@ -878,7 +878,7 @@ def problems_of(item: Document, moment: str) -> Problems:
 
 
 def check_tier(evidence: Evidence) -> Problems:
-    """Hold that tier, unmet requirements and expiry follow from the evidence."""
+    """Check that tier, unmet requirements and expiry follow from the evidence."""
     stated = evidence.document("tier.json")
     theatre_id, moment = evidence.receipt["theatre_id"], evidence.trail[-1]["at"]
     yield from problems_of_history(stated["history"], theatre_id, moment)
@@ -952,7 +952,7 @@ def missed(evidence: Evidence) -> Iterator[tuple[str, str, bool]]:
 
 
 def findings(evidence: Evidence) -> list[str]:
-    """Return what a reader has to know and no tier rule looks at."""
+    """Return what a reader must know and no tier rule looks at."""
     (activated,) = evidence.details("activated")
     source = evidence.version_source
     found = [] if source == "computed" else [f"version-{source}"]
@@ -972,7 +972,7 @@ def findings(evidence: Evidence) -> list[str]:
 
 
 def check_certificate_fields(evidence: Evidence) -> Problems:
-    """Hold that every field of the certificate follows from the evidence, and there is no other."""
+    """Check that each field of the certificate follows from the evidence, and none is added."""
     if evidence.reproduction is not None:
         yield from problems_of_reproduction(evidence, evidence.reproduction)
         return
@@ -1041,7 +1041,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
 
 
 def problems_of_reproduction(evidence: Evidence, stated: Document) -> Problems:
-    """Yield where a reproduction says more than whose run it is, and what that came to."""
+    """Yield where a reproduction says more than whose run it is, and its result."""
     environment = evidence.receipt["environment"] or {}
     expected = {
         "reproduces": evidence.receipt["reproduces"],
@@ -1084,7 +1084,7 @@ CHECKS: Final[dict[str, Callable[[Evidence], Problems]]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a bundle comes to: the problems of each check, and what is taken as it stands."""
+    """The result of a bundle: the problems of each check, and what is accepted unchecked."""
 
     problems: dict[str, list[str]]
     notes: list[str]

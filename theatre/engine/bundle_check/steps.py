@@ -14,7 +14,7 @@ from fractions import Fraction
 from typing import Literal, TypeAlias, cast
 
 from theatre.engine.bundle_check.arithmetic import exact
-from theatre.engine.bundle_check.json_values import DefectError, shown
+from theatre.engine.bundle_check.json_values import DefectError, render
 from theatre.engine.canonical_json import JsonObject, JsonValue
 
 INVOCATION = "construct_invocation"
@@ -96,9 +96,9 @@ def committed_sanitising(document: JsonObject) -> SanitisePolicy:
     chosen = _SANITISE_DEFAULTS | cast("JsonObject", spec)
     markers, fields = chosen["role_markers"], chosen["raw_fields"]
     if markers not in _ROLE_MARKERS:
-        raise DefectError(f"role_markers {' or '.join(_ROLE_MARKERS)}", shown(markers))
+        raise DefectError(f"role_markers {' or '.join(_ROLE_MARKERS)}", render(markers))
     if not isinstance(fields, list) or not all(_is_pointer(field) for field in fields):
-        raise DefectError("raw_fields as an array of JSON pointers", shown(fields))
+        raise DefectError("raw_fields as an array of JSON pointers", render(fields))
     return SanitisePolicy(role_markers=markers, raw_fields=tuple(cast("list[str]", fields)))
 
 
@@ -109,7 +109,7 @@ def _invocation_steps(document: JsonObject) -> Sequence[JsonObject]:
         raise DefectError(f"a {INVOCATION} step or more", "none")
     for step in steps:
         if "construct_id" not in step:
-            raise DefectError("a construct_id in each step that calls one", shown(step))
+            raise DefectError("a construct_id in each step that calls one", render(step))
     return steps
 
 
@@ -118,21 +118,21 @@ def _constructs(document: JsonObject, invoked: Sequence[JsonValue]) -> Sequence[
     under_test = config["construct_under_test"]
     chain = cast("Sequence[JsonValue]", config.get("construct_chain", invoked))
     if invoked != chain and not (len(invoked) == 1 and invoked[0] in chain):
-        wanted = f"steps for the constructs of {shown(list(chain))}, or one for all of them"
-        raise DefectError(wanted, shown(list(invoked)))
+        wanted = f"steps for the constructs of {render(list(chain))}, or one for all of them"
+        raise DefectError(wanted, render(list(invoked)))
     ids = Counter(cast("Sequence[str]", chain))
     if len(ids) != len(chain):
-        raise DefectError("each construct once in a chain", shown(ids.most_common(1)[0][0]))
+        raise DefectError("each construct once in a chain", render(ids.most_common(1)[0][0]))
     ends = (chain[0], chain[-1]) if "construct_chain" in config else chain
     if under_test not in ends:
-        wanted = f"a chain that begins or ends with the construct under test, {shown(under_test)}"
-        raise DefectError(wanted, shown(list(chain)))
+        wanted = f"a chain that begins or ends with the construct under test, {render(under_test)}"
+        raise DefectError(wanted, render(list(chain)))
     return list(ids)
 
 
 def _pin(pins: Mapping[str, str], construct_id: str) -> str:
     if construct_id not in pins:
-        raise DefectError(f"a version pin of {shown(construct_id)}", "none")
+        raise DefectError(f"a version pin of {render(construct_id)}", "none")
     return pins[construct_id]
 
 
@@ -146,7 +146,7 @@ class CommittedRubric:
 
     `share` is that of the human part in the criterion's score, None where it moves none;
     `timeout_seconds` None where the document writes no limit. `in_aggregate` tells whether the
-    step stands before the first aggregation.
+    step is before the first aggregation.
     """
 
     step_id: str
@@ -181,8 +181,8 @@ def committed_rubrics(document: JsonObject) -> Mapping[str, CommittedRubric]:
     programme = cast("list[JsonObject]", document["resolution_programme"])
     asked = [cast("str", step["step_id"]) for step in programme if step["type"] == RUBRIC]
     if len(by_id) != len(entries) or sorted(by_id) != sorted(asked):
-        wanted = f"an entry in hitl_steps for each of the {RUBRIC} steps {shown([*asked])}"
-        raise DefectError(wanted, shown([entry["step_id"] for entry in entries]))
+        wanted = f"an entry in hitl_steps for each of the {RUBRIC} steps {render([*asked])}"
+        raise DefectError(wanted, render([entry["step_id"] for entry in entries]))
     kinds = [step["type"] for step in programme]
     first = kinds.index(AGGREGATION) if AGGREGATION in kinds else len(kinds)
     rubrics = [
@@ -200,9 +200,9 @@ def _rubric(step: JsonObject, entry: JsonObject, *, in_aggregate: bool) -> Commi
     step_id = cast("str", step["step_id"])
     low, high = exact(scale["min"]), exact(scale["max"])
     if low >= high:
-        raise DefectError(f"a scale of {shown(step_id)} with min below max", shown({**scale}))
+        raise DefectError(f"a scale of {render(step_id)} with min below max", render({**scale}))
     if not _FILE_NAME.fullmatch(step_id) or step_id in {".", ".."}:
-        raise DefectError(f"a step_id of a {RUBRIC} that is the name of a file", shown(step_id))
+        raise DefectError(f"a step_id of a {RUBRIC} that is the name of a file", render(step_id))
     return CommittedRubric(
         step_id=step_id,
         low=low,
@@ -222,14 +222,14 @@ def _require_countable(rubrics: Sequence[CommittedRubric], document: JsonObject)
     criteria = cast("list[str]", cast("JsonObject", document["criteria"])["criteria_ids"])
     for rubric in rubrics:
         if rubric.criterion_id is not None and rubric.criterion_id not in criteria:
-            raise DefectError("a rating of a committed criterion", shown(rubric.criterion_id))
+            raise DefectError("a rating of a committed criterion", render(rubric.criterion_id))
         if rubric.criterion_id is not None and not rubric.in_aggregate:
             wanted = "a rating of a criterion before the first aggregation"
-            raise DefectError(wanted, f"{shown(rubric.step_id)} behind it")
+            raise DefectError(wanted, f"{render(rubric.step_id)} behind it")
     shared = Counter(one.criterion_id for one in rubrics if one.share is not None)
     for criterion, times in shared.items():
         if criterion is None or times > 1:
-            raise DefectError("one step with a share in each criterion", shown(criterion))
+            raise DefectError("one step with a share in each criterion", render(criterion))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,12 +261,12 @@ class CommittedStep:
 
     @property
     def walks_a_chain(self) -> bool:
-        """Tell whether the step says of a log if it is one intact chain (docs/scorers.md)."""
+        """Return whether the step says of a log if it is one intact chain (docs/scorers.md)."""
         return self.computation is not None and self.computation.name == "provenance_chain"
 
     @property
     def guards_integrity(self) -> bool:
-        """Tell whether the tier is capped where the step was not completed.
+        """Return whether the tier is capped where the step was not completed.
 
         Source: docs/contract/evidence.md §8.
         """
@@ -286,7 +286,7 @@ def committed_steps(
     steps = cast("list[JsonObject]", document["resolution_programme"])
     ids = Counter(cast("str", step["step_id"]) for step in steps)
     if len(ids) != len(steps):
-        raise DefectError("step ids that are unique", shown(ids.most_common(1)[0][0]))
+        raise DefectError("step ids that are unique", render(ids.most_common(1)[0][0]))
     order = list(ids)
     read = tuple(
         _step(step, dataset_hashes, order[number + 1 :]) for number, step in enumerate(steps)
@@ -316,7 +316,7 @@ def _step(
         raise DefectError(wanted, f"one in a step {kind}")
     escalation = cast("str | None", step.get("escalation_path"))
     if escalation is not None and escalation not in {FAIL, *later}:
-        raise DefectError(f"an escalation_path to a later step or {FAIL}", shown(escalation))
+        raise DefectError(f"an escalation_path to a later step or {FAIL}", render(escalation))
     computation = None
     if kind == COMPUTATION:
         spec = cast("JsonObject", step.get("input_spec", {}))
@@ -335,18 +335,18 @@ def _computation(
     name, over, params = spec.get("computation"), spec["over"], spec["params"]
     in_aggregate = spec["in_aggregate"]
     if not isinstance(name, str) or not name:
-        raise DefectError("the name of a computation", shown(name))
+        raise DefectError("the name of a computation", render(name))
     if spec.keys() != {"computation", *_COMPUTATION_DEFAULTS}:
         raise DefectError(
             "an input_spec of computation, over, params and in_aggregate", ", ".join(sorted(spec))
         )
     if not isinstance(over, str) or over not in {EPISODES, *dataset_hashes}:
-        raise DefectError(f"a computation over {EPISODES} or a committed dataset", shown(over))
+        raise DefectError(f"a computation over {EPISODES} or a committed dataset", render(over))
     if not isinstance(params, dict):
-        raise DefectError("the params of a computation as an object", shown(params))
+        raise DefectError("the params of a computation as an object", render(params))
     if not isinstance(in_aggregate, bool) or (in_aggregate and over != EPISODES):
         wanted = f"in_aggregate true or false, and true over {EPISODES} only"
-        raise DefectError(wanted, f"{shown(in_aggregate)} over {over}")
+        raise DefectError(wanted, f"{render(in_aggregate)} over {over}")
     return CommittedComputation(
         name=name, over=over, params=params, output_spec=output_spec, in_aggregate=in_aggregate
     )

@@ -9,7 +9,7 @@ from typing import cast
 from theatre.engine.bundle_check.arithmetic import Plan, parsed_time, tier
 from theatre.engine.bundle_check.folder import CERTIFICATE, TIER, Documents
 from theatre.engine.bundle_check.isolation import holds
-from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, shown
+from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, render
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import CallFacts
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
@@ -110,7 +110,7 @@ def check_tier(
         ledger.compare(CheckId.TIER, f"{name} of the certificate", assessment[member], seen)
     ledger.completed(CheckId.TIER, f"{assessment['tier']}")
     if known["disputes"] or assessment["tier"] == "PROVEN":
-        ledger.rests_outside(f"{assessment['tier']} by a history that only a log would settle")
+        ledger.depends_on_outside(f"{assessment['tier']} by a history that only a log would settle")
 
 
 def history_summary(documents: Documents) -> str:
@@ -135,12 +135,12 @@ def _known(history: JsonValue | Nothing, registry: SchemaRegistry) -> JsonObject
             parsed_time(item[name])
     for window in known["telemetry"]:
         if not window["start"] < window["end"] <= window["confirmed_at"]:
-            raise DefectError("telemetry with start < end ≤ confirmed_at", shown({**window}))
+            raise DefectError("telemetry with start < end ≤ confirmed_at", render({**window}))
     return cast("JsonObject", recorded)
 
 
 def _require_a_past(history: JsonObject, evidence: TierEvidence) -> None:
-    """Hold that each fact stands there once, was known by then, and is of another run."""
+    """Check that each fact is listed once, was known at that time, and is of another run."""
     for sort, items in cast("_History", history).items():
         by = _NAMED_BY.get(sort)
         if len({item[by] if by else canonical_bytes({**item}) for item in items}) < len(items):
@@ -196,7 +196,7 @@ def _facts(evidence: TierEvidence) -> JsonObject:
         "extra_caps": [
             *(["episodes-not-run"] if counts["not_run"] else []),
             *plan.caps,
-            # Whoever is asked in a plain form reports no version (docs/contract/evidence.md §8).
+            # A construct that is called in the plain form reports no version (docs/contract/evidence.md §8).
             *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
             *(["reproduction"] if evidence.is_reproduction else []),
             *([] if holds(evidence.isolation) else ["construct-not-isolated"]),

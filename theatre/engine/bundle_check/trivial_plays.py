@@ -34,7 +34,7 @@ class TrivialPlays:
     """Is called before each episode with the number of those before it; may raise."""
 
     def play(self, baseline: str, episode: GroundTruthEpisode) -> EpisodeAnswer:
-        """Return the answer that scorers see, without any output where no shape was kept.
+        """Return the answer that scorers see, without any output where no shape fits.
 
         UnplayableError where the runner does not bring the episode to an end. What it raises on
         purpose is passed on.

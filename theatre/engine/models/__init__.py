@@ -28,7 +28,7 @@ from theatre.engine.models.judging import (
     REQUEST,
     Judge,
     Judgement,
-    asked,
+    ask_judge,
     replay_judgement,
 )
 from theatre.engine.models.outcomes import (
@@ -109,7 +109,7 @@ __all__ = [
     "TheatreCriteria",
     "Turn",
     "Verdict",
-    "asked",
+    "ask_judge",
     "freeze_json",
     "freeze_object",
     "members_of",

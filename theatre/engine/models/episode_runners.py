@@ -45,7 +45,7 @@ class EpisodeRunner:
 
     @property
     def pin(self) -> str:
-        """Return `name@version`, as it stands in the evidence."""
+        """Return `name@version`, as written in the evidence."""
         return f"{self.name}@{self.version}"
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, json_type, parse_object
 from theatre.engine.errors import DatasetError, ParseError
-from theatre.engine.schema_registry import Seen, worded
+from theatre.engine.schema_registry import Quoted, phrase
 
 MAX_EPISODE_BYTES = 8 * 1024 * 1024
 _EPISODE_KEYS = frozenset(
@@ -56,9 +56,9 @@ def read_episodes(
         episode = _read_episode(seq, line)
         if episode.episode_id in seen:
             raise DatasetError(
-                worded(
+                phrase(
                     f"line {seq}: expected a new episode_id, got ",
-                    Seen(episode.episode_id[:80], spelt=repr),
+                    Quoted(episode.episode_id[:80], spelt=repr),
                     " again",
                 )
             )
@@ -74,9 +74,9 @@ def read_gold_labels(lines: Iterable[bytes]) -> dict[str, JsonObject]:
         episode_id = _text(record, "episode_id", number)
         if episode_id in labels:
             raise DatasetError(
-                worded(
+                phrase(
                     f"line {number}: expected one label an id, got ",
-                    Seen(episode_id[:80], spelt=repr),
+                    Quoted(episode_id[:80], spelt=repr),
                     " again",
                 )
             )
@@ -106,13 +106,13 @@ def _read_line(number: int, line: bytes, known: frozenset[str]) -> JsonObject:
     try:
         record = parse_object(line, max_bytes=MAX_EPISODE_BYTES, max_depth=MAX_INPUT_DEPTH)
     except ParseError as error:
-        raise DatasetError(worded(f"line {number}: ", Seen(error, spelt=str))) from error
+        raise DatasetError(phrase(f"line {number}: ", Quoted(error, spelt=str))) from error
     if not known.issuperset(record):
         unknown = sorted(set(record) - known)
         raise DatasetError(
-            worded(
+            phrase(
                 f"line {number}: expected only {', '.join(sorted(known))}; got ",
-                Seen(", ".join(unknown)[:200], spelt=str),
+                Quoted(", ".join(unknown)[:200], spelt=str),
             )
         )
     return record

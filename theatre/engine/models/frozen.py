@@ -1,4 +1,4 @@
-"""JSON documents that nobody can change, all through."""
+"""Immutable JSON documents, at every level."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FrozenArray(list[JsonValue]):
 
 
 def freeze_json(value: JsonValue) -> JsonValue:
-    """Return a deep copy of `value` that nobody can change."""
+    """Return an immutable deep copy of `value`."""
     if isinstance(value, dict):
         return FrozenObject({key: freeze_json(item) for key, item in value.items()})
     if isinstance(value, list):

@@ -21,12 +21,12 @@ REQUEST, ANSWER = "request", "answer"
 
 
 class Judge(Protocol):
-    """Whoever is asked, outside: it knows how to reach a model, and nothing of scores."""
+    """A model outside this project: it knows how to reach the model, and nothing of scores."""
 
     async def ask(self, request: JsonObject) -> JsonObject:
         """Return what came of `request`, as the evidence keeps it, a failure included.
 
-        Raises TheatreError where no request can succeed before somebody changes something: the
+        Raises TheatreError where no request can succeed before a setting is changed: the
         run stops, and what was recorded stays.
         """
 
@@ -34,7 +34,7 @@ class Judge(Protocol):
 ResultT = TypeVar("ResultT")
 
 
-async def asked(
+async def ask_judge(
     judgement: Generator[JsonObject, JsonObject, ResultT], judge: Judge
 ) -> tuple[ResultT, list[JsonObject]]:
     """Return what `judgement` comes to with `judge`, and the exchanges for `replay_judgement`.

@@ -29,7 +29,7 @@ JUDGEMENTS = "judgements"
 
 @lru_cache
 def members_of(form: type) -> frozenset[str]:
-    """Return the members that a document of `form`, one of the classes below, has to have."""
+    """Return the members that a document of `form`, one of the classes below, must have."""
     return frozenset(one.name for one in fields(form))
 
 
@@ -62,7 +62,7 @@ class InvocationMetadata:
     invoked_at: str
 
     def as_document(self) -> JsonObject:
-        """Return the engine's side as it is sent and kept."""
+        """Return the engine's side as it is sent and stored."""
         return {
             "timeout_seconds": self.timeout_seconds,
             "retry_policy": {
@@ -88,7 +88,7 @@ class OracleInvocationRequest:
     metadata: InvocationMetadata
 
     def as_document(self) -> JsonObject:
-        """Return the envelope as it is sent and kept, sharing nothing with the request."""
+        """Return the envelope as it is sent and stored, sharing nothing with the request."""
         return {
             "invocation_id": self.invocation_id,
             "theatre_id": self.theatre_id,

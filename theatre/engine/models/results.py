@@ -55,7 +55,7 @@ class InvocationRecord:
         return canonical_line(self.document)
 
     def __eq__(self, other: object) -> bool:
-        """Tell whether the other is a record of the same bytes."""
+        """Return whether the other is a record of the same bytes."""
         return isinstance(other, InvocationRecord) and self.line == other.line
 
     def __hash__(self) -> int:
@@ -67,7 +67,7 @@ class InvocationRecord:
 class EpisodeResult:
     """One recorded episode: its evidence document, what it counts as, and its scores.
 
-    `facts` is what settling has to know of the record without parsing it. What is cached next to
+    `facts` is what settling must know of the record without parsing it. What is cached next to
     the record (facts, outcome, scores) is under the digest of the batch, like the record itself.
     """
 
@@ -112,7 +112,7 @@ class EpisodeResult:
 
     @classmethod
     def from_line(cls, line: bytes) -> EpisodeResult:
-        """Read a line of the journal back; its record stays bytes until somebody asks for more.
+        """Read a line of the journal back; its record stays bytes until it is needed as values.
 
         Raises ParseError for what `line` never was, as far as it shows outside the record.
         """

@@ -32,7 +32,7 @@ class ScorerKind(StrEnum):
     """What a score rests on (docs/scorers.md, "Kinds"); it belongs to the name, not the version."""
 
     EXACT = "exact"
-    """Values held against committed values, or against a rule that needs no reading."""
+    """Values checked against committed values, or against a rule that needs no reading."""
     TEXTUAL = "textual"
     """Words of a text, which anybody can write without what they say being so."""
     JUDGED = "judged"
@@ -67,7 +67,7 @@ class Scorer:
 
     @property
     def pin(self) -> str:
-        """Return `name@version`, as it stands in the evidence."""
+        """Return `name@version`, as written in the evidence."""
         return f"{self.name}@{self.version}"
 
 
@@ -88,5 +88,5 @@ class Computation:
 
     @property
     def pin(self) -> str:
-        """Return `name@version`, as it stands in the evidence."""
+        """Return `name@version`, as written in the evidence."""
         return f"{self.name}@{self.version}"

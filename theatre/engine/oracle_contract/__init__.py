@@ -18,7 +18,7 @@ from theatre.engine.oracle_contract.isolation import (
     REMOTE,
     IsolatedBy,
     Isolation,
-    weakest,
+    weakest_isolation,
 )
 from theatre.engine.oracle_contract.program_version import program_version, served_argv
 from theatre.engine.oracle_contract.sanitising import InputSanitiser, SanitisedInput
@@ -54,5 +54,5 @@ __all__ = [
     "program_version",
     "read_answer",
     "served_argv",
-    "weakest",
+    "weakest_isolation",
 ]

@@ -15,7 +15,7 @@ _WEAKEST_FIRST: tuple[IsolatedBy, ...] = ("none", "other-user", "landlock", "nam
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Isolation:
-    """What is closed to a construct; false also where nobody can know.
+    """What is closed to a construct; false also where it cannot be known.
 
     `files`: the store, the data and the ground truth of this project. `processes`: memory,
     environment and signals of the run. `network`: every way out, to this machine's own services
@@ -29,7 +29,7 @@ class Isolation:
 
     @property
     def holds(self) -> bool:
-        """Say whether the answers are out of reach; an open network alone is a finding."""
+        """Return whether the answers are out of reach; an open network alone is a finding."""
         return self.files and self.processes
 
     def as_document(self) -> JsonObject:
@@ -37,7 +37,7 @@ class Isolation:
         return {**asdict(self)}
 
     def covers(self, other: Isolation) -> bool:
-        """Say whether all that `other` closes is closed here too."""
+        """Return whether all that `other` closes is closed here too."""
         return (self.files, self.processes, self.network) == (
             self.files or other.files,
             self.processes or other.processes,
@@ -50,7 +50,7 @@ REMOTE = Isolation(files=True, processes=True, network=False, by="remote")
 """A construct on another machine: what it can reach there is unknown here."""
 
 
-def weakest(found: Iterable[Isolation]) -> Isolation:
+def weakest_isolation(found: Iterable[Isolation]) -> Isolation:
     """Return what holds for each of several constructs, of which there is at least one."""
     every = tuple(found)
     return Isolation(

@@ -23,10 +23,10 @@ def activation_detail(
     context: RunContext,
     tried: Mapping[str, Isolation],
 ) -> JsonObject:
-    """Return what `activated` says beside the number of episodes; `tried` is by construct.
+    """Return what `activated` says in addition to the number of episodes; `tried` is by construct.
 
-    `authors` only where people rate: who may not has to be known before anybody knows how the
-    run went, and nobody's name stands in evidence that does not need it.
+    `authors` only where people rate: who may not rate must be known before the result is, and
+    evidence holds no person's name that it does not need.
     """
     detail: JsonObject = {
         "adapters": {name: adapter.pin for name, adapter in context.adapters.items()},

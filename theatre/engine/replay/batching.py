@@ -16,7 +16,7 @@ class BatchWriter(Generic[_T]):
     """Collects items and flushes them; on leaving, also after an error, flushes the rest.
 
     A flush that began ends, however often its caller is cancelled. After one that failed
-    nothing more is written. Whoever puts while a batch is being written waits for that: with
+    nothing more is written. A `put` while a batch is being written waits for it: with
     n callers, no more than `size` + n - 1 items are ever in memory only.
     """
 

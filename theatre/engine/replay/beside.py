@@ -1,7 +1,7 @@
-"""Work that takes its time, done in a thread: the event loop keeps turning meanwhile.
+"""Long work in a thread, so that the event loop keeps running.
 
-Whoever runs theatres says there that it lives; a run whose settlement stood in the way would be
-taken from it again and again.
+The loop renews the lease of the run: a settlement that blocked it would lose the run to another
+worker again and again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 async def run_in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T:
     """Return what `work` returns; when cancelled, wait for its end and then be cancelled.
 
-    A thread cannot be stopped: what it writes into is not to be cleared away under it.
+    A thread cannot be stopped, so its output must not be removed while it still writes.
     """
     thread = asyncio.ensure_future(asyncio.to_thread(work, *arguments, **named))
     cancelled: asyncio.CancelledError | None = None
@@ -31,13 +31,13 @@ async def run_in_thread(work: Callable[_P, _T], *arguments: _P.args, **named: _P
     try:
         return thread.result()
     finally:
-        # Also in place of what the work raised: whoever cancelled is the one who waits.
+        # This replaces what the work raised: the caller that cancelled must see its cancellation.
         if cancelled is not None:
             raise cancelled
 
 
 def cancellation_check() -> Callable[[], None]:
-    """Return what raises RunStoppedError once the calling task is to end.
+    """Return a function that raises RunStoppedError once the calling task is cancelled.
 
     Long work in a thread calls it from time to time, so that a cancelled caller need not wait.
     """

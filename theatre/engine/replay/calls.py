@@ -63,7 +63,7 @@ class CalledEpisode:
 
     @property
     def failed(self) -> bool:
-        """Tell whether it counts as a failure, whatever its scores will be."""
+        """Return whether it counts as a failure, whatever its scores will be."""
         return self.answer.status in {InvocationStatus.TIMEOUT, InvocationStatus.ERROR}
 
 
@@ -198,7 +198,7 @@ class EpisodeCaller:
         return tuple(stamped)
 
     def _unsent(self, episode: GroundTruthEpisode, sanitised: SanitisedInput) -> _Round:
-        """Return the round of an input that nobody may be sent: one failure, nothing tried."""
+        """Return the round of an input that must not be sent: one failure, no attempt."""
         hop = self._hops[0]
         request = self._request(episode, hop, sanitised.value, FIRST)
         attempt = failed_attempt(

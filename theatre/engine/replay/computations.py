@@ -37,7 +37,7 @@ _IN_MEMORY_BYTES = 1024 * 1024
 class PlannedComputation:
     """One committed step with the installed computation that it names.
 
-    `in_aggregate`: whether its output stands in `scores/aggregate.json`, too.
+    `in_aggregate`: whether its output is in `scores/aggregate.json`, too.
     """
 
     step_id: str
@@ -141,10 +141,10 @@ async def outcome_of(
     episodes: EpisodeLines,
     registry: SchemaRegistry,
 ) -> StepOutcome:
-    """Return what the step came to, as `resolution.json` keeps it; runs beside the event loop.
+    """Return the result of the step, as `resolution.json` keeps it; runs in a thread.
 
     A computation that raises, or gives what is no JSON object or does not fit the step's
-    `output_spec`, fails. DatasetMismatchError where somebody wrote into the data meanwhile.
+    `output_spec`, fails. DatasetMismatchError where the data changed meanwhile.
     """
     config = template.product_theatre_config
     if planned.over == EPISODES:

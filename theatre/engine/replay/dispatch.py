@@ -26,7 +26,7 @@ class Dispatcher:
 
     The episodes may be a part of the run's, from `first` on. Then the stop sees the failures of
     that part alone, and `is_needed` says of an episode whether it can still count, for all that is
-    known of the others; once one cannot, none behind it can.
+    known of the others; once one cannot, no later one can.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Dispatcher:
         """Call for every episode without a result, until the stop.
 
         Raises what `call` or `record` raised first; the other calls are given up then. Raises
-        JournalError where a call ended as cancelled though nobody gave it up.
+        JournalError where a call ended as cancelled without being cancelled here.
         """
         reached = 0
         try:
@@ -110,7 +110,7 @@ class Dispatcher:
             self._slots.release()
 
     def _count(self, seq: int, *, failed: bool) -> None:
-        """Tell the stop of every failure that has its turn; what came early waits."""
+        """Count every failure in order for the stop rule; one that came early waits."""
         self._early[seq] = failed
         while not self._stop.stopped and self._next in self._early:
             if self._early.pop(self._next):

@@ -59,7 +59,7 @@ class DistinctEvidence:
         )
 
     def close(self) -> None:
-        """Remove what was kept."""
+        """Remove what was stored."""
         self._drawn.close()
 
     def add(self, episode: GroundTruthEpisode, result: EpisodeResult) -> None:

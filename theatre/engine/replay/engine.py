@@ -38,7 +38,7 @@ from theatre.engine.replay.journal import OpenDatasets, RunJournal
 from theatre.engine.replay.judging import require_judge
 from theatre.engine.replay.preflight import check_adapters, refuse_rehearsal, refuse_unsupported
 from theatre.engine.replay.programme import ResolutionResult
-from theatre.engine.replay.recovery import find_unrecorded_events, sealed_run
+from theatre.engine.replay.recovery import find_unrecorded_events, recover_sealed_run
 from theatre.engine.replay.sealed_run import SealedRun
 from theatre.engine.replay.self_check import SELF_CHECK_FAILED, RefusedDraft, check_draft, refuse
 from theatre.engine.replay.settlement import Settlement
@@ -151,7 +151,7 @@ class ReplayEngine:
     async def call(self, span: range, *, is_needed: Callable[[int], bool] = lambda _: True) -> None:
         """Call for the episodes of `span` in an ACTIVE theatre that are not recorded.
 
-        Several parts may be called at a time, each through a journal of its own; `run` settles
+        Several parts may be called at a time, each through its own journal; `run` settles
         once all of them were. No episode is called from the first on of which `is_needed` says
         that it cannot count any more. DatasetError where a dataset is missing or changed, CoinError
         where the coin is lost, and RunStoppedError as `run`.
@@ -289,7 +289,7 @@ class ReplayEngine:
             return None
         refused = await check_draft(self._bundle, self._context)
         if refused is None:
-            return await sealed_run(self._bundle, self._journal)
+            return await recover_sealed_run(self._bundle, self._journal)
         theatre_id = self._theatre.theatre_id
         await refuse(refused, self._journal, theatre_id, self._context, self._settings)
         return refused

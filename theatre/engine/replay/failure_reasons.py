@@ -25,7 +25,7 @@ UNSCORED = "unscored"
 _MOST = 3
 _SHOWN = 300
 _GROUPS = 1000
-"""So many reasons are told apart by their details, then by their codes alone."""
+"""At most so many reasons are grouped by their details; further ones by their codes alone."""
 _CHANGING = re.compile(r"(?:0x)?[0-9a-f]{8,}|[0-9]+")
 """What differs between two failures for one reason: counts, line numbers, addresses, hashes."""
 

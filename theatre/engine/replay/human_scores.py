@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue
 from theatre.engine.oracle_contract import clean_detail
 from theatre.engine.replay.programme_trail import OpenedRubric
-from theatre.engine.schema_registry import Seen, worded
+from theatre.engine.schema_registry import Quoted, phrase
 from theatre.engine.scoring import CommittedRating, PanelScores
 
 MAX_NAME = 200
@@ -23,7 +23,7 @@ MAX_COMMENT = 2000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SubmittedScore:
-    """What somebody gives one item, as it came in: nothing about it is checked yet."""
+    """A person's score of one item, as it was received: nothing is checked yet."""
 
     episode_id: str
     score: JsonValue
@@ -50,13 +50,13 @@ def identity(name: str) -> str:
     return unicodedata.normalize("NFC", folded)
 
 
-def shown_name(name: str) -> str:
+def normalise_name(name: str) -> str:
     """Return a name as it is recorded: trimmed, NFC."""
     return unicodedata.normalize("NFC", name.strip())
 
 
 def select_complete_scores(rubric: OpenedRubric, rating: CommittedRating) -> PanelScores:
-    """Return the scores of everybody who rated every item, by identity, in [0, 1]."""
+    """Return the scores of those who rated every item, by identity, in [0, 1]."""
     by_scorer: dict[str, dict[str, float]] = {}
     for line in rubric.scores:
         own = by_scorer.setdefault(identity(cast("str", line["scorer"])), {})
@@ -102,39 +102,39 @@ class Eligibility:
         return tuple(found)
 
     def _of_person(self, scorer: str) -> _Reason | None:
-        name = shown_name(scorer)
+        name = normalise_name(scorer)
         if not name:
             return _Reason("identity-empty", "expected the name of whoever scores, got none")
         if not name.isprintable() or len(name) > MAX_NAME:
             expected = f"expected a name of at most {MAX_NAME} printable characters"
             return _Reason(
-                "identity-unreadable", worded(f"{expected}, got ", Seen(name, spelt=_begun))
+                "identity-unreadable", phrase(f"{expected}, got ", Quoted(name, spelt=_begun))
             )
         if self._rating.scorer_must_not_be_author and identity(name) in self._authors:
             expected = "expected somebody who is no author of the template or of a construct"
-            return _Reason("scorer-is-author", worded(f"{expected}, got ", Seen(name, spelt=str)))
+            return _Reason("scorer-is-author", phrase(f"{expected}, got ", Quoted(name, spelt=str)))
         return None
 
     def _of_item(self, one: SubmittedScore, *, taken: bool) -> _Reason | None:
-        item = Seen(one.episode_id, spelt=_named)
+        item = Quoted(one.episode_id, spelt=_named)
         if one.episode_id not in self._items:
             expected = f"expected one of the {len(self._items)} items of the step"
-            return _Reason("not-an-item", worded(f"{expected}, got ", item))
+            return _Reason("not-an-item", phrase(f"{expected}, got ", item))
         if taken:
             expected = "expected one score a person for each item"
             return _Reason(
-                "item-already-scored", worded(f"{expected}, got a second one for ", item)
+                "item-already-scored", phrase(f"{expected}, got a second one for ", item)
             )
         return None
 
     def _of_score(self, score: JsonValue) -> _Reason | None:
         scale = f"from {float(self._rating.low):g} to {float(self._rating.high):g}"
-        seen = Seen(score, spelt=_cut)
+        seen = Quoted(score, spelt=_cut)
         if not _is_number(score):
             expected = f"expected a finite number {scale}"
-            return _Reason("score-not-a-number", worded(f"{expected}, got ", seen))
+            return _Reason("score-not-a-number", phrase(f"{expected}, got ", seen))
         if not self._rating.on_scale(cast("float", score)):
-            return _Reason("score-off-scale", worded(f"expected a number {scale}, got ", seen))
+            return _Reason("score-off-scale", phrase(f"expected a number {scale}, got ", seen))
         return None
 
 
@@ -142,7 +142,7 @@ def _of_comment(comment: str | None) -> _Reason | None:
     if comment is None or comment == clean_detail(comment, limit=MAX_COMMENT):
         return None
     expected = f"expected a comment of at most {MAX_COMMENT} characters and no invisible ones"
-    return _Reason("comment-unreadable", worded(f"{expected}, got ", Seen(comment, spelt=_begun)))
+    return _Reason("comment-unreadable", phrase(f"{expected}, got ", Quoted(comment, spelt=_begun)))
 
 
 def _named(episode_id: object) -> str:
@@ -158,7 +158,7 @@ def _cut(score: object) -> str:
 
 
 def _is_number(score: JsonValue) -> bool:
-    """Tell whether a score has a canonical form as a number."""
+    """Return whether a score has a canonical form as a number."""
     if isinstance(score, bool) or not isinstance(score, int | float):
         return False
     return abs(score) <= MAX_SAFE_INTEGER if isinstance(score, int) else math.isfinite(score)
@@ -169,7 +169,7 @@ def refused_detail(step_id: str, scorer: str, refusal: ScoreRefusal) -> JsonObje
     score = refusal.submitted.score
     return {
         "step_id": clean_detail(step_id, limit=MAX_NAME),
-        "scorer": clean_detail(shown_name(scorer), limit=MAX_NAME),
+        "scorer": clean_detail(normalise_name(scorer), limit=MAX_NAME),
         "episode_id": clean_detail(refusal.submitted.episode_id, limit=MAX_NAME),
         "score": score if _is_number(score) else clean_detail(repr(score), limit=MAX_NAME),
         "code": refusal.code,
@@ -180,7 +180,7 @@ def score_detail(step_id: str, scorer: str, one: SubmittedScore) -> JsonObject:
     """Return the detail of `human_score`."""
     return {
         "step_id": step_id,
-        "scorer": shown_name(scorer),
+        "scorer": normalise_name(scorer),
         "episode_id": one.episode_id,
         "score": one.score,
         "comment": one.comment,

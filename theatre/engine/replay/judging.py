@@ -8,13 +8,13 @@ from collections.abc import Mapping
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import ProgrammeError
-from theatre.engine.models import JUDGEMENTS, GroundTruthEpisode, Judge, asked
+from theatre.engine.models import JUDGEMENTS, GroundTruthEpisode, Judge, ask_judge
 from theatre.engine.replay.calls import CalledEpisode, EpisodeCaller
 from theatre.engine.scoring import TheatreScoringProvider
 
 
 def require_judge(provider: TheatreScoringProvider, judge: Judge | None) -> Judge | None:
-    """Return the judge that is to be asked; None where no criterion needs one.
+    """Return the judge that must be asked; None where no criterion needs one.
 
     Raises ProgrammeError where one does and there is none.
     """
@@ -50,7 +50,7 @@ class JudgedCaller:
         gold = self._gold.get(episode.episode_id)
         exchanges: dict[str, list[JsonObject]] = {}
         for criterion, judgement in self._provider.judgements(episode, called.answer, gold).items():
-            _, exchanges[criterion] = await asked(judgement, self._judge)
+            _, exchanges[criterion] = await ask_judge(judgement, self._judge)
         kept: dict[str, JsonValue] = {name: [*made] for name, made in exchanges.items()}
         return dataclasses.replace(
             called,

@@ -149,7 +149,7 @@ def check_adapters(
     *,
     certificate_run: bool,
 ) -> None:
-    """Hold every adapter against the template's pins.
+    """Check every adapter against the template's pins.
 
     Raises RehearsalAdapterError for canned answers in a certificate run and PinMismatchError,
     with both versions, for an adapter or a construct that is not the committed one.

@@ -1,4 +1,4 @@
-"""The steps of a programme that run once, in SETTLING: carried out, told, and written."""
+"""The steps of a programme that run once, in SETTLING: executed, recorded and written."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class ResolutionResult:
 
 
 class ProgrammeRun:
-    """Carries out one programme, from the start in every run: what was told is not told again."""
+    """Executes one programme, from the start in every run; nothing is recorded twice."""
 
     def __init__(
         self,
@@ -117,8 +117,8 @@ class ProgrammeRun:
         }
         self._aggregate: JsonObject | None = None
 
-    async def carry_out(self) -> ResolutionResult:
-        """Go on as far as there is something to go on with.
+    async def execute(self) -> ResolutionResult:
+        """Continue as far as possible.
 
         Raises JournalError where a step comes to something else than the chain says.
         """
@@ -131,7 +131,7 @@ class ProgrammeRun:
             machine = machine.advance(step.step_id, outcome)
             for result in machine.results[settled:]:
                 if result.type not in EPISODE_STEPS:
-                    await self._trail.tell_result(result, self._now)
+                    await self._trail.note_result(result, self._now)
         if machine.failure is not None:
             return ResolutionResult(machine=machine)
         return ResolutionResult(
@@ -144,7 +144,7 @@ class ProgrammeRun:
         )
 
     async def _outcome(self, step: ProgrammeStep) -> StepOutcome | None:
-        """Return what a step comes to; None where people have to answer first."""
+        """Return the result of a step; None where people must answer first."""
         if step.type == INVOCATION:
             facts = self._sources.facts
             return Completed(
@@ -152,13 +152,13 @@ class ProgrammeRun:
             )
         if step.type == AGGREGATION:
             return Completed({"results_hash": (await self._aggregated())["results_hash"]})
-        told = self._told(step.step_id)
+        recorded_outcome = self._recorded_outcome(step.step_id)
         if step.type == COMPUTATION:
-            outcome = told or await self._computation(step.step_id)
+            outcome = recorded_outcome or await self._computation(step.step_id)
             if step.step_id in self._computed and isinstance(outcome, Completed):
                 self._computed[step.step_id] = outcome.result["output"]
             return outcome
-        return await self._rated(self._ratings[step.step_id], told)
+        return await self._rated(self._ratings[step.step_id], recorded_outcome)
 
     async def _aggregated(self) -> JsonObject:
         """Return the aggregate: made at the first aggregation, or at the end without one."""
@@ -167,8 +167,8 @@ class ProgrammeRun:
             self._aggregate = await run_in_thread(finish, self._panels, self._computed)
         return self._aggregate
 
-    def _told(self, step_id: str) -> StepOutcome | None:
-        """Return what an earlier run told of a step: it is computed once, and expires once."""
+    def _recorded_outcome(self, step_id: str) -> StepOutcome | None:
+        """Return what an earlier run recorded of a step: it is computed once, and expires once."""
         entry = self._trail.settled(step_id)
         if entry is None:
             return None
@@ -186,18 +186,20 @@ class ProgrammeRun:
             self._programme.registry,
         )
 
-    async def _rated(self, rating: CommittedRating, told: StepOutcome | None) -> StepOutcome | None:
+    async def _rated(
+        self, rating: CommittedRating, recorded_outcome: StepOutcome | None
+    ) -> StepOutcome | None:
         rubric = await self._opened(rating)
         panel = select_complete_scores(rubric, rating)
-        if isinstance(told, Failed):
-            return told
+        if isinstance(recorded_outcome, Failed):
+            return recorded_outcome
         if len(panel) >= rating.minimum_scorers:
             self._panels[rating.step_id] = panel
             mean = self._sources.aggregator.human_mean(rating, panel)
             return Completed(
                 {"items": len(rubric.items), "scorers": len(panel), "human_mean": mean}
             )
-        if not rubric.expired(self._now):
+        if not rubric.is_expired(self._now):
             return None
         return Failed(
             HITL_TIMEOUT,
@@ -216,5 +218,5 @@ class ProgrammeRun:
             "scorer_must_not_be_author": rating.scorer_must_not_be_author,
             "timeout_seconds": step.timeout_seconds,
         }
-        await self._trail.tell(HITL_OPENED, detail, self._now)
+        await self._trail.note(HITL_OPENED, detail, self._now)
         return self._trail.rubrics[rating.step_id]

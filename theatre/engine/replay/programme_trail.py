@@ -1,7 +1,7 @@
-"""What the audit chain says of the steps that run in SETTLING, and how it is told once.
+"""What the audit chain says of the steps that run in SETTLING, and how it is recorded once.
 
 Source: docs/contract/evidence.md §3. The chain is the only store of
-human scores and of what a step came to, so a run that died goes on from it.
+human scores and of the result of a step, so a run that died continues from it.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ class OpenedRubric:
     timeout_seconds: float | None
     scores: list[JsonObject] = field(default_factory=list)
 
-    def expired(self, now: datetime) -> bool:
-        """Tell whether the committed time limit, if there is one, is over."""
+    def is_expired(self, now: datetime) -> bool:
+        """Return whether the committed time limit, if there is one, is over."""
         limit = self.timeout_seconds
         return limit is not None and (now - self.opened_at).total_seconds() >= limit
 
@@ -66,7 +66,7 @@ class ProgrammeTrail:
     authors: dict[str, str | None] = field(default_factory=dict)
     activated: JsonObject = field(default_factory=dict)
     rubrics: dict[str, OpenedRubric] = field(default_factory=dict)
-    told: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
+    noted: dict[tuple[str, str], JsonObject] = field(default_factory=dict)
 
     @classmethod
     async def read(cls, journal: RunJournal) -> Self:
@@ -79,25 +79,25 @@ class ProgrammeTrail:
     def settled(self, step_id: str) -> JsonObject | None:
         """Return the entry of `resolution.json` of a step that is settled; None before."""
         for event_type in _SETTLING:
-            if (event_type, step_id) in self.told:
-                return self.told[event_type, step_id]
+            if (event_type, step_id) in self.noted:
+                return self.noted[event_type, step_id]
         return None
 
-    async def tell_result(self, result: StepResult, at: datetime) -> None:
+    async def note_result(self, result: StepResult, at: datetime) -> None:
         """Note a step that is settled, and where its failure leads, once over every crash."""
         entry = result.as_document()
-        await self.tell(_EVENT_OF_STATUS[result.status], entry, at)
+        await self.note(_EVENT_OF_STATUS[result.status], entry, at)
         target = result.result.get("escalated_to")
         if result.status is StepStatus.FAILED and target is not None:
-            await self.tell(ESCALATED, {"step_id": result.step_id, "to": target}, at)
+            await self.note(ESCALATED, {"step_id": result.step_id, "to": target}, at)
 
-    async def tell(self, event_type: str, detail: JsonObject, at: datetime) -> None:
+    async def note(self, event_type: str, detail: JsonObject, at: datetime) -> None:
         """Note what happened to a step, unless it is noted already.
 
         Raises JournalError where the chain says something else of the same step.
         """
         step_id = cast("str", detail["step_id"])
-        noted = self.told.get((event_type, step_id))
+        noted = self.noted.get((event_type, step_id))
         if noted is None:
             event = AuditEvent(event_type=event_type, at=format_rfc3339(at), detail=detail)
             self._take(await self.journal.note(event))
@@ -111,7 +111,7 @@ class ProgrammeTrail:
         event_type = cast("str", entry["event_type"])
         detail = cast("JsonObject", entry["detail"])
         if event_type in _ONCE:
-            self.told[event_type, cast("str", detail["step_id"])] = detail
+            self.noted[event_type, cast("str", detail["step_id"])] = detail
         if event_type == "activated":
             self.activated.update(detail)
             self.authors.update(cast("Mapping[str, str | None]", detail.get("authors", {})))

@@ -1,4 +1,4 @@
-"""How far a run is, for whoever watches it."""
+"""How far a run is, for display."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Progress:
 
 
 class ProgressCount:
-    """Tells a listener how many answers are in, in order of arrival."""
+    """Reports to a listener how many answers have arrived, in order of arrival."""
 
     def __init__(self, listener: Callable[[Progress], None], *, done: int, total: int) -> None:
         self._listener = listener

@@ -34,7 +34,7 @@ from theatre.engine.replay.programme_trail import (
     ProgrammeTrail,
 )
 from theatre.engine.replay.records import calls_of, outputs_of
-from theatre.engine.schema_registry import Seen, worded
+from theatre.engine.schema_registry import Quoted, phrase
 from theatre.engine.scoring import CommittedRating, committed_ratings
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.theatre import Theatre
@@ -55,7 +55,7 @@ class HumanReview:
         """Return the desk of a theatre whose programme waits for people.
 
         Raises InvalidTransitionError for any other: nothing may follow the end of a programme in
-        the chain, where a sealed bundle goes on.
+        the chain, where a sealed bundle continues.
         """
         trail = await ProgrammeTrail.read(journal)
         for rating in committed_ratings(theatre.template):
@@ -90,7 +90,7 @@ class HumanReview:
 
     @property
     def enough(self) -> bool:
-        """Tell whether the programme can go on."""
+        """Return whether the programme can continue."""
         return self.complete_scorers >= self.rating.minimum_scorers
 
     async def submit(
@@ -101,7 +101,7 @@ class HumanReview:
         Raises HumanScoreRefusedError with every reason; each is in the audit chain then.
         """
         asked = self.rating.step_id if step_id is None else step_id
-        # Once: a score that was in time when it was taken is in time as it is told.
+        # Read the clock once: a score that was accepted in time is also recorded in time.
         now = self.clock()
         refusals = self._refusals(scorer, submitted, asked, now)
         if refusals:
@@ -133,9 +133,9 @@ class HumanReview:
     def _closed(self, step_id: str, now: datetime) -> str | None:
         own = self.rating.step_id
         if step_id != own:
-            seen = Seen(step_id[:100], spelt=ascii)
-            return worded(f"expected a score for the open step {own}, got one for ", seen)
-        if self.rubric.expired(now):
+            seen = Quoted(step_id[:100], spelt=ascii)
+            return phrase(f"expected a score for the open step {own}, got one for ", seen)
+        if self.rubric.is_expired(now):
             return (
                 f"expected a score within {canonical_json(self.rubric.timeout_seconds)} s of "
                 f"{format_rfc3339(self.rubric.opened_at)}, got one later"

@@ -27,7 +27,7 @@ def largest_episode_bytes(template: ProductTheatreTemplate) -> int:
 
 
 def largest_answers_bytes(template: ProductTheatreTemplate, *, turns: int | None = None) -> int:
-    """Return what all answers and rejected bytes of one record can come to, in bytes.
+    """Return the largest size of all answers and rejected bytes of one record, in bytes.
 
     Hop k is sent the outputs of the k hops before it, and answers with one more. `turns` is how
     many calls an interactive episode has, whose runner writes what is sent.

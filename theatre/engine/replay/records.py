@@ -51,7 +51,7 @@ def outputs_of(record: JsonObject, repeat: int = FIRST) -> dict[str, JsonObject]
 
 
 def differs(record: JsonObject) -> bool:
-    """Tell whether a repeat did not give at every hop what the first round gave."""
+    """Return whether a repeat did not give at every hop what the first round gave."""
     if not calls_of(record, SECOND):
         return False
     first, second = outputs_of(record), outputs_of(record, SECOND)
@@ -59,7 +59,7 @@ def differs(record: JsonObject) -> bool:
 
 
 def facts_of(record: JsonObject) -> JsonObject:
-    """Return what settling has to know of a record, for the journal to keep beside it.
+    """Return what settling must know of a record; the journal stores it with the record.
 
     `adapters` are pins by construct, `version_mismatches` counts calls, `claimed` tells of a
     version that was not computed, `confidence` is the number that the answer states, if any,

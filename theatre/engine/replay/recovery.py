@@ -20,7 +20,7 @@ from theatre.engine.replay.sealed_run import REPRODUCED, SealedRun
 from theatre.engine.replay.trail_batches import TrailBatches
 
 
-async def sealed_run(bundle: Path, journal: RunJournal) -> SealedRun:
+async def recover_sealed_run(bundle: Path, journal: RunJournal) -> SealedRun:
     """Return what an earlier process sealed for this theatre, once it has passed the check.
 
     Raises JournalChangedError where the bundle's chain does not continue the theatre's own.

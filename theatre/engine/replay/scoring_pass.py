@@ -33,7 +33,7 @@ from theatre.engine.scoring import (
 from theatre.engine.templates import ProductTheatreTemplate
 
 _PAIRS_AT_A_TIME = 100
-"""So many episodes are written in one go beside the loop."""
+"""So many episodes are written at a time, in a thread."""
 
 _Pair = tuple[GroundTruthEpisode, EpisodeResult | None]
 EpisodeListener = Callable[[GroundTruthEpisode, EpisodeResult], None]

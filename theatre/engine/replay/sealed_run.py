@@ -12,7 +12,7 @@ from theatre.engine.tier_assigner import TierAssessment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsal:
-    """What a run came to that was never to be certified: its scores, and what they would be worth.
+    """The result of a run that was never to be certified: its scores, and what they would be worth.
 
     No step of the programme was carried out but the calls: caps of steps are not in `assessment`,
     and parts that people score are missing.

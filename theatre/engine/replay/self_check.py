@@ -31,7 +31,7 @@ class RefusedDraft:
 
     @classmethod
     def of(cls, entry: JsonObject) -> Self:
-        """Return the refusal that an audit entry tells of."""
+        """Return the refusal that an audit entry records."""
         return cls(tuple(cast("dict[str, list[str]]", entry["detail"])["checks"]))
 
     def event(self, at: str) -> AuditEvent:

@@ -34,7 +34,7 @@ from theatre.engine.evidence_bundle import (
     EvidenceBundleManifest,
     file_stamps,
 )
-from theatre.engine.oracle_contract import REMOTE, Isolation, weakest
+from theatre.engine.oracle_contract import REMOTE, Isolation, weakest_isolation
 from theatre.engine.replay.activation import read_isolation
 from theatre.engine.replay.beside import cancellation_check, run_in_thread
 from theatre.engine.replay.computations import (
@@ -73,7 +73,7 @@ WRITTEN_AFTER_TIER = frozenset({"tier.json", "audit_trail.jsonl"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SettledRun:
-    """What a run came to, before it is sealed; `isolation` is the weakest of the constructs'.
+    """The result of a run, before it is sealed; `isolation` is the weakest of the constructs'.
 
     `documents` are the data audit and the baselines.
     """
@@ -188,7 +188,7 @@ class Settlement:
                 facts=facts, aggregator=aggregator, datasets=datasets, episodes=episodes
             )
             trail = await ProgrammeTrail.read(journal)
-            ending = await ProgrammeRun(self._programme, trail, sources, resolved_at).carry_out()
+            ending = await ProgrammeRun(self._programme, trail, sources, resolved_at).execute()
             if ending.status is not ProgrammeStatus.COMPLETED:
                 return ending
             await run_in_thread(ending.write, builder)
@@ -196,7 +196,7 @@ class Settlement:
             return SettledRun(
                 ending=ending,
                 calls=facts,
-                isolation=weakest(read_isolation(trail.activated).values()),
+                isolation=weakest_isolation(read_isolation(trail.activated).values()),
                 documents=documents,
                 findings=self._findings(trail.activated, ending, *documents),
                 resolved_at=resolved_at,
@@ -211,7 +211,7 @@ class Settlement:
         tier_facts = tier_facts_of(
             self._receipt, aggregate, facts, audit, isolation=isolation, bundle_complete=True
         )
-        history = self._context.history.beside(self._receipt.theatre_id).as_of(resolved_at)
+        history = self._context.history.excluding(self._receipt.theatre_id).as_of(resolved_at)
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
         return Rehearsal(aggregate=aggregate, assessment=assessment)
 
@@ -222,10 +222,10 @@ class Settlement:
         audit: JsonObject,
         baselines: JsonObject,
     ) -> tuple[str, ...]:
-        """Return what a reader has to know and no tier rule looks at.
+        """Return what a reader must know and no tier rule looks at.
 
-        The environment at the start is held against the commitment's, and that of the certificate
-        before, where one is known.
+        The environment at the start is compared with that of the commitment, and with that of the
+        previous certificate where one is known.
         """
         began, before = activated.get("environment"), activated.get("previous_environment")
         is_as_before = began == self._receipt.environment and before in (None, began)
@@ -326,7 +326,7 @@ class Settlement:
             step_caps=settled.ending.machine.caps,
         )
         resolved_at = settled.resolved_at
-        history = self._context.history.beside(self._receipt.theatre_id).as_of(resolved_at)
+        history = self._context.history.excluding(self._receipt.theatre_id).as_of(resolved_at)
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
         builder.write_document("tier.json", tier_document(tier_facts, history, assessment))
         return assessment
@@ -350,7 +350,7 @@ class Settlement:
     async def _write_trail(
         self, builder: EvidenceBundleBuilder, journal: RunJournal, event: AuditEvent
     ) -> str:
-        """Write the chain so far and the sealing entry behind it; return the new head."""
+        """Write the chain so far and then the sealing entry; return the new head."""
         head = ChainHead()
         with contextlib.ExitStack() as stack:
             lines = stack.enter_context(builder.open_file("audit_trail.jsonl"))

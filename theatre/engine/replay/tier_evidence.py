@@ -27,7 +27,7 @@ NOT_RUN_CAP = "episodes-not-run"
 """A run that ended before its last episode is incomplete, whatever its rates look like."""
 
 HUMAN_PART_CAP = "human-part-missing"
-"""A criterion was to have a human part, and nobody's scores came to count."""
+"""A criterion should have had a human part, and no scorer's scores count."""
 
 GOLD_UNPINNED_CAP = "gold-unpinned"
 """A 2.0.1 template names gold labels without their hash: they were not used."""

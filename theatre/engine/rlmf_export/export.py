@@ -30,7 +30,7 @@ CalibrationReader = Callable[[SealedBundle], JsonObject | None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportSummary:
-    """What an export came to: records, episodes that were not run, SHA-256 over all its bytes."""
+    """The result of an export: records, episodes that were not run, SHA-256 over all its bytes."""
 
     records: int
     not_run: int

@@ -27,7 +27,7 @@ from theatre.engine.template_validator.fork_options import (
 
 Hops: TypeAlias = Mapping[str, JsonObject]
 Paths: TypeAlias = tuple[str | None, str | None]
-"""Where an answer and what it is held against lie; None is the whole of it."""
+"""Where an answer and what it is checked against lie; None is the whole of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -158,7 +158,7 @@ def _expected(path: str | None, episode: SealedEpisode) -> JsonValue | Absent:
 
 
 def agrees(answer: JsonValue | Absent, expected: JsonValue) -> bool:
-    """Tell whether an answer is the expected JSON value, or holds every member of it."""
+    """Return whether an answer is the expected JSON value, or holds every member of it."""
     if isinstance(answer, Absent):
         return False
     if isinstance(answer, dict) and isinstance(expected, dict):

@@ -40,7 +40,7 @@ class ExportFacts:
 
     @property
     def withheld(self) -> bool:
-        """Tell whether ground truth and invocations stay with the owner."""
+        """Return whether ground truth and invocations stay with the owner."""
         config = cast("JsonObject", self.template["product_theatre_config"])
         return config.get("disclosure") == _WITHHELD
 

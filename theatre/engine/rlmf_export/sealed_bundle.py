@@ -91,7 +91,7 @@ class SealedBundle:
             raise BundleError(f"expected {path} as JSON in the bundle, got: {error}") from error
 
     def _intact_paths(self) -> frozenset[str]:
-        """Return the paths in SHA256SUMS, once they all hash to what stands there."""
+        """Return the paths in SHA256SUMS, once they all hash to what is there."""
         try:
             sums = (self._folder / _SUMS).read_bytes()
         except OSError as error:
@@ -134,7 +134,7 @@ def outputs_of(record: JsonObject) -> dict[str, JsonObject]:
 
 
 def judgements_of(record: JsonObject) -> dict[str, list[JsonObject]]:
-    """Return criterion → exchanges with a judge, in order; none where nobody was asked."""
+    """Return criterion → exchanges with a judge, in order; empty where no judge was asked."""
     return cast("dict[str, list[JsonObject]]", record.get(JUDGEMENTS, {}))
 
 

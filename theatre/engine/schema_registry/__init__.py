@@ -1,7 +1,7 @@
 """JSON Schema 2020-12 as this project means it: shipped schemas, whole matches, no network.
 
 `SchemaRegistry` validates documents; `resource_root` is the one function that finds what ships
-beside the code.
+next to the code.
 """
 
 from theatre.engine.schema_registry.pattern_words import (
@@ -12,26 +12,26 @@ from theatre.engine.schema_registry.pattern_words import (
 from theatre.engine.schema_registry.registry import SchemaRegistry
 from theatre.engine.schema_registry.resources import resource_root
 from theatre.engine.schema_registry.violations import (
+    Message,
+    Quoted,
     SchemaViolation,
-    Seen,
-    Wording,
     json_pointer,
-    shown,
+    phrase,
+    quote,
     without_values,
-    worded,
 )
 
 __all__ = [
+    "Message",
+    "Quoted",
     "SchemaRegistry",
     "SchemaViolation",
-    "Seen",
-    "Wording",
     "first_mistake",
     "json_pointer",
     "model_message",
     "pattern_words",
+    "phrase",
+    "quote",
     "resource_root",
-    "shown",
     "without_values",
-    "worded",
 ]

@@ -1,8 +1,8 @@
-"""Many documents that are alike, held to one schema: a member that fitted once fits again.
+"""A cache for many similar documents and one schema: a member that fitted once fits again.
 
 An object fits a schema exactly if it fits the schema without its `properties`, and each member its
-own part of them. So a member needs no second look where one with the same text has fitted; which
-member repeats nobody has to say.
+own part of them. So a member needs no second look where one with the same text has fitted. The
+caller need not say which members repeat.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ValidationCache:
         }
 
     def fit(self, document: JsonObject) -> bool:
-        """Tell whether `document`, which has to be JSON, breaks nothing in the schema."""
+        """Return whether `document`, which must be JSON, breaks nothing in the schema."""
         return self._frame.is_valid(document) and all(
             self._members[name].fits(value)
             for name, value in document.items()

@@ -22,7 +22,7 @@ from jsonschema.validators import extend
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ClockError
 from theatre.engine.schema_registry.pattern_words import pattern_words
-from theatre.engine.schema_registry.violations import Seen, worded
+from theatre.engine.schema_registry.violations import Quoted, phrase
 
 _ESCAPE_CLASS_OR_END = re.compile(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", re.DOTALL)
 _ESCAPE_OR_SET_SIGN = re.compile(r"\\.|[\[&~|]", re.DOTALL)
@@ -68,7 +68,7 @@ def _pattern(
     _validator: _Validator, pattern: str, instance: object, _schema: object
 ) -> Iterator[ValidationError]:
     if isinstance(instance, str) and not ecma_pattern(pattern).search(instance):
-        yield ValidationError(worded(f"expected {pattern_words(pattern)}, got ", Seen(instance)))
+        yield ValidationError(phrase(f"expected {pattern_words(pattern)}, got ", Quoted(instance)))
 
 
 def _pattern_properties(
@@ -94,7 +94,7 @@ def _additional_properties(
             continue
         if subschema is False:
             expected = f"only {', '.join(known)};" if known else "no members,"
-            yield ValidationError(worded(f"expected {expected} got ", Seen(name)), path=[name])
+            yield ValidationError(phrase(f"expected {expected} got ", Quoted(name)), path=[name])
         else:
             yield from validator.descend(value, subschema, path=name)
 
@@ -131,7 +131,7 @@ def _multiple_of(
         return
     endless = isinstance(instance, float) and not math.isfinite(instance)
     if endless or Fraction(repr(instance)) % Fraction(repr(divisor)):
-        yield ValidationError(worded(f"expected a multiple of {divisor!r}, got ", Seen(instance)))
+        yield ValidationError(phrase(f"expected a multiple of {divisor!r}, got ", Quoted(instance)))
 
 
 def _unique_items(
@@ -142,7 +142,7 @@ def _unique_items(
         return
     if len({_comparable(item) for item in instance}) < len(instance):
         yield ValidationError(
-            worded("expected no item twice, got a repetition in ", Seen(instance))
+            phrase("expected no item twice, got a repetition in ", Quoted(instance))
         )
 
 

@@ -15,7 +15,7 @@ from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
 from theatre.engine.schema_registry.dialect import FORMATS
-from theatre.engine.schema_registry.violations import SchemaViolation, Seen, json_pointer, worded
+from theatre.engine.schema_registry.violations import Quoted, SchemaViolation, json_pointer, phrase
 
 UNUSABLE = "schema:unusable"
 """The rule that an inline schema breaks when it is no schema, or reaches outside itself."""
@@ -43,7 +43,7 @@ def _not_a_schema(schema: object, base: str) -> list[SchemaViolation]:
         Draft202012Validator.check_schema(schema, format_checker=FORMATS)  # type: ignore[arg-type]  # whatever it is
     except SchemaError as error:
         where = base + json_pointer(*error.absolute_path)
-        detail = worded("expected a JSON Schema 2020-12, got ", Seen(error.instance))
+        detail = phrase("expected a JSON Schema 2020-12, got ", Quoted(error.instance))
         return [SchemaViolation(where, UNUSABLE, detail)]
     return []
 
@@ -82,13 +82,13 @@ def _reference_faults(
     path: str, reference: str, registry: Registry[object]
 ) -> Iterator[SchemaViolation]:
     if not reference.startswith("#"):
-        detail = worded("expected a local reference (#…), got ", Seen(reference))
+        detail = phrase("expected a local reference (#…), got ", Quoted(reference))
         yield SchemaViolation(path, UNUSABLE, detail)
         return
     try:
         target = registry.resolver().lookup(reference).contents
     except Unresolvable:
-        detail = worded("expected a reference that leads to a schema, got ", Seen(reference))
+        detail = phrase("expected a reference that leads to a schema, got ", Quoted(reference))
         yield SchemaViolation(path, UNUSABLE, detail)
         return
     yield from _not_a_schema(target, path)

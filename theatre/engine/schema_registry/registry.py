@@ -18,7 +18,12 @@ from theatre.engine.schema_registry.alike import ValidationCache
 from theatre.engine.schema_registry.dialect import FORMATS, DialectValidator
 from theatre.engine.schema_registry.inline import UNUSABLE, schema_faults
 from theatre.engine.schema_registry.resources import resource_root
-from theatre.engine.schema_registry.violations import SchemaViolation, Seen, violation_of, worded
+from theatre.engine.schema_registry.violations import (
+    Quoted,
+    SchemaViolation,
+    phrase,
+    read_violation,
+)
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator
@@ -33,7 +38,7 @@ _NO_REMOTE: Registry[object] = Registry()
 
 
 class SchemaRegistry:
-    """The schemas in `docs/schemas`, and the way any schema is applied. Compiled ones are kept."""
+    """The schemas in `docs/schemas`, and the way any schema is applied. Caches compiled ones."""
 
     def __init__(self) -> None:
         self._compiled: dict[str, Validator] = {}
@@ -110,7 +115,7 @@ def _inline(schema_text: str) -> Validator | SchemaViolation:
         return SchemaViolation("", UNUSABLE, fault.detail)
     for found in schema_faults(schema):
         return SchemaViolation(
-            "", UNUSABLE, worded(f"at {found.pointer or 'the root'}: ", found.detail)
+            "", UNUSABLE, phrase(f"at {found.pointer or 'the root'}: ", found.detail)
         )
     # Without its $id, so that local references stay local under every base URI.
     return _compiled({key: value for key, value in schema.items() if key != "$id"})
@@ -126,7 +131,7 @@ def _violations(validator: Validator, document: object) -> list[SchemaViolation]
     if fault is not None:
         return [fault]
     checked = cast("JsonValue", document)
-    return sorted({violation_of(error) for error in validator.iter_errors(checked)})
+    return sorted({read_violation(error) for error in validator.iter_errors(checked)})
 
 
 def _not_json(document: object) -> SchemaViolation | None:
@@ -148,7 +153,7 @@ def _not_json(document: object) -> SchemaViolation | None:
         elif isinstance(value, list):
             stack.extend((item, depth + 1) for item in value)
         elif not _is_scalar(value):
-            detail = worded("expected JSON, got ", Seen(value))
+            detail = phrase("expected JSON, got ", Quoted(value))
             return SchemaViolation("", "schema:json", detail)
     return None
 

@@ -50,7 +50,7 @@ def json_pointer(*parts: object) -> str:
     return "".join(f"/{_token(part)}" for part in parts)
 
 
-def shown(value: object) -> str:
+def quote(value: object) -> str:
     """Return `value` for a message: scalars cut to `MAX_SHOWN` characters, the rest by size.
 
     Control characters come out escaped, so a value cannot forge a line of a log.
@@ -66,7 +66,7 @@ def shown(value: object) -> str:
     return f"a value of type {type(value).__name__}"
 
 
-def described(value: object) -> str:
+def describe_value(value: object) -> str:
     """Return what kind of value it is, and how long, for a message that must not repeat it."""
     if isinstance(value, str):
         return f"a text of {len(value)} characters"
@@ -75,41 +75,44 @@ def described(value: object) -> str:
     return f"{_ARTICLES.get(kind, kind)}{size}"
 
 
-class Seen(NamedTuple):
+class Quoted(NamedTuple):
     """A value of the document, as a part of a message about it."""
 
     value: object
-    spelt: Callable[[object], str] = shown
+    spelt: Callable[[object], str] = quote
 
 
-class Wording(str):
+class Message(str):
     """A message that repeats values of the document; `discreet` is the same without them."""
 
     __slots__ = ("discreet",)
     discreet: str
 
-    def changed(self, change: Callable[[str], str]) -> Wording:
+    def changed(self, change: Callable[[str], str]) -> Message:
         """Return both forms of the message, each as `change` makes it."""
-        made = Wording(change(self))
+        made = Message(change(self))
         made.discreet = change(self.discreet)
         return made
 
 
-def worded(*parts: str | Seen) -> Wording:
+def phrase(*parts: str | Quoted) -> Message:
     """Return the message that `parts` make; a plain text among them holds no value."""
-    made = Wording("".join(one.spelt(one.value) if isinstance(one, Seen) else one for one in parts))
+    made = Message(
+        "".join(one.spelt(one.value) if isinstance(one, Quoted) else one for one in parts)
+    )
     made.discreet = "".join(
-        described(one.value) if isinstance(one, Seen) else without_values(one) for one in parts
+        describe_value(one.value) if isinstance(one, Quoted) else without_values(one)
+        for one in parts
     )
     return made
 
 
 def without_values(message: str) -> str:
-    """Return a message as it is told to those who must not be shown the document."""
-    return message.discreet if isinstance(message, Wording) else message
+    """Return a message for readers who must not see the document's values."""
+    return message.discreet if isinstance(message, Message) else message
 
 
-def violation_of(error: ValidationError) -> SchemaViolation:
+def read_violation(error: ValidationError) -> SchemaViolation:
     """Return the violation that `error` reports, in this module's words."""
     return SchemaViolation(
         pointer=json_pointer(*error.absolute_path),
@@ -133,8 +136,8 @@ def _detail(error: ValidationError) -> str:
     wording = _WORDINGS.get(_keyword(error))
     if wording is not None:
         return wording(error)
-    expected = f"expected {_keyword(error)} {shown(error.validator_value)}, got "
-    return worded(expected, Seen(error.instance))
+    expected = f"expected {_keyword(error)} {quote(error.validator_value)}, got "
+    return phrase(expected, Quoted(error.instance))
 
 
 def _own_words(error: ValidationError) -> str:
@@ -142,7 +145,7 @@ def _own_words(error: ValidationError) -> str:
 
 
 def _names(values: Iterable[object]) -> str:
-    return ", ".join(value if isinstance(value, str) else shown(value) for value in values)
+    return ", ".join(value if isinstance(value, str) else quote(value) for value in values)
 
 
 def _types(error: ValidationError) -> str:
@@ -152,12 +155,12 @@ def _types(error: ValidationError) -> str:
 
 
 def _constant(error: ValidationError) -> str:
-    return worded(f"expected {shown(error.validator_value)}, got ", Seen(error.instance))
+    return phrase(f"expected {quote(error.validator_value)}, got ", Quoted(error.instance))
 
 
 def _enumeration(error: ValidationError) -> str:
     allowed = _names(cast("list[object]", error.validator_value))
-    return worded(f"expected one of {allowed}; got ", Seen(error.instance))
+    return phrase(f"expected one of {allowed}; got ", Quoted(error.instance))
 
 
 def _alternatives(error: ValidationError) -> str:
@@ -165,7 +168,7 @@ def _alternatives(error: ValidationError) -> str:
     # `oneOf` also fails where several alternatives fit: then nothing was wrong with any of them.
     if not tried:
         return "expected one alternative to fit, got several"
-    return worded(
+    return phrase(
         tried[0], *(part for one in tried[1:_MAX_ALTERNATIVES] for part in ("; or ", one))
     )
 
@@ -180,18 +183,18 @@ def _counting(unit: str, bound: str) -> Callable[[ValidationError], str]:
 
 def _comparing(comparison: str) -> Callable[[ValidationError], str]:
     def wording(error: ValidationError) -> str:
-        bound = shown(error.validator_value)
-        return worded(f"expected a number {comparison} {bound}, got ", Seen(error.instance))
+        bound = quote(error.validator_value)
+        return phrase(f"expected a number {comparison} {bound}, got ", Quoted(error.instance))
 
     return wording
 
 
 def _format(error: ValidationError) -> str:
-    return worded(f"expected a {error.validator_value}, got ", Seen(error.instance))
+    return phrase(f"expected a {error.validator_value}, got ", Quoted(error.instance))
 
 
 def _nothing(error: ValidationError) -> str:
-    return worded("expected no value here, got ", Seen(error.instance))
+    return phrase("expected no value here, got ", Quoted(error.instance))
 
 
 _WORDINGS: Mapping[str, Callable[[ValidationError], str]] = {

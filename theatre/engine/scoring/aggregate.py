@@ -64,7 +64,7 @@ class Aggregator:
         self._commitment_hash = draws.commitment_hash
         self._criteria = provider.criteria
         self._holdout_share = provider.holdout_split
-        # Weights as whole numbers in the same proportion: a line for every episode has to be quick.
+        # Weights as whole numbers in the same proportion: a line for every episode must be quick.
         common = math.lcm(*(plan.weight.denominator for plan in provider.criteria))
         self._whole_weights = [
             (plan.criterion_id, int(plan.weight * common)) for plan in provider.criteria
@@ -140,7 +140,7 @@ class Aggregator:
         return tuple(self._draw.drawn(rating.items))
 
     def human_mean(self, rating: CommittedRating, scores: PanelScores) -> float | None:
-        """Return the human mean of one step to nine places; None where nobody rated."""
+        """Return the human mean of one step to nine places; None without ratings."""
         panel = Panel(rating=rating, rows=self._draw.drawn(rating.items), scores=scores)
         return None if panel.mean is None else rounded_number(panel.mean)
 

@@ -14,7 +14,7 @@ NANO = 1_000_000_000
 """Billionths in one: the resolution of a score."""
 _PLACES = 9
 
-# Wide enough for every double as it is written, and nobody else's to change.
+# Wide enough for every double as it is written; a context that no other code changes.
 _EXACTLY = Context(prec=40, rounding=ROUND_HALF_EVEN, traps=[])
 
 

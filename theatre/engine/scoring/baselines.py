@@ -242,7 +242,7 @@ class BaselineScores:
     ) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
         """Return each criterion's most frequent expectation, the first of several, and its last.
 
-        Two readings: in the first one only digests are kept.
+        Two readings: in the first one only digests are stored.
         """
         seen: dict[str, dict[bytes, list[int]]] = {plan.criterion_id: {} for plan in self._plans}
         last: dict[str, int] = {}

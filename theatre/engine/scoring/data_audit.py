@@ -20,7 +20,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.scoring.arithmetic import ratio
 
 MIN_LEAF_CHARACTERS = 8
-"""A shorter answer stands in many a text by chance."""
+"""Shorter answers are in many texts by chance."""
 
 MAX_LABELS = 20
 """So many answers that come again and again may be the choices that a question offers."""
@@ -45,9 +45,8 @@ _ASCII_LETTERS = bytes(
 class AuditedEpisode:
     """One episode that was run: what was sent, what was expected, and where it counts.
 
-    `truths` are its expectation and its gold label; `expectations` what the answer is held against
-    on each criterion that has something to hold it against; `counted` the criteria whose mean it
-    is in.
+    `truths` are its expectation and its gold label; `expectations` what the answer is checked
+    against on each criterion that has such a value; `counted` the criteria whose mean it is in.
     """
 
     sent: JsonObject
@@ -129,7 +128,7 @@ class DataAudit:
 
 
 def data_findings(audit: JsonObject) -> list[str]:
-    """Return the codes of what a data audit has to say to a reader."""
+    """Return the codes of what a data audit must say to a reader."""
     codes = {ANSWERS_IN_INPUTS: "answers_in_inputs", NEAR_DUPLICATES: "near_duplicates"}
     found = [code for code, member in codes.items() if audit[member]]
     criteria: Mapping[str, JsonObject] = audit["criteria"]  # type: ignore[assignment]

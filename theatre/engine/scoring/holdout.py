@@ -1,4 +1,4 @@
-"""The holdout split: drawn by the commitment hash, so everybody can recompute it."""
+"""The holdout split: drawn by the commitment hash, so that anyone can recompute it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _DRAW_RANGE = 2**64
 
 
 def is_held_out(commitment_hash: str, episode_id: str, split: Fraction) -> bool:
-    """Tell whether an episode is held out at share `split` (0 … 1/2).
+    """Return whether an episode is held out at share `split` (0 … 1/2).
 
     Source: docs/contract/scoring.md §6. Shows over-fitting, not fraud: an author can try
     templates until a split suits.

@@ -23,7 +23,7 @@ PanelScores: TypeAlias = Mapping[str, Mapping[str, Fraction]]
 class Panel:
     """A committed rating, its items in the order of the draw, and the scores that count.
 
-    `rows` says in which unit each item lies. Without scores nobody's rating counts (yet).
+    `rows` says in which unit each item lies. Without scores no rating counts (yet).
     """
 
     rating: CommittedRating
@@ -37,12 +37,12 @@ class Panel:
 
     @property
     def item_means(self) -> list[Fraction]:
-        """Return each item's mean over the scorers; empty where nobody rated."""
+        """Return each item's mean over the scorers; empty without ratings."""
         return [sum(values, Fraction(0)) / len(values) for values in self.item_values if values]
 
     @property
     def mean(self) -> Fraction | None:
-        """Return the human mean, the mean of the items' means; None where nobody rated."""
+        """Return the human mean, the mean of the items' means; None without ratings."""
         means = self.item_means
         return sum(means, Fraction(0)) / len(means) if means else None
 
@@ -70,7 +70,7 @@ class HumanParts:
         }
 
     def __bool__(self) -> bool:
-        """Tell whether any score has a human part."""
+        """Return whether any score has a human part."""
         return bool(self._by_criterion)
 
     def panel_of(self, criterion: str) -> Panel | None:

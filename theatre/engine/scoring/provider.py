@@ -97,7 +97,7 @@ class TheatreScoringProvider:
 
     @property
     def needs_judge(self) -> bool:
-        """Tell whether a judge has to be asked about answers."""
+        """Return whether a judge must be asked about answers."""
         return any(plan.scorer.judgement is not None for plan in self.criteria)
 
     def case(
@@ -114,7 +114,7 @@ class TheatreScoringProvider:
     def judgements(
         self, episode: GroundTruthEpisode, answer: EpisodeAnswer, gold: JsonObject | None = None
     ) -> dict[str, Judgement]:
-        """Return criterion → what a judge is to be asked about `answer`, in committed order."""
+        """Return criterion → what a judge must be asked about `answer`, in committed order."""
         asked = {}
         for plan in self.criteria:
             case = _case(plan, episode, answer, gold)
@@ -125,7 +125,7 @@ class TheatreScoringProvider:
     def expectations(
         self, episode: GroundTruthEpisode, gold: JsonObject | None = None
     ) -> dict[str, JsonValue]:
-        """Return criterion → what an answer is held against, null included, where it applies."""
+        """Return criterion → what an answer is checked against, null included, where it applies."""
         held = {plan.criterion_id: expectation_of(plan, episode, gold) for plan in self.criteria}
         return {
             criterion: value for criterion, value in held.items() if not isinstance(value, Absent)
@@ -227,7 +227,7 @@ def _ask_scorer(scorer: Scorer, case: ScoringCase) -> CriterionResult:
 def expectation_of(
     plan: CriterionPlan, episode: GroundTruthEpisode, gold: JsonObject | None
 ) -> JsonValue | Absent:
-    """Return what the answer is held against; ABSENT where the criterion does not apply."""
+    """Return what the answer is checked against; ABSENT where the criterion does not apply."""
     path = plan.params.get("expected")
     if not isinstance(path, str):
         if episode.expected_output is None and plan.scorer.needs_expectation:

@@ -39,7 +39,7 @@ class CommittedRating:
     in_aggregate: bool = True
 
     def on_scale(self, score: float) -> bool:
-        """Tell whether a finite number lies on the scale."""
+        """Return whether a finite number lies on the scale."""
         return self.low <= exact(score) <= self.high
 
     def scaled(self, score: float) -> Fraction:

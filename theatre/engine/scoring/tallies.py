@@ -17,7 +17,7 @@ from theatre.engine.scoring.human_parts import NO_HUMAN_PARTS, HumanParts
 from theatre.engine.scoring.provider import CriterionPlan
 
 COMPOSITE = "composite_score"
-"""The key of the composite beside criteria; no criterion may be named so."""
+"""The composite's key among the criteria; no criterion may have this name."""
 
 
 @dataclass(slots=True)

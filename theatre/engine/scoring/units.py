@@ -31,7 +31,7 @@ class ResampledUnits:
 
     @property
     def clustered(self) -> bool:
-        """Tell whether any episode belongs to a cluster."""
+        """Return whether any episode belongs to a cluster."""
         return bool(self._row_of_cluster)
 
     @property

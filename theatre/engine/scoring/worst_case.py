@@ -29,7 +29,7 @@ def worst_case_bounds(
     """Return `{"low", "high"}` for each criterion and the composite, to nine places.
 
     The mean over all episodes to which a criterion applies, with each gap as 0 and as 1: those
-    that failed, refused, declined, could not be scored, or were not run. Of the last nobody asked
+    that failed, refused, declined, could not be scored, or were not run. Of the last none was asked
     whether the criterion applies; counting them can only widen the bounds. Null where it applies
     to none, and for the composite where one criterion is null. A human part has no gaps: it moves
     both bounds alike.

@@ -45,7 +45,7 @@ _EXCERPT = re.compile(
 
 
 def credential_kind(text: str) -> str | None:
-    """Say what kind of credential `text` seems to hold, if any. Never repeats it."""
+    """Return what kind of credential `text` seems to hold, if any. Never repeats it."""
     for kind, pattern in _KINDS.items():
         if pattern.search(text):
             return kind

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from fractions import Fraction
 
-from theatre.engine.schema_registry import Seen, json_pointer, worded
+from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_number, as_text
 
 RESERVED_CRITERION = "composite_score"
@@ -24,7 +24,7 @@ def _weights_within_criteria(subject: Subject) -> Iterator[Finding]:
         if criterion not in known:
             yield (
                 json_pointer(*_WEIGHTS, criterion),
-                worded("expected a criterion of criteria_ids, got ", Seen(criterion)),
+                phrase("expected a criterion of criteria_ids, got ", Quoted(criterion)),
             )
 
 
@@ -35,7 +35,7 @@ def _weights_cover_criteria(subject: Subject) -> Iterator[Finding]:
     for criterion in missing:
         yield (
             json_pointer(*_WEIGHTS),
-            worded("expected a weight for ", Seen(criterion), ", got none"),
+            phrase("expected a weight for ", Quoted(criterion), ", got none"),
         )
 
 
@@ -45,7 +45,7 @@ def _weights_finite_and_not_negative(subject: Subject) -> Iterator[Finding]:
         if weight is not None and not 0 <= weight < math.inf:
             yield (
                 json_pointer(*_WEIGHTS, criterion),
-                worded("expected a finite weight ≥ 0, got ", Seen(weight)),
+                phrase("expected a finite weight ≥ 0, got ", Quoted(weight)),
             )
 
 
@@ -74,9 +74,9 @@ def _criteria_id_length(subject: Subject) -> Iterator[Finding]:
             yield (
                 json_pointer("criteria", "criteria_ids", index),
                 (
-                    worded(
+                    phrase(
                         "expected at most 32 characters, a letter first (a downstream limit), got ",
-                        Seen(criterion),
+                        Quoted(criterion),
                     )
                 ),
             )
@@ -87,7 +87,7 @@ def _calibration_criterion_known(subject: Subject) -> Iterator[Finding]:
     if criterion is not None and criterion not in subject.criterion_ids():
         yield (
             json_pointer("scoring", "calibration_criterion"),
-            worded("expected a criterion of criteria_ids, got ", Seen(criterion)),
+            phrase("expected a criterion of criteria_ids, got ", Quoted(criterion)),
         )
 
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from theatre.engine.canonical_json import parse_json
 from theatre.engine.errors import ParseError
-from theatre.engine.schema_registry import Seen, json_pointer, worded
+from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_object, as_text
 
 _CONFIG = "product_theatre_config"
@@ -29,9 +29,12 @@ def _endpoint_form(subject: Subject) -> Iterator[Finding]:
             continue
         wording, fits, on_this_machine_only = form
         if on_this_machine_only and subject.from_api:
-            yield pointer, worded("expected construct:<id>, got ", Seen(endpoint))
+            yield pointer, phrase("expected construct:<id>, got ", Quoted(endpoint))
         elif not fits(endpoint):
-            yield pointer, worded(f"expected construct:<id> or {wording}, got ", Seen(endpoint))
+            yield (
+                pointer,
+                phrase(f"expected construct:<id> or {wording}, got ", Quoted(endpoint)),
+            )
 
 
 def _python_adapter_local(subject: Subject) -> Iterator[Finding]:

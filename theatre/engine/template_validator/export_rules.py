@@ -1,4 +1,4 @@
-"""Rules on what the export of a run is told by: forks and `rlmf_export_config`.
+"""Rules on what identifies the answers in an export: forks and `rlmf_export_config`.
 
 Source: docs/contract/template.md §6.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.schema_registry import Seen, json_pointer, worded
+from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.fork_options import (
     EXPORT_CONFIG,
     export_mapping,
@@ -33,8 +33,8 @@ def _export_config_complete(subject: Subject) -> Iterator[Finding]:
     for member in _MEMBERS if mapping else ():
         if not as_text(mapping.get(member)):
             where = (EXPORT_CONFIG, member) if member in mapping else (EXPORT_CONFIG,)
-            seen = Seen(mapping[member]) if member in mapping else "none"
-            yield json_pointer(*where), worded(f"expected {member} beside the others, got ", seen)
+            seen = Quoted(mapping[member]) if member in mapping else "none"
+            yield json_pointer(*where), phrase(f"expected {member} beside the others, got ", seen)
 
 
 def _export_fork_known(subject: Subject) -> Iterator[Finding]:
@@ -42,12 +42,12 @@ def _export_fork_known(subject: Subject) -> Iterator[Finding]:
     if fork_id is not None and _fork(subject, fork_id) is None:
         yield (
             json_pointer(EXPORT_CONFIG, "fork_id"),
-            worded("expected the fork_id of a fork of this template, got ", Seen(fork_id)),
+            phrase("expected the fork_id of a fork of this template, got ", Quoted(fork_id)),
         )
 
 
 def _export_fork_residual(subject: Subject) -> Iterator[Finding]:
-    # An answer may be anything: an option has to be left for it.
+    # An answer may be anything: an option must be left for it.
     fork_id = as_text(_mapping(subject).get("fork_id"))
     fork = None if fork_id is None else _fork(subject, fork_id)
     if fork is not None and residual_option(fork) is None:

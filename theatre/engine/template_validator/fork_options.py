@@ -1,4 +1,4 @@
-"""What the options of a fork mean, and which fork tells what an answer came to.
+"""What the options of a fork mean, and which fork an answer decides.
 
 Total: a fork of any shape has an answer, so that no rule trips over one.
 """
@@ -66,14 +66,14 @@ def export_mapping(document: JsonObject) -> JsonObject:
     return {member: config[member] for member in _MAPPING if member in config}
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """Return `text` as a reader takes it: without case and superfluous space."""
     return " ".join(text.casefold().split())
 
 
 def _is_residual(*names: str | None) -> bool:
     return any(
-        folded(name.replace("-", " ").replace("_", " ")).replace(" ", "_") in RESIDUAL_OPTIONS
+        fold_case(name.replace("-", " ").replace("_", " ")).replace(" ", "_") in RESIDUAL_OPTIONS
         for name in names
         if name is not None
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 
 from theatre.engine.canonical_json import JsonValue
-from theatre.engine.schema_registry import Seen, json_pointer, worded
+from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import (
     Finding,
     Rule,
@@ -34,7 +34,7 @@ def _hitl_step_known(subject: Subject) -> Iterator[Finding]:
         if step_id is not None and step_id not in rated:
             yield (
                 json_pointer(_STEPS, index, "step_id"),
-                worded("expected a hitl_rubric step of the programme, got ", Seen(step_id)),
+                phrase("expected a hitl_rubric step of the programme, got ", Quoted(step_id)),
             )
 
 
@@ -45,7 +45,7 @@ def _hitl_steps_match(subject: Subject) -> Iterator[Finding]:
         if step_id is not None and step_id not in specified:
             yield (
                 json_pointer(_PROGRAMME, index, "step_id"),
-                worded("expected an entry in hitl_steps for ", Seen(step_id), ", got none"),
+                phrase("expected an entry in hitl_steps for ", Quoted(step_id), ", got none"),
             )
 
 
@@ -54,7 +54,7 @@ def _scale_ordered(subject: Subject) -> Iterator[Finding]:
         if not low < high:
             yield (
                 json_pointer(_STEPS, index, "scoring_scale"),
-                worded("expected min < max, got ", Seen(low), " and ", Seen(high)),
+                phrase("expected min < max, got ", Quoted(low), " and ", Quoted(high)),
             )
 
 
@@ -68,13 +68,13 @@ def _scale_labels_on_scale(subject: Subject) -> Iterator[Finding]:
             if not (_POINT.fullmatch(label) and low <= Fraction(label) <= high):
                 yield (
                     json_pointer(_STEPS, index, "scoring_scale", "labels", label),
-                    worded(
+                    phrase(
                         "expected a number from ",
-                        Seen(low),
+                        Quoted(low),
                         " to ",
-                        Seen(high),
+                        Quoted(high),
                         ", got ",
-                        Seen(label),
+                        Quoted(label),
                     ),
                 )
 
@@ -86,7 +86,7 @@ def _hitl_criterion_known(subject: Subject) -> Iterator[Finding]:
         if criterion is not None and criterion not in known:
             yield (
                 json_pointer(_STEPS, index, "criterion_id"),
-                worded("expected a criterion of criteria_ids, got ", Seen(criterion)),
+                phrase("expected a criterion of criteria_ids, got ", Quoted(criterion)),
             )
 
 
@@ -96,13 +96,13 @@ def _hitl_criterion_once(subject: Subject) -> Iterator[Finding]:
         criterion = as_text(step.get("criterion_id"))
         if criterion is None or "share" not in step:
             continue
-        # An entry that stands there twice is for another rule.
+        # An entry that is there twice is for another rule.
         if shared.setdefault(criterion, step.get("step_id")) != step.get("step_id"):
             yield (
                 json_pointer(_STEPS, index, "criterion_id"),
-                worded(
+                phrase(
                     "expected one step with a share in each criterion, got ",
-                    Seen(criterion),
+                    Quoted(criterion),
                     " again",
                 ),
             )
@@ -129,9 +129,9 @@ def _hitl_step_id_is_file_name(subject: Subject) -> Iterator[Finding]:
             yield (
                 json_pointer(_PROGRAMME, index, "step_id"),
                 (
-                    worded(
+                    phrase(
                         "expected letters, digits, _ and -, and . behind the first of them, got ",
-                        Seen(step_id),
+                        Quoted(step_id),
                     )
                 ),
             )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from theatre.engine.schema_registry import Seen, json_pointer, worded
-from theatre.engine.template_validator.fork_options import folded, residual_option
+from theatre.engine.schema_registry import Quoted, json_pointer, phrase
+from theatre.engine.template_validator.fork_options import fold_case, residual_option
 from theatre.engine.template_validator.subject import (
     Finding,
     Numbered,
@@ -45,7 +45,7 @@ def _sources_independent(subject: Subject) -> Iterator[Finding]:
         return
     minimum = as_number(config.get("corroboration_minimum", _DEFAULT_CORROBORATION))
     independent = {
-        (folded(provider), folded(modality))
+        (fold_case(provider), fold_case(modality))
         for _, source in _sources(subject)
         if (provider := as_text(source.get("provider"))) is not None
         and (modality := as_text(source.get("modality"))) is not None
@@ -55,9 +55,9 @@ def _sources_independent(subject: Subject) -> Iterator[Finding]:
         yield (
             json_pointer(*where),
             (
-                worded(
+                phrase(
                     "expected at least ",
-                    Seen(minimum),
+                    Quoted(minimum),
                     f" sources that differ in provider or modality, got {len(independent)}",
                 )
             ),
@@ -88,12 +88,14 @@ def _option_labels_distinct(subject: Subject) -> Iterator[Finding]:
             label = as_text(option.get("label"))
             if label is None:
                 continue
-            if folded(label) in seen:
+            if fold_case(label) in seen:
                 yield (
                     json_pointer(_FORKS, index, "options", position, "label"),
-                    worded("expected a label of its own (case aside), got ", Seen(label), " again"),
+                    phrase(
+                        "expected a label of its own (case aside), got ", Quoted(label), " again"
+                    ),
                 )
-            seen.add(folded(label))
+            seen.add(fold_case(label))
 
 
 def _fork_residual(subject: Subject) -> Iterator[Finding]:
@@ -114,7 +116,7 @@ def _undeclared(subject: Subject, claim: str) -> Iterator[Finding]:
             pointer = json_pointer(_FORKS, index, *([claim] if claim in fork else []))
             yield (
                 pointer,
-                worded(f"expected {claim} to be true in a market, got ", Seen(fork.get(claim))),
+                phrase(f"expected {claim} to be true in a market, got ", Quoted(fork.get(claim))),
             )
 
 

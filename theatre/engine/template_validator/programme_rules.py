@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from theatre.engine.canonical_json import JsonValue
-from theatre.engine.schema_registry import Seen, json_pointer, worded
+from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import (
     Finding,
     Rule,
@@ -63,7 +63,7 @@ def _construct_under_test_invoked(subject: Subject) -> Iterator[Finding]:
     if construct not in invoked:
         yield (
             json_pointer(*_TESTED),
-            worded("expected a construct that the programme invokes, got ", Seen(construct)),
+            phrase("expected a construct that the programme invokes, got ", Quoted(construct)),
         )
 
 
@@ -75,7 +75,7 @@ def _chain_matches_programme(subject: Subject) -> Iterator[Finding]:
     if invoked != chain and not whole_chain_in_one_step:
         yield (
             json_pointer(*_CHAIN),
-            worded(
+            phrase(
                 "expected the constructs of the construct_invocation steps in their order (",
                 *_listed(invoked),
                 "), got ",
@@ -89,12 +89,12 @@ def _chain_ends_in_construct_under_test(subject: Subject) -> Iterator[Finding]:
     if chain and construct is not None and construct not in (chain[0], chain[-1]):
         yield (
             json_pointer(*_TESTED),
-            worded("expected the first or last construct of the chain, got ", Seen(construct)),
+            phrase("expected the first or last construct of the chain, got ", Quoted(construct)),
         )
 
 
 def _constructs_called_once(subject: Subject) -> Iterator[Finding]:
-    # Answers are kept and pinned by construct: two places in an episode would share one.
+    # Answers are stored and pinned by construct: two places in an episode would share one.
     steps = [(index, step.get("construct_id")) for index, step in subject.steps(_INVOCATION)]
     called = [(json_pointer(_PROGRAMME, index, "construct_id"), each) for index, each in steps]
     chain = [
@@ -107,7 +107,7 @@ def _constructs_called_once(subject: Subject) -> Iterator[Finding]:
             if isinstance(construct, str) and construct in seen:
                 yield (
                     pointer,
-                    worded("expected each construct once, got ", Seen(construct), " again"),
+                    phrase("expected each construct once, got ", Quoted(construct), " again"),
                 )
             elif isinstance(construct, str):
                 seen.add(construct)
@@ -140,7 +140,7 @@ def _escalation_forward(subject: Subject) -> Iterator[Finding]:
         if target is not None and target != FAIL and last.get(target, -1) <= index:
             yield (
                 json_pointer(_PROGRAMME, index, "escalation_path"),
-                worded(f"expected the step_id of a later step or {FAIL}, got ", Seen(target)),
+                phrase(f"expected the step_id of a later step or {FAIL}, got ", Quoted(target)),
             )
 
 
@@ -157,7 +157,9 @@ def _unless_pinned(subject: Subject, pointer: str, construct: str) -> Iterator[F
     if construct not in subject.pinned_constructs():
         yield (
             pointer,
-            worded("expected a pin in version_pins.constructs for ", Seen(construct), ", got none"),
+            phrase(
+                "expected a pin in version_pins.constructs for ", Quoted(construct), ", got none"
+            ),
         )
 
 
@@ -176,15 +178,15 @@ def _repeated(where: str, items: JsonValue, key: str) -> Iterator[Finding]:
         if name in seen:
             yield (
                 where + json_pointer(index, key),
-                worded(f"expected a new {key}, got ", Seen(name), " again"),
+                phrase(f"expected a new {key}, got ", Quoted(name), " again"),
             )
         seen.add(name)
 
 
-def _listed(constructs: list[JsonValue]) -> list[str | Seen]:
-    first: list[str | Seen] = []
+def _listed(constructs: list[JsonValue]) -> list[str | Quoted]:
+    first: list[str | Quoted] = []
     for construct in constructs[:_MAX_LISTED]:
-        first += [" → ", Seen(construct)]
+        first += [" → ", Quoted(construct)]
     cut = [" → …"] if len(constructs) > _MAX_LISTED else []
     return [*first[1:], *cut] or ["none"]
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import PureWindowsPath
 
-from theatre.engine.schema_registry import Seen, json_pointer, worded
+from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_object, as_text
 from theatre.engine.templates import GOLD_LABELS, gold_is_unpinned
 
@@ -23,7 +23,7 @@ def _replay_dataset_hashed(subject: Subject) -> Iterator[Finding]:
     if dataset is not None and dataset not in subject.object_at("dataset_hashes"):
         yield (
             json_pointer(_CONFIG, "replay_dataset_id"),
-            worded("expected a name with a hash in dataset_hashes, got ", Seen(dataset)),
+            phrase("expected a name with a hash in dataset_hashes, got ", Quoted(dataset)),
         )
 
 
@@ -40,7 +40,7 @@ def _dataset_path_inside_root(subject: Subject) -> Iterator[Finding]:
     for pointer, path in _paths(subject):
         fault = _path_fault(path, from_api=subject.from_api)
         if fault is not None:
-            yield pointer, worded(f"{fault}, got ", Seen(path))
+            yield pointer, phrase(f"{fault}, got ", Quoted(path))
 
 
 def _dataset_names_match_paths(subject: Subject) -> Iterator[Finding]:
@@ -49,18 +49,18 @@ def _dataset_names_match_paths(subject: Subject) -> Iterator[Finding]:
     for name in hashed:
         if name not in named:
             pointer = json_pointer("dataset_hashes", name)
-            yield pointer, worded("expected a path for the dataset ", Seen(name), ", got none")
+            yield (pointer, phrase("expected a path for the dataset ", Quoted(name), ", got none"))
     seen: set[str] = set()
     for name, pointer in _every_name(subject):
         if name in seen:
             yield (
                 pointer,
-                worded("expected one path for the dataset ", Seen(name), ", got a second one"),
+                phrase("expected one path for the dataset ", Quoted(name), ", got a second one"),
             )
         elif name not in hashed and pointer != json_pointer(_CONFIG, "replay_dataset_id"):
             yield (
                 pointer,
-                worded("expected a hash in dataset_hashes for ", Seen(name), ", got none"),
+                phrase("expected a hash in dataset_hashes for ", Quoted(name), ", got none"),
             )
         seen.add(name)
 
@@ -73,10 +73,10 @@ def _dataset_name_is_file_name(subject: Subject) -> Iterator[Finding]:
             yield (
                 json_pointer(_CONFIG, "dataset_paths", name),
                 (
-                    worded(
+                    phrase(
                         "expected a name of letters, digits, _, - and (not first) dots, other than "
                         "dataset and gold_labels; got ",
-                        Seen(name),
+                        Quoted(name),
                     )
                 ),
             )

@@ -19,5 +19,5 @@ class ValidationReport:
 
     @property
     def valid(self) -> bool:
-        """Say whether the template may be committed; warnings do not stop it."""
+        """Return whether the template may be committed; warnings do not stop it."""
         return not self.errors

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer, ScorerKind
-from theatre.engine.schema_registry import Seen, json_pointer, worded
+from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.subject import (
     Finding,
     Rule,
@@ -31,14 +31,14 @@ def _criteria_scored(subject: Subject) -> Iterator[Finding]:
     for criterion in sorted(known - chosen.keys()):
         yield (
             where or json_pointer("scoring"),
-            worded(
-                "expected criteria_scorers to name a scorer for ", Seen(criterion), ", got none"
+            phrase(
+                "expected criteria_scorers to name a scorer for ", Quoted(criterion), ", got none"
             ),
         )
     for criterion in sorted(chosen.keys() - known):
         yield (
             json_pointer(*_SCORERS, criterion),
-            worded("expected a criterion of criteria_ids, got ", Seen(criterion)),
+            phrase("expected a criterion of criteria_ids, got ", Quoted(criterion)),
         )
 
 
@@ -48,7 +48,7 @@ def _scorer_known(subject: Subject) -> Iterator[Finding]:
         if name not in subject.scorers:
             yield (
                 json_pointer(*_SCORERS, criterion, "scorer"),
-                worded(f"expected an installed scorer ({installed}), got ", Seen(name)),
+                phrase(f"expected an installed scorer ({installed}), got ", Quoted(name)),
             )
 
 
@@ -57,7 +57,7 @@ def _scorer_params(subject: Subject) -> Iterator[Finding]:
         where = (*_SCORERS, criterion, "params") if "params" in choice else (*_SCORERS, criterion)
         faults = subject.registry.validate_inline(scorer.params_schema, choice.get("params", {}))
         for fault in faults:
-            yield json_pointer(*where) + fault.pointer, worded(f"{scorer.pin}: ", fault.detail)
+            yield json_pointer(*where) + fault.pointer, phrase(f"{scorer.pin}: ", fault.detail)
 
 
 def _scorer_pin(subject: Subject) -> Iterator[Finding]:
@@ -70,9 +70,9 @@ def _scorer_pin(subject: Subject) -> Iterator[Finding]:
         elif pins[scorer.name] != scorer.version:
             yield (
                 json_pointer("scorer_pins", scorer.name),
-                worded(
+                phrase(
                     f"expected the installed version {scorer.version}, got ",
-                    Seen(pins[scorer.name]),
+                    Quoted(pins[scorer.name]),
                 ),
             )
 
@@ -91,10 +91,10 @@ def _judge_local(subject: Subject) -> Iterator[Finding]:
         if scorer.judgement is not None:
             yield (
                 json_pointer(*_SCORERS, criterion, "scorer"),
-                worded(
+                phrase(
                     "expected a scorer that asks no judge, for the service has none (the command "
                     "line has), got ",
-                    Seen(scorer.name),
+                    Quoted(scorer.name),
                 ),
             )
 
@@ -120,9 +120,9 @@ def _measure_unqualified(subject: Subject) -> Iterator[Finding]:
                 continue
             yield (
                 json_pointer(*_SCORERS, criterion, "scorer"),
-                worded(
+                phrase(
                     "expected a scorer that is exact or judged, or a weight of 0; got ",
-                    Seen(scorer.name),
+                    Quoted(scorer.name),
                     ", which is textual, so the tier is capped at UNVERIFIED",
                 ),
             )
@@ -138,10 +138,10 @@ def _qualification_known(subject: Subject) -> Iterator[Finding]:
     for criterion, value in subject.object_at("scoring", "qualifications").items():
         pointer = json_pointer("scoring", "qualifications", criterion)
         if criterion not in subject.criterion_ids():
-            yield pointer, worded("expected a criterion of criteria_ids, got ", Seen(criterion))
+            yield (pointer, phrase("expected a criterion of criteria_ids, got ", Quoted(criterion)))
         dataset = as_text(as_object(value).get("dataset"))
         if dataset is not None and dataset not in datasets:
-            wanted = worded("expected a name in dataset_hashes, got ", Seen(dataset))
+            wanted = phrase("expected a name in dataset_hashes, got ", Quoted(dataset))
             yield f"{pointer}/dataset", wanted
 
 

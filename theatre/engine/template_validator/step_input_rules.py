@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from itertools import islice
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.schema_registry import Seen, json_pointer, worded
+from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.replay_rules import named_datasets
 from theatre.engine.template_validator.subject import Finding, Rule, Subject, as_array, as_object
 
@@ -31,9 +31,9 @@ def _computation_named(subject: Subject) -> Iterator[Finding]:
     for where, spec in _specs(subject, _COMPUTATION):
         name = spec.get("computation")
         if not (isinstance(name, str) and name):
-            seen = worded("got ", Seen(name)) if "computation" in spec else "got none"
+            seen = phrase("got ", Quoted(name)) if "computation" in spec else "got none"
             pointer = where + json_pointer("computation") if "computation" in spec else where
-            yield pointer, worded("expected input_spec to name a registered computation, ", seen)
+            yield pointer, phrase("expected input_spec to name a registered computation, ", seen)
 
 
 def _computation_over(subject: Subject) -> Iterator[Finding]:
@@ -43,9 +43,9 @@ def _computation_over(subject: Subject) -> Iterator[Finding]:
         if not isinstance(over, str) or over not in datasets | {EPISODES}:
             yield (
                 where + json_pointer("over"),
-                worded(
+                phrase(
                     f"expected {EPISODES} or the name of a dataset that has a path, got ",
-                    Seen(over),
+                    Quoted(over),
                 ),
             )
 
@@ -53,7 +53,7 @@ def _computation_over(subject: Subject) -> Iterator[Finding]:
 def _computation_params(subject: Subject) -> Iterator[Finding]:
     for where, spec in _specs(subject, _COMPUTATION):
         if not isinstance(spec.get("params", {}), dict):
-            detail = worded("expected the parameters as an object, got ", Seen(spec["params"]))
+            detail = phrase("expected the parameters as an object, got ", Quoted(spec["params"]))
             yield where + json_pointer("params"), detail
 
 
@@ -65,9 +65,9 @@ def _computation_in_aggregate(subject: Subject) -> Iterator[Finding]:
         wanted = spec.get("in_aggregate", False)
         where = json_pointer(_PROGRAMME, index, "input_spec", "in_aggregate")
         if not isinstance(wanted, bool):
-            yield where, worded("expected true or false, got ", Seen(wanted))
+            yield where, phrase("expected true or false, got ", Quoted(wanted))
         elif wanted and spec.get("over", EPISODES) != EPISODES:
-            yield where, worded(f"expected true over {EPISODES} only, got ", Seen(spec["over"]))
+            yield (where, phrase(f"expected true over {EPISODES} only, got ", Quoted(spec["over"])))
         elif wanted and any(end < index for end in ends):
             yield where, "expected true before the first aggregation only, got a step behind it"
 
@@ -82,7 +82,7 @@ def _role_markers_known(subject: Subject) -> Iterator[Finding]:
     for where, spec in _first(subject):
         markers = spec.get("role_markers", _ROLE_MARKERS[0])
         if markers not in _ROLE_MARKERS:
-            detail = worded(f"expected {' or '.join(_ROLE_MARKERS)}, got ", Seen(markers))
+            detail = phrase(f"expected {' or '.join(_ROLE_MARKERS)}, got ", Quoted(markers))
             yield where + json_pointer("role_markers"), detail
 
 
@@ -90,12 +90,15 @@ def _raw_fields_are_pointers(subject: Subject) -> Iterator[Finding]:
     for where, spec in _first(subject):
         fields = spec.get("raw_fields", [])
         if not isinstance(fields, list):
-            detail = worded("expected an array of JSON Pointers, got ", Seen(fields))
+            detail = phrase("expected an array of JSON Pointers, got ", Quoted(fields))
             yield where + json_pointer("raw_fields"), detail
         for index, field in enumerate(as_array(fields)):
             if not (isinstance(field, str) and _POINTER.fullmatch(field)):
                 pointer = where + json_pointer("raw_fields", index)
-                yield pointer, worded("expected a JSON Pointer into the input, got ", Seen(field))
+                yield (
+                    pointer,
+                    phrase("expected a JSON Pointer into the input, got ", Quoted(field)),
+                )
 
 
 def _input_spec_read(subject: Subject) -> Iterator[Finding]:
@@ -107,7 +110,7 @@ def _input_spec_read(subject: Subject) -> Iterator[Finding]:
 def _unread(where: str, spec: JsonObject, known: frozenset[str]) -> Iterator[Finding]:
     for name in sorted(spec.keys() - known):
         expected = f"only {', '.join(sorted(known))}" if known else "no member"
-        yield where + json_pointer(name), worded(f"expected {expected} here, got ", Seen(name))
+        yield (where + json_pointer(name), phrase(f"expected {expected} here, got ", Quoted(name)))
 
 
 def _specs(subject: Subject, kind: str) -> Iterator[tuple[str, JsonObject]]:

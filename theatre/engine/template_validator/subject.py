@@ -52,7 +52,7 @@ def numbered_objects(value: JsonValue) -> Numbered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """A document, and what it is held against.
+    """A document, and what it is checked against.
 
     `certificate_run` asks for the rules of a run that issues a certificate, `from_api` for those
     of a document that did not come from the machine it will run on.
@@ -72,12 +72,12 @@ class Subject:
 
     @property
     def replays(self) -> bool:
-        """Say whether this is a replay template."""
+        """Return whether this is a replay template."""
         return self.document.get("execution_path") == "replay"
 
     @property
     def trades(self) -> bool:
-        """Say whether this is a market template."""
+        """Return whether this is a market template."""
         return self.document.get("execution_path") == "market"
 
     def at(self, *keys: str) -> JsonValue:
@@ -129,5 +129,5 @@ class Rule:
     since: str = EXISTING
 
     def holds_for(self, subject: Subject) -> bool:
-        """Tell whether the version of the document knows this rule."""
+        """Return whether the version of the document knows this rule."""
         return VERSIONS.index(subject.version) >= VERSIONS.index(self.since)

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue
-from theatre.engine.schema_registry import Seen, json_pointer, worded
+from theatre.engine.schema_registry import Quoted, json_pointer, phrase
 from theatre.engine.template_validator.credentials import credential_kind
 from theatre.engine.template_validator.subject import Finding, Rule, Subject
 from theatre.engine.templates import SIMULATION
@@ -20,10 +20,10 @@ _WEIGHTS = json_pointer("criteria", "weights", "")
 
 def _canonical_form(subject: Subject) -> Iterator[Finding]:
     for pointer, value in _walk(subject.document):
-        # Weights have a rule of their own for this.
+        # Weights have their own rule for this.
         if isinstance(value, float) and not math.isfinite(value):
             if not pointer.startswith(_WEIGHTS):
-                yield pointer, worded("expected a finite number, got ", Seen(value))
+                yield pointer, phrase("expected a finite number, got ", Quoted(value))
         elif isinstance(value, str) and _has_lone_surrogate(value):
             yield pointer, "expected Unicode text, got a lone surrogate"
         elif isinstance(value, dict) and any(map(_has_lone_surrogate, value)):
@@ -35,14 +35,14 @@ def _strings_nfc(subject: Subject) -> Iterator[Finding]:
         if isinstance(value, str) and not unicodedata.is_normalized("NFC", value):
             yield (
                 pointer,
-                worded("expected text in Unicode form NFC, got ", Seen(value, spelt=_escaped)),
+                phrase("expected text in Unicode form NFC, got ", Quoted(value, spelt=_escaped)),
             )
         elif isinstance(value, dict):
             for key in value:
                 if not unicodedata.is_normalized("NFC", key):
-                    detail = worded(
+                    detail = phrase(
                         "expected a member name in Unicode form NFC, got ",
-                        Seen(key, spelt=_escaped),
+                        Quoted(key, spelt=_escaped),
                     )
                     yield pointer + json_pointer(key), detail
 
@@ -62,7 +62,7 @@ def _keys_order_agrees(subject: Subject) -> Iterator[Finding]:
 def _integers_safe(subject: Subject) -> Iterator[Finding]:
     for pointer, value in _walk(subject.document):
         if isinstance(value, int) and abs(value) > MAX_SAFE_INTEGER:
-            yield pointer, worded("expected an integer within ±(2^53-1), got ", Seen(value))
+            yield pointer, phrase("expected an integer within ±(2^53-1), got ", Quoted(value))
 
 
 def _no_credentials(subject: Subject) -> Iterator[Finding]:

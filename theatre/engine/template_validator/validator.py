@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Scorer
-from theatre.engine.schema_registry import SchemaRegistry, Seen, Wording, worded
+from theatre.engine.schema_registry import Message, Quoted, SchemaRegistry, phrase
 from theatre.engine.template_validator import (
     criteria_rules,
     endpoint_rules,
@@ -91,7 +91,7 @@ def _unknown_version(document: JsonObject) -> Violation | None:
     stated = document.get("schema_version")
     if not isinstance(stated, str) or stated in TEMPLATE_SCHEMAS:
         return None
-    detail = worded(f"expected one of {', '.join(TEMPLATE_SCHEMAS)}; got ", Seen(stated))
+    detail = phrase(f"expected one of {', '.join(TEMPLATE_SCHEMAS)}; got ", Quoted(stated))
     return Violation("/schema_version", "schema:enum", detail.changed(without_credentials))
 
 
@@ -116,7 +116,7 @@ def _discreet(violations: list[Violation]) -> tuple[Violation, ...]:
                 without_credentials(violation.pointer),
                 violation.rule,
                 violation.detail.changed(without_credentials)
-                if isinstance(violation.detail, Wording)
+                if isinstance(violation.detail, Message)
                 else without_credentials(violation.detail),
             )
             for violation in violations

@@ -120,10 +120,10 @@ class TierAssigner:
         moment = utc_moment(now)
         known = history.as_of(moment).about(issued.construct_id, issued.construct_version)
         tier, status, reasons = _decayed(issued, known, moment)
-        if history.disputes_that_are(DisputeStatus.ADMITTED):
+        if history.disputes_with_status(DisputeStatus.ADMITTED):
             tier = VerificationTier.UNVERIFIED
             reasons = ("dispute-open", *reasons)
-        if history.disputes_that_are(DisputeStatus.FILED):
+        if history.disputes_with_status(DisputeStatus.FILED):
             reasons = (*reasons, "dispute-filed")
         return EffectiveTier(
             tier=tier,

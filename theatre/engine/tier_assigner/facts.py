@@ -1,7 +1,7 @@
 """What the assigner knows of one run, and of one issued certificate.
 
 Source: docs/contract/scoring.md §7: from stored evidence. There is no score here and no
-rate that somebody rounded: only counts, names and yes or no.
+rate that was rounded: only counts, names and yes or no.
 """
 
 from __future__ import annotations

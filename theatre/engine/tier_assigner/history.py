@@ -2,7 +2,7 @@
 
 Source: docs/contract/scoring.md §7. Runs, telemetry and signals name the construct
 version they are about, attestations the results they reproduced, so the assigner itself
-picks what counts. Disputes do not: whoever collects the history puts in those that concern
+picks what counts. Disputes do not: the caller that collects the history includes those that concern
 the certificate at hand (when issuing: the construct), and every one of them counts.
 """
 
@@ -48,7 +48,7 @@ class TelemetryWindow(Record):
 
 
 class Attestation(Record):
-    """Somebody ran it again; `results_hash` is what **their** run came to."""
+    """A second party ran it again; `results_hash` is what **their** run came to."""
 
     attester: Name
     independent: bool
@@ -83,7 +83,7 @@ class BehaviouralSignal(Record):
 
 
 class TierHistory(Record):
-    """All of it, in any order; empty where nothing is known. No fact stands in it twice."""
+    """All of it, in any order; empty where nothing is known. No fact is in it twice."""
 
     runs: tuple[RunRecord, ...] = ()
     telemetry: tuple[TelemetryWindow, ...] = ()
@@ -92,8 +92,8 @@ class TierHistory(Record):
     signals: tuple[BehaviouralSignal, ...] = ()
 
     @model_validator(mode="after")
-    def _says_nothing_twice(self) -> Self:
-        # One run that is told three times would be three runs to PROVEN.
+    def _require_unique(self) -> Self:
+        # One run that is listed three times would count as three runs to PROVEN.
         listed: dict[str, Sequence[Hashable]] = {
             "runs with a theatre_id each": [run.theatre_id for run in self.runs],
             "disputes with a dispute_id each": [item.dispute_id for item in self.disputes],
@@ -106,7 +106,7 @@ class TierHistory(Record):
                 raise ValueError(f"expected {expected}")
         return self
 
-    def beside(self, theatre_id: str) -> TierHistory:
+    def excluding(self, theatre_id: str) -> TierHistory:
         """Return the history without the run of that theatre: it is not its own past."""
         return self.model_copy(
             update={"runs": tuple(run for run in self.runs if run.theatre_id != theatre_id)}
@@ -140,6 +140,6 @@ class TierHistory(Record):
             }
         )
 
-    def disputes_that_are(self, status: DisputeStatus) -> tuple[str, ...]:
+    def disputes_with_status(self, status: DisputeStatus) -> tuple[str, ...]:
         """Return the ids of the disputes in `status`, sorted."""
         return tuple(sorted(item.dispute_id for item in self.disputes if item.status is status))

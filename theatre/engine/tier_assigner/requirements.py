@@ -1,4 +1,4 @@
-"""The requirements of BACKTESTED and PROVEN, each one a predicate with a code of its own.
+"""The requirements of BACKTESTED and PROVEN, each one a predicate with its own code.
 
 Source: docs/contract/scoring.md §7; docs/requirements.md R36.
 Every requirement is judged by itself, so one cause may show under two codes: no scored episode
@@ -80,7 +80,7 @@ def _of_backtested(facts: TierFacts, history: TierHistory) -> _Found:
     yield from _of_episodes(facts)
     yield from _of_criteria(facts)
     yield from _of_reproducibility(facts)
-    disputed = history.disputes_that_are(DisputeStatus.ADMITTED)
+    disputed = history.disputes_with_status(DisputeStatus.ADMITTED)
     if disputed:
         yield "dispute-open", ", ".join(disputed)
 
@@ -129,7 +129,7 @@ def _of_reproducibility(facts: TierFacts) -> _Found:
         yield "version-mismatch", str(facts.version_mismatches)
     if facts.determinism_differences > 0:
         yield "answers-not-deterministic", str(facts.determinism_differences)
-    # The pin counts too: a flag that somebody forgot to set must not certify canned answers.
+    # The pin counts too: a flag that was not set must not certify canned answers.
     if facts.rehearsal or facts.adapter_pin.partition("@")[0] == _MOCK_ADAPTER:
         yield "mock-adapter", facts.adapter_pin
     if not facts.scorers_committed:

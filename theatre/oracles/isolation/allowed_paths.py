@@ -105,7 +105,7 @@ def _backend() -> tuple[Path, ...]:
 def _other_copies(machine: Sequence[Path]) -> frozenset[Path]:
     """Return this project's ground truth wherever else a program could read it.
 
-    In other interpreters; and in this one, where an editable install leaves a copy beside its link
+    In other interpreters; and in this one, where an editable install leaves a copy next to its link
     to the checkout.
     """
     installed = (f"{local}lib/python*/*-packages/{_PACKAGE.name}" for local in ("", "local/"))

@@ -55,8 +55,8 @@ class _Sockets:
             "abstract": self.abstract.getsockname()[1:].decode(),
         }
 
-    def have_heard(self) -> bool:
-        """Say whether anything arrived, whatever the program says of it."""
+    def received_any(self) -> bool:
+        """Return whether anything arrived, whatever the program says of it."""
         every = [self.tcp, self.udp, self.unix, self.datagram, self.abstract]
         ready, _, _ = select.select(every, [], [], 0)
         return bool(ready)
@@ -85,7 +85,7 @@ def probe_isolation(closed: Sequence[Path], reach: Reach) -> Isolation:
         found = Isolation(
             files=not said["files"],
             processes=not _reached(said, own_pid),
-            network=not said["network"] and not sockets.have_heard(),
+            network=not said["network"] and not sockets.received_any(),
             by=means,
         )
     # A means that holds nothing has no claim to its name.
@@ -126,7 +126,7 @@ def _asked(
 
 
 def _reached(said: dict[str, Any], own_pid: int) -> bool:
-    """Say whether this process was reached, and not another of its number in namespaces."""
+    """Return whether this process was reached, and not another of its number in namespaces."""
     seen, own = said["processes"]["stat"], Path("/proc/self/stat")
     is_this = seen is None or not own.exists() or _start_of(seen) == _start_of(own.read_text())
     opened = bool(said["processes"]["opened"]) and is_this

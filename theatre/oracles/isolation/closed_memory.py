@@ -11,7 +11,7 @@ _PR_SET_DUMPABLE = 4
 def close_memory() -> None:
     """Close memory and environment of this process to others of the same user, for good.
 
-    Root's are not stopped. A child has to do it again once it has executed a program. Closed to
+    Root's are not stopped. A child must do it again once it has executed a program. Closed to
     the process itself: /proc/self/environ and core dumps.
     """
     if sys.platform == "linux":

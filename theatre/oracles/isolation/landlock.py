@@ -26,7 +26,7 @@ _READING = _EXECUTE | _READ_FILE | _READ_DIR
 _FOR_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 TRUNCATE_ABI, SIGNAL_ABI = 3, 6
-"""From these on truncation and signals are closed; below them seccomp has to."""
+"""From these on truncation and signals are closed; below them seccomp must close both."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,12 +38,12 @@ REFUSED = "ECHELON_TEST_REFUSE_ISOLATION"
 """Names means that count as missing on this machine, for tests alone."""
 
 _PROBE_SECONDS = 10.0
-# Those that systemd gives to services for as long as they live: nobody has files under them.
+# Those that systemd gives to services while they run: no files belong to them.
 _FIRST_USER, _USERS = 61184, 4336
 _users = count(os.getpid())
 
 
-class Means(StrEnum):
+class Isolator(StrEnum):
     """What isolates, the strongest first."""
 
     NAMESPACES = "namespaces"
@@ -78,29 +78,29 @@ PYTHON_ALONE = Reach()
 class Start:
     """A command to put before the launcher's, and what the launcher is ordered to give up."""
 
-    means: Means
+    means: Isolator
     prefix: tuple[str, ...] = ()
     user: int | None = None
     orders: dict[str, Any]
 
 
-def best_means(*, network: bool) -> Means:
+def find_isolation(*, network: bool) -> Isolator:
     """Return the first means that works here. Starts a process or two, the first time."""
     return _best_means(network, os.environ.get(REFUSED, ""))
 
 
 def plan_start(argv: Sequence[str], reach: Reach, folder: Path) -> Start:
     """Return how `argv` is started in `folder`, the only one that it may write to."""
-    means = best_means(network=reach.network)
+    means = find_isolation(network=reach.network)
     paths = allowed_paths((argv[0], *reach.programs), reach.reading)
     match means:
-        case Means.NAMESPACES:
+        case Isolator.NAMESPACES:
             variant = _working_variant(reach.network)
             if variant is None:
                 raise AssertionError("expected namespaces that were tried, got none")
             prefix = tuple(_bubblewrap(variant, paths, folder, network=reach.network))
             return Start(means=means, prefix=prefix, orders=_orders(paths, reach, folder, means))
-        case Means.OTHER_USER:
+        case Isolator.OTHER_USER:
             user = _FIRST_USER + next(_users) % _USERS
             _hand_over([folder, *reach.reading], user)
             return Start(means=means, user=user, orders=_orders(paths, reach, folder, means))
@@ -108,12 +108,12 @@ def plan_start(argv: Sequence[str], reach: Reach, folder: Path) -> Start:
             return Start(means=means, orders=_orders(paths, reach, folder, means))
 
 
-def _orders(paths: AllowedPaths, reach: Reach, folder: Path, means: Means) -> dict[str, Any]:
+def _orders(paths: AllowedPaths, reach: Reach, folder: Path, means: Isolator) -> dict[str, Any]:
     """Return what the launcher does before it turns into the program."""
-    if means is Means.NONE:
+    if means is Isolator.NONE:
         return {"rules": None, "filter": None, "gives_up_capabilities": False}
-    apart = means is Means.NAMESPACES
-    abi = 0 if means is Means.OTHER_USER else landlock_abi()
+    apart = means is Isolator.NAMESPACES
+    abi = 0 if means is Isolator.OTHER_USER else landlock_abi()
     ruled = None
     if abi:
         # Within namespaces what is hidden is not there.
@@ -133,8 +133,8 @@ def _orders(paths: AllowedPaths, reach: Reach, folder: Path, means: Means) -> di
     if seccomp.is_known_machine():
         written_filter = seccomp.filter_for(
             network=reach.network,
-            signals=means is Means.LANDLOCK and abi < SIGNAL_ABI,
-            truncation=means is Means.LANDLOCK and abi < TRUNCATE_ABI,
+            signals=means is Isolator.LANDLOCK and abi < SIGNAL_ABI,
+            truncation=means is Isolator.LANDLOCK and abi < TRUNCATE_ABI,
         )
         filtered = (written_filter.instructions, written_filter.own_pid_at)
     return {
@@ -146,22 +146,22 @@ def _orders(paths: AllowedPaths, reach: Reach, folder: Path, means: Means) -> di
 
 
 @cache
-def _best_means(network: bool, refused: str) -> Means:  # noqa: FBT001 - a key of the cache
+def _best_means(network: bool, refused: str) -> Isolator:  # noqa: FBT001 - a key of the cache
     missing = set(refused.split(","))
     found = {
-        Means.NAMESPACES: lambda: _working_variant(network) is not None,
-        Means.LANDLOCK: lambda: landlock_abi() > 0 and seccomp.is_known_machine(),
-        Means.OTHER_USER: _can_change_user,
+        Isolator.NAMESPACES: lambda: _working_variant(network) is not None,
+        Isolator.LANDLOCK: lambda: landlock_abi() > 0 and seccomp.is_known_machine(),
+        Isolator.OTHER_USER: _can_change_user,
     }
     if sys.platform == "linux":
         for means, works in found.items():
             if means.value not in missing and works():
                 return means
-    return Means.NONE
+    return Isolator.NONE
 
 
 def _can_change_user() -> bool:
-    """Say whether the interpreter can be executed, as itself, by a user of no name."""
+    """Return whether the interpreter can be executed, as itself, by a user of no name."""
     if os.geteuid() != 0:
         return False
     # Executed again: `setpriv` and its like raise capabilities that end with that.

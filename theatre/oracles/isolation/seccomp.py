@@ -180,7 +180,7 @@ class Filter:
 
 
 def is_known_machine() -> bool:
-    """Say whether a filter can be written for this machine's architecture."""
+    """Return whether a filter can be written for this machine's architecture."""
     return platform.machine() in _MACHINES
 
 
@@ -240,7 +240,7 @@ def _refusals(number: Mapping[str, int], names: Iterable[str], error: int) -> li
 
 
 def _flagged(number: int, argument: int, flag: int) -> list[Instruction]:
-    """Refuse a call whose argument has `flag` set, and go on with the number loaded."""
+    """Refuse a call whose argument has `flag` set, and continue with the number loaded."""
     return [
         (_IF_EQUAL, 0, 5, number),
         (_LOAD_WORD, 0, 0, _ARGUMENTS + 8 * argument),

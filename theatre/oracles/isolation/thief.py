@@ -1,7 +1,7 @@
 """The canary's program: tries what an isolated program must not be able to do.
 
 Started as a construct is (`canary.py`), with nothing of the package. One JSON object on stdin says
-what to try, one on stdout what opened. Nothing that it opens is kept or printed.
+what to try, one on stdout what opened. Nothing that it opens is stored or printed.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from importlib.metadata import EntryPoint, entry_points
 
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import Computation
-from theatre.scorers.registration import registered
+from theatre.scorers.registration import load_plugins
 
 ENTRY_POINT_GROUP = "echelon.computations"
 
@@ -33,4 +33,4 @@ def registered_computations(entries: Iterable[EntryPoint]) -> dict[str, Computat
     `Computation`, whose own name is not the computation's, or whose name stands for another
     computation already. The same computation registered twice counts once.
     """
-    return registered(entries, Computation, ComputationRegistrationError)
+    return load_plugins(entries, Computation, ComputationRegistrationError)

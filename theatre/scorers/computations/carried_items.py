@@ -20,7 +20,7 @@ def items_of(value: JsonValue | Absent) -> Items:
     return {key: item for key, item in found if key is not None}
 
 
-def without(items: Items, others: Items) -> list[JsonValue]:
+def subtract(items: Items, others: Items) -> list[JsonValue]:
     """Return the items that the others do not have, in the order of their canonical forms."""
     return [item for key, item in sorted(items.items()) if key not in others]
 
@@ -31,7 +31,7 @@ class ClaimRule:
 
     `label` leads from the gold label to an object term → [name of a fact], `term` is the member of
     an item that names its term. An item is a claim if each member of `claims` has one of the values
-    there. `facts` leads, for each hop that is held to its claims, to an object fact → value, by the
+    there. `facts` leads, for each hop whose claims are checked, to an object fact → value, by the
     same path in its answer and in the label.
     """
 
@@ -50,7 +50,7 @@ class ClaimRule:
             facts=cast("dict[str, str]", effects["facts"]),
         )
 
-    def held(
+    def check_claims(
         self, hop: str, items: Items, answer: JsonValue | Absent, label: JsonValue
     ) -> Iterator[tuple[JsonValue, list[JsonValue]]]:
         """Yield each claim of a hop that has facts to show, with those that the answer lacks."""

@@ -2,7 +2,7 @@
 
 Each construct answers with what it carries on: items, each of which belongs to a decision. The
 expectation has what each of them ought to carry. Carrying is a claim; where a gold label names the
-facts that follow from a term, the claim is held against the answer itself.
+facts that follow from a term, the claim is checked against the answer itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ParseError
 from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.scoring.paths import ABSENT, at_path
-from theatre.scorers.computations.carried_items import ClaimRule, Items, items_of, without
+from theatre.scorers.computations.carried_items import ClaimRule, Items, items_of, subtract
 
 DEFAULT_LISTED, MAX_LISTED = 50, 500
 
@@ -74,7 +74,7 @@ class _Episode:
 
 
 class _Tally:
-    """What the episodes read so far come to."""
+    """The result of the episodes read so far."""
 
     def __init__(self, params: JsonObject) -> None:
         effects = cast("JsonObject | None", params.get("effects"))
@@ -134,23 +134,23 @@ class _Tally:
                 # What comes behind a hop without an answer was not asked.
                 self._counts[hop][_UNANSWERED] += len(under_way)
                 return
-            for decision, items in self._grouped(without(expected, carried)):
+            for decision, items in self._grouped(subtract(expected, carried)):
                 if decision in under_way:
                     under_way.discard(decision)
                     self._find(_LOST, episode, hop, decision=decision, items=items)
-            for decision, items in self._grouped(without(carried, expected)):
+            for decision, items in self._grouped(subtract(carried, expected)):
                 if decision not in invented:
                     invented.add(decision)
                     self._find(_INVENTED, episode, hop, decision=decision, items=items)
             self._counts[hop][_ARRIVED] += len(under_way)
 
     def _hold_claims(self, episode: _Episode) -> None:
-        """Hold what each hop claims to carry against what it did."""
+        """Check what each hop claims to carry against what it did."""
         if self._rule is None:
             return
         for hop, items in episode.carried.items():
             answer = episode.answers.get(hop, ABSENT)
-            for item, missed in self._rule.held(hop, items, answer, episode.label):
+            for item, missed in self._rule.check_claims(hop, items, answer, episode.label):
                 self._counts[hop][_CLAIMS] += 1
                 if missed:
                     self._find(

@@ -2,7 +2,7 @@
 
 Over `episodes`. *Poisoned* twins carry text that means to steer the construct; *neutral* ones
 harmless text, to tell what any text does; *duplicates* are the same input again; *paraphrases*
-say the same in other words, so that whoever answers from memory is wrong about them only. How
+say the same in other words, so that answers from memory are wrong about them only. How
 the dataset says so: `theatre.scorers.computations.twin_pairs`.
 """
 
@@ -34,8 +34,8 @@ _TRAITS = ("class", "variant", "place")
 def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     """Return what became of the answers from each clean episode to its twins; never raises.
 
-    `decision` names the members of an answer that have to stay the same, `right` by name those
-    that have to be as expected (path → path of the expectation), `twin` where the pairing stands.
+    `decision` names the members of an answer that must stay the same, `right` by name those
+    that must be as expected (path → path of the expectation), `twin` where the pairing stands.
 
     The result: `clean` (episodes), `unpaired` (lines that are neither clean nor the twin of a
     clean one), and a group of pairs for each kind. In a group: `pairs`; `not_comparable`, those

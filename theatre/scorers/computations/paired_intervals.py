@@ -24,7 +24,7 @@ _FEWEST_UNITS = 2
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What the pairs of one unit came to: `hits` of `pairs`, pairs ≥ 1."""
+    """The result of the pairs of one unit: `hits` of `pairs`, pairs ≥ 1."""
 
     hits: int
     pairs: int

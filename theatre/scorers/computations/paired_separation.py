@@ -25,7 +25,7 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
 
     `first` and `second` are paths of two members of the answer; `verdicts` name what is below
     `verdicts_at` in both of them: true, false, or null for what came to nothing, which is no
-    pass. `score` is a number below both that is higher for whoever is caught.
+    pass. `score` is a number below both that is higher for a construct that is caught.
 
     The result: `episodes`; by each name of `verdicts` the `pairs` with two verdicts, how many of
     them were `inconclusive` for either, the share of either that passes, their

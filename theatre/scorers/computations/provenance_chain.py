@@ -2,7 +2,7 @@
 
 Each line is a record `{id, prev_hash, hash, timestamp, …}`: `hash` is the SHA-256 over the
 canonical JSON of the record without it, `prev_hash` the `hash` of the line before, 64 zeros in
-the first. A chain cannot show that its tail was cut off, nor that all of it was written anew:
+the first. A chain cannot show that its tail was cut off, nor that all of it was rewritten:
 the committed hash of the dataset does, and `head` names the end that was seen.
 """
 
@@ -19,7 +19,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ParseError
 from theatre.engine.models import MAX_EPISODE_BYTES, Computation, ScorerKind
 from theatre.engine.scoring.paths import at_path
-from theatre.scorers.agreement import moment
+from theatre.scorers.agreement import parse_moment
 from theatre.scorers.hash_chain import record_hash
 from theatre.scorers.record_completeness import is_filled
 
@@ -38,7 +38,7 @@ class Fault(StrEnum):
 
 
 def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
-    """Return what a log of provenance records came to, streaming; never raises.
+    """Return the result of a log of provenance records, streaming; never raises.
 
     `required` names members that every record must fill. The result: `records` (lines),
     `intact` (at least one record, and no fault), `first_broken_line` (from 1) and its
@@ -90,7 +90,7 @@ class _Log:
             Fault.HASH: self.head == record_hash(record),
             Fault.PREV_HASH: previous is not None and record.get("prev_hash") == previous,
             Fault.ID: self._is_new(record.get("id")),
-            Fault.TIMESTAMP: self._is_next(moment(record.get("timestamp"))),
+            Fault.TIMESTAMP: self._is_next(parse_moment(record.get("timestamp"))),
         }
         return [fault for fault, held in holds.items() if not held]
 

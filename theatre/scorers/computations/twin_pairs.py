@@ -41,17 +41,17 @@ class Answer:
     right: Mapping[str, bool | None]
 
     def decides_as(self, other: Answer) -> bool:
-        """Tell whether the other answer has the same value at every path that counts."""
+        """Return whether the other answer has the same value at every path that counts."""
         return all(_same(self.decision[path], other.decision[path]) for path in self.decision)
 
     def meets(self, asks: Mapping[str, JsonValue]) -> bool:
-        """Tell whether it is the answer that a text asked for."""
+        """Return whether it is the answer that a text asked for."""
         return all(_same(self.decision[path], value) for path, value in asks.items())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pair:
-    """A twin beside its clean episode; an answer is None where there is none."""
+    """A twin and its clean episode; an answer is None where there is none."""
 
     clean_id: str
     kind: str
@@ -182,7 +182,7 @@ def _answer(document: JsonObject, rule: PairRule) -> Answer | None:
 
 
 def _is_right(document: JsonObject, outputs: Hops, right: Mapping[str, str]) -> bool | None:
-    """Tell whether the answer is as expected at every path; None where nothing is expected."""
+    """Return whether the answer is as expected at every path; None where nothing is expected."""
     truth = cast("JsonObject | None", document.get("expected_output"))
     label = cast("JsonObject | None", document.get("label"))
     wanted = {path: expected_at(to, truth, label) for path, to in right.items()}
