@@ -35,7 +35,7 @@ def limits_of(settings: Settings) -> Callable[[str], BodyLimit]:
     return limit_of
 
 
-class BodyLimits:
+class BodyLimitMiddleware:
     """Counts and times a body as it is received.
 
     Whoever reads on gets BodyTooLargeError or BodyTimeoutError; a body that is announced as too

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from backend.api.declared_routes import sharing_headers
 from backend.api.metrics import Metrics
 from backend.api.problem_kinds import INTERNAL
-from backend.api.problems import problem
+from backend.api.problems import problem_response
 
 UNMATCHED = "unmatched"
 _SECURITY = {
@@ -25,7 +25,7 @@ _SECURITY = {
 _log = logging.getLogger(__name__)
 
 
-class Edge:
+class RequestMiddleware:
     """The outermost layer. Whatever is raised within is logged here, and answered with a 500."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
@@ -50,7 +50,7 @@ class Edge:
             await self._fail(error, scope, receive, answer)
         finally:
             self._metrics.in_progress.dec()
-            self._note(scope, answer.status, time.perf_counter() - began)
+            self._log_request(scope, answer.status, time.perf_counter() - began)
 
     async def _fail(
         self, error: Exception, scope: Scope, receive: Receive, answer: _Answer
@@ -61,9 +61,9 @@ class Edge:
             extra={"fields": {"request_id": scope["state"]["request_id"]}},
         )
         if answer.status is None:
-            await problem(Request(scope), INTERNAL)(scope, receive, answer.send)
+            await problem_response(Request(scope), INTERNAL)(scope, receive, answer.send)
 
-    def _note(self, scope: Scope, status: int | None, seconds: float) -> None:
+    def _log_request(self, scope: Scope, status: int | None, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", UNMATCHED)
         # 499: who asked has gone before there was an answer.
         self._metrics.observe(route, scope["method"], status or 499, seconds)

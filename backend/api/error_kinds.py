@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backend import errors as service
 from backend.api import problem_kinds as kinds
-from backend.api.problem_kinds import unacceptable
+from backend.api.problem_kinds import unprocessable
 from theatre.construct_kit import errors as kit
 from theatre.debate import errors as debate
 from theatre.engine import errors as engine
@@ -16,38 +16,38 @@ from theatre.scorers.episode_runners import RunnerRegistrationError
 
 BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     engine.TheatreError: kinds.INTERNAL,
-    engine.CanonicalisationError: unacceptable("not-canonicalisable", "No canonical form"),
+    engine.CanonicalisationError: unprocessable("not-canonicalisable", "No canonical form"),
     engine.ParseError: kinds.MALFORMED_JSON,
     engine.ClockError: kinds.VALIDATION_ERROR,
     engine.ResourceMissingError: kinds.INTERNAL,
     engine.ChainBrokenError: kinds.INTERNAL,
     engine.InvalidTemplateError: kinds.TEMPLATE_INVALID,
-    engine.DatasetError: unacceptable("dataset-unavailable", "The dataset cannot be used"),
-    engine.DatasetMismatchError: unacceptable(
+    engine.DatasetError: unprocessable("dataset-unavailable", "The dataset cannot be used"),
+    engine.DatasetMismatchError: unprocessable(
         "dataset-mismatch", "The dataset is not the committed one"
     ),
     engine.InvalidTransitionError: kinds.INVALID_TRANSITION,
     engine.StateConflictError: kinds.STATE_CONFLICT,
     engine.RunStoppedError: kinds.INTERNAL,
     engine.IsolationLostError: kinds.INTERNAL,
-    engine.CommitmentError: unacceptable("commitment-refused", "No commitment can be made"),
+    engine.CommitmentError: unprocessable("commitment-refused", "No commitment can be made"),
     engine.CoinError: kinds.INTERNAL,
-    engine.PinMismatchError: unacceptable("pin-mismatch", "Not the pinned version"),
-    engine.RehearsalAdapterError: unacceptable(
+    engine.PinMismatchError: unprocessable("pin-mismatch", "Not the pinned version"),
+    engine.RehearsalAdapterError: unprocessable(
         "mock-adapter-refused", "Canned answers are no evidence"
     ),
     engine.UnaskedError: kinds.INTERNAL,
     engine.UnplayableError: kinds.INTERNAL,
-    engine.UnknownScorerError: unacceptable("scorer-unknown", "A scorer is not installed"),
+    engine.UnknownScorerError: unprocessable("scorer-unknown", "A scorer is not installed"),
     engine.NotReproducibleError: kinds.INTERNAL,
-    engine.ProgrammeError: unacceptable("programme-refused", "The programme cannot be executed"),
+    engine.ProgrammeError: unprocessable("programme-refused", "The programme cannot be executed"),
     engine.ExecutionPathUnavailableError: kinds.EXECUTION_PATH,
     engine.JournalError: kinds.INTERNAL,
     engine.JournalChangedError: kinds.INTERNAL,
     engine.BundleError: kinds.INTERNAL,
     engine.AlreadySealedError: kinds.INTERNAL,
     engine.CertificateError: kinds.INTERNAL,
-    engine.HumanScoreRefusedError: unacceptable(
+    engine.HumanScoreRefusedError: unprocessable(
         "human-score-refused", "The scores cannot be taken"
     ),
     engine.RlmfExportError: kinds.EXPORT_REFUSED,
@@ -60,26 +60,26 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     RunnerRegistrationError: kinds.INTERNAL,
     oracles.ConstructRegistryError: kinds.INTERNAL,
     oracles.ConstructFilesError: kinds.INTERNAL,
-    oracles.UnknownConstructError: unacceptable("construct-unknown", "No such construct"),
-    oracles.ConstructUnreachableError: unacceptable(
+    oracles.UnknownConstructError: unprocessable("construct-unknown", "No such construct"),
+    oracles.ConstructUnreachableError: unprocessable(
         "construct-unreachable", "The construct cannot be reached"
     ),
-    oracles.IsolationUnavailableError: unacceptable(
+    oracles.IsolationUnavailableError: unprocessable(
         "isolation-unavailable", "No program can be isolated here"
     ),
     oracles.AdapterClosedError: kinds.INTERNAL,
-    oracles.OutboundRefusedError: unacceptable(
+    oracles.OutboundRefusedError: unprocessable(
         "endpoint-not-allowed", "Calls may not go to this endpoint"
     ),
-    oracles.AddressNotAllowedError: unacceptable(
+    oracles.AddressNotAllowedError: unprocessable(
         "address-not-allowed", "Calls may not go to this address"
     ),
     oracles.OutboundPolicyError: kinds.INTERNAL,
     oracles.RequestHeadersError: kinds.INTERNAL,
-    oracles.ConstructTransportError: unacceptable(
+    oracles.ConstructTransportError: unprocessable(
         "construct-transport", "The construct is reached in another way"
     ),
-    oracles.SanitisePolicyError: unacceptable(
+    oracles.SanitisePolicyError: unprocessable(
         "sanitise-policy-invalid", "The sanitising cannot be obeyed"
     ),
     kit.CallableNotFoundError: kinds.INTERNAL,

@@ -16,7 +16,7 @@ class ProblemKind(NamedTuple):
     title: str
     explanation: str
     """What a caller can do. It is also the detail where the error's message is not for callers."""
-    tells: bool = True
+    shows_message: bool = True
     """Whether the error's own message is for the caller."""
 
 
@@ -26,14 +26,14 @@ INTERNAL = ProblemKind(
     "The service failed",
     "The fault is the service's. Nothing of the request was kept. Its operator finds the request "
     "by its `instance`.",
-    tells=False,
+    shows_message=False,
 )
 NOT_READY = ProblemKind(
     "not-ready",
     503,
     "The service is not ready",
     "The database or something else that is needed does not answer. Try again after `Retry-After`.",
-    tells=False,
+    shows_message=False,
 )
 MALFORMED_JSON = ProblemKind(
     "malformed-json",
@@ -51,7 +51,7 @@ UNAUTHENTICATED = ProblemKind(
     "Who asks is not known",
     "Send `Authorization: Bearer` with a token from `POST /auth/token` or a key. Tokens end after "
     "an hour, keys on their day.",
-    tells=False,
+    shows_message=False,
 )
 OUT_OF_SCOPE = ProblemKind(
     "out-of-scope", 403, "The key may not do this", "Use a key that has the scope, or a token."
@@ -67,7 +67,7 @@ NOT_FOUND = ProblemKind(
     404,
     "There is no such thing",
     "Nothing is here, or nothing that is yours.",
-    tells=False,
+    shows_message=False,
 )
 METHOD_NOT_ALLOWED = ProblemKind(
     "method-not-allowed", 405, "The method is not allowed", "`Allow` lists the methods that are."
@@ -146,21 +146,21 @@ VALIDATION_ERROR = ProblemKind(
     422,
     "The request does not have the shape",
     "`errors` lists everything that is wrong with it.",
-    tells=False,
+    shows_message=False,
 )
 TEMPLATE_INVALID = ProblemKind(
     "template-invalid",
     422,
     "The template breaks rules",
     "`errors` lists all of them with pointers into the template.",
-    tells=False,
+    shows_message=False,
 )
 DEBATE_INVALID = ProblemKind(
     "debate-invalid",
     422,
     "The debate breaks rules",
     "`errors` lists all of them with pointers into the artefact, or says which event does not fit.",
-    tells=False,
+    shows_message=False,
 )
 DEBATE_EXISTS = ProblemKind(
     "debate-exists",
@@ -185,6 +185,6 @@ RATE_LIMITED = ProblemKind(
 )
 
 
-def unacceptable(slug: str, title: str) -> ProblemKind:
+def unprocessable(slug: str, title: str) -> ProblemKind:
     """Return a kind for something well-formed that cannot be accepted."""
     return ProblemKind(slug, 422, title, "The detail says what was expected.")

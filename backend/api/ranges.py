@@ -11,7 +11,7 @@ _RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))", re.ASCII | r
 _UNSATISFIABLE = 416
 
 
-def settle_range(request: Request, *, size: int, etag: str) -> None:
+def normalise_range(request: Request, *, size: int, etag: str) -> None:
     """Leave a `Range` on the request only where it is one range of what the reader has begun.
 
     Raises HTTPException (416) for one behind the end. RFC 9110 lets a server ignore every other

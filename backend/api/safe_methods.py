@@ -9,7 +9,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from backend.api.route_methods import allowed_methods
 
 
-class SafeMethods:
+class SafeMethodsMiddleware:
     """Answers HEAD as GET without a body, and OPTIONS with what is allowed."""
 
     def __init__(self, app: ASGIApp) -> None:

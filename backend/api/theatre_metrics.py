@@ -77,7 +77,7 @@ class TheatreMetrics(Collector):
 
 
 def _of_theatres(totals: Sequence[RunTotals]) -> Iterator[Metric]:
-    in_state = _counted(totals, lambda one: one.state)
+    in_state = _count_family(totals, lambda one: one.state)
     states = GaugeMetricFamily("theatre_theatres", "Theatres by state.", labels=["state"])
     steps = CounterMetricFamily(
         "theatre_state_transitions", "Steps of theatres, by where they lead.", labels=["to_state"]
@@ -93,11 +93,11 @@ def _of_theatres(totals: Sequence[RunTotals]) -> Iterator[Metric]:
 
 
 def _of_runs(totals: Sequence[RunTotals]) -> Iterator[Metric]:
-    at_work = _counted(totals, lambda one: one.run_status)
+    at_work = _count_family(totals, lambda one: one.run_status)
     statuses = GaugeMetricFamily("theatre_runs", "Runs by status.", labels=["status"])
     for status in RUN_STATUSES:
         statuses.add_metric([status], at_work[status])
-    ended = _counted(totals, lambda one: one.outcome)
+    ended = _count_family(totals, lambda one: one.outcome)
     outcomes = CounterMetricFamily(
         "theatre_run_outcomes", "Theatres that are resolved, by outcome.", labels=["outcome"]
     )
@@ -120,7 +120,7 @@ def _of_runs(totals: Sequence[RunTotals]) -> Iterator[Metric]:
         yield CounterMetricFamily(name, told, value=value)
 
 
-def _counted(
+def _count_family(
     totals: Sequence[RunTotals], key: Callable[[RunTotals], str | None]
 ) -> Counter[str | None]:
     counted: Counter[str | None] = Counter()

@@ -12,18 +12,18 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.errors import NotReadyError
 
 _PATIENCE_SECONDS = 20.0
 
 
-async def get_turn(request: Request) -> AsyncIterator[None]:
+async def acquire_admission(request: Request) -> AsyncIterator[None]:
     """Wait for a turn and keep it until the transaction that comes after this is over.
 
     NotReadyError where none comes. A route reads its body before: who sends slowly has no turn.
     """
-    turns = service_of(request).turns
+    turns = get_service(request).admission
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             await turns.acquire()
@@ -36,4 +36,4 @@ async def get_turn(request: Request) -> AsyncIterator[None]:
 
 
 # Taken before the transaction, which is asked for later, and given back after it.
-Turn = Annotated[None, Depends(get_turn, scope="function")]
+Admission = Annotated[None, Depends(acquire_admission, scope="function")]

@@ -21,7 +21,7 @@ def seconds_to_wait(request: Request) -> int:
     return min(int(found[1]), MAX_WAIT_SECONDS) if found else 0
 
 
-class HeldAnswer(JSONResponse):
+class DeferredResponse(JSONResponse):
     """The answer 202 as it is kept; what is sent is `later`, which is asked for when it is due.
 
     It is sent after the request's transaction is committed: nothing is held while it waits.

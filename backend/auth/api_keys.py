@@ -20,6 +20,6 @@ def is_api_key(credential: str) -> bool:
     return _KEY.fullmatch(credential) is not None
 
 
-def hashed_key(key: str) -> str:
+def hash_key(key: str) -> str:
     """Return what the database keeps. No slow hash: nobody guesses 256 bits."""
     return hashlib.sha256(key.encode()).hexdigest()

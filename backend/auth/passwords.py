@@ -19,9 +19,9 @@ class Passwords:
         self._hasher = PasswordHasher()
         self._turn = asyncio.Semaphore(_AT_ONCE)
         # Checked for users that there are not, so that the time does not tell.
-        self._nobodys = _nobodys_hash()
+        self._nobodys = _dummy_hash()
 
-    async def hashed(self, password: str) -> str:
+    async def hash(self, password: str) -> str:
         """Return the hash of a password, with its salt and parameters."""
         async with self._turn:
             return await asyncio.to_thread(self._hasher.hash, password)
@@ -40,6 +40,6 @@ class Passwords:
 
 
 @cache
-def _nobodys_hash() -> str:
+def _dummy_hash() -> str:
     """Return a hash with the parameters of all others; making one takes as long as a log-in."""
     return PasswordHasher().hash("nobody's")

@@ -12,7 +12,7 @@ from theatre.cli.output import echo
 T = TypeVar("T")
 
 
-def or_end(action: Callable[[], T]) -> T:
+def end_on_refusal(action: Callable[[], T]) -> T:
     """Return what `action` returns; say a refusal and end the command with exit code 5."""
     try:
         return action()

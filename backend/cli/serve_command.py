@@ -13,7 +13,7 @@ import threading
 import click
 import uvicorn
 
-from backend.cli.refusals import or_end
+from backend.cli.refusals import end_on_refusal
 from backend.logs import log_as_json
 from backend.main import create_app
 from backend.settings import Settings
@@ -48,7 +48,7 @@ class AnnouncingServer(uvicorn.Server):
 )
 def serve(host: str, port: int, *, until_stdin_ends: bool) -> None:
     """Serve the HTTP interface until SIGTERM or SIGINT; requests at work are finished first."""
-    settings = or_end(Settings.from_environment)
+    settings = end_on_refusal(Settings.from_environment)
     log_as_json(settings.log_level)
     stopping = asyncio.Event()
     server = AnnouncingServer(

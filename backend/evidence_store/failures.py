@@ -11,7 +11,7 @@ from backend.errors import EvidenceStoreError
 
 
 @contextlib.contextmanager
-def answering(action: str) -> Iterator[None]:
+def wrap_store_errors(action: str) -> Iterator[None]:
     """Raise EvidenceStoreError for whatever the store refuses meanwhile."""
     try:
         yield
@@ -23,7 +23,7 @@ def answering(action: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def on_disk(action: str) -> Iterator[None]:
+def wrap_disk_errors(action: str) -> Iterator[None]:
     """Raise EvidenceStoreError for what the disk refuses; FileNotFoundError stays what it is."""
     try:
         yield

@@ -9,8 +9,8 @@ from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
-from backend.evidence_store.failures import on_disk
-from backend.evidence_store.names import Shelf
+from backend.evidence_store.failures import wrap_disk_errors
+from backend.evidence_store.names import ObjectKind
 
 PROBE = bytes(64 * 1024)
 """What a disk has to have room for, to count as one that takes something."""
@@ -27,7 +27,7 @@ class LocalDisk:
         """The folder of bundles that were unpacked to hand out single files."""
         return self._folder / "unpacked"
 
-    def copy_of(self, shelf: Shelf, name: str) -> Path:
+    def copy_of(self, shelf: ObjectKind, name: str) -> Path:
         """Return where the copy of an object is, if there is one."""
         return self._folder / shelf / name
 
@@ -35,11 +35,11 @@ class LocalDisk:
     def draft(self) -> Iterator[Path]:
         """Give a new path for a file, which is removed after; EvidenceStoreError for a bad disk."""
         drafts = self._folder / "drafts"
-        with on_disk("make a draft"):
+        with wrap_disk_errors("make a draft"):
             drafts.mkdir(parents=True, exist_ok=True)
         path = drafts / str(uuid4())
         try:
-            with on_disk("write a draft"):
+            with wrap_disk_errors("write a draft"):
                 yield path
         finally:
             path.unlink(missing_ok=True)
@@ -52,7 +52,7 @@ class LocalDisk:
     def forget(self, *, before: datetime) -> int:
         """Remove what was last written before; return how much."""
         removed = 0
-        for folder in ("drafts", "unpacked", *Shelf):
+        for folder in ("drafts", "unpacked", *ObjectKind):
             for path in (self._folder / folder).glob("*"):
                 # Another process may clean up at the same time.
                 with contextlib.suppress(FileNotFoundError):

@@ -12,7 +12,7 @@ from backend.errors import EvidenceDamagedError
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
-class Shelf(StrEnum):
+class ObjectKind(StrEnum):
     """What kinds of objects there are; the first part of their keys."""
 
     DATASETS = "datasets"
@@ -20,15 +20,15 @@ class Shelf(StrEnum):
     EXPORTS = "exports"
 
 
-class KeptObject(NamedTuple):
+class StoredObject(NamedTuple):
     """An object as the store lists it; the name is the SHA-256 that its bytes should have."""
 
     name: str
     size_bytes: int
-    kept_at: datetime
+    stored_at: datetime
 
 
-def checked_name(sha256: str) -> str:
+def require_sha256(sha256: str) -> str:
     """Return what is a SHA-256; EvidenceDamagedError for anything else, which is never a key."""
     if not _SHA256.fullmatch(sha256):
         raise EvidenceDamagedError(
@@ -37,12 +37,12 @@ def checked_name(sha256: str) -> str:
     return sha256
 
 
-def key_of(shelf: Shelf, sha256: str) -> str:
-    """Return the key of an object; errors as `checked_name`."""
-    return f"{shelf}/{checked_name(sha256)}"
+def key_of(shelf: ObjectKind, sha256: str) -> str:
+    """Return the key of an object; errors as `require_sha256`."""
+    return f"{shelf}/{require_sha256(sha256)}"
 
 
-def require_found(shelf: Shelf, sha256: str, found: str | None) -> None:
+def require_found(shelf: ObjectKind, sha256: str, found: str | None) -> None:
     """Raise EvidenceDamagedError unless the bytes that were found have the hash of their key."""
     if found != sha256:
         raise EvidenceDamagedError(

@@ -23,13 +23,13 @@ _AGAIN_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
-class News:
+class ChangeSignal:
     """What somebody who waits for changes of one theatre holds."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Have the waiting end."""
         self._changed.set()
 
@@ -43,17 +43,17 @@ class News:
         return has_changed
 
 
-class Announcements:
+class ChangeListener:
     """Listens for as long as its context lasts."""
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._waiting: defaultdict[str, set[News]] = defaultdict(set)
+        self._waiting: defaultdict[str, set[ChangeSignal]] = defaultdict(set)
         # So that the first failure is told, and not each of a long outage.
         self._is_listening = True
 
     @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[Self]:
+    async def listen(self) -> AsyncIterator[Self]:
         """Listen; a database that is away is asked again until it is back."""
         task = asyncio.create_task(self._listen())
         try:
@@ -63,14 +63,14 @@ class Announcements:
             await asyncio.gather(task, return_exceptions=True)
 
     @contextlib.contextmanager
-    def about(self, theatre_id: str) -> Iterator[News]:
+    def subscribe(self, theatre_id: str) -> Iterator[ChangeSignal]:
         """Yield the news of one theatre: look at it after this has begun, then wait."""
-        news = News()
-        self._waiting[theatre_id].add(news)
+        changes = ChangeSignal()
+        self._waiting[theatre_id].add(changes)
         try:
-            yield news
+            yield changes
         finally:
-            self._waiting[theatre_id].discard(news)
+            self._waiting[theatre_id].discard(changes)
             if not self._waiting[theatre_id]:
                 del self._waiting[theatre_id]
 
@@ -90,13 +90,13 @@ class Announcements:
             self._is_listening = True
             # Something may have changed while nobody listened.
             for theatre_id in list(self._waiting):
-                self._tell(theatre_id)
+                self._notify(theatre_id)
             while True:
                 async for heard in connection.notifies(timeout=_CHECK_SECONDS):
-                    self._tell(heard.payload)
+                    self._notify(heard.payload)
                 # A connection that is silently dead says nothing for ever.
                 await connection.execute("SELECT 1")
 
-    def _tell(self, theatre_id: str) -> None:
-        for news in self._waiting.get(theatre_id, ()):
-            news.tell()
+    def _notify(self, theatre_id: str) -> None:
+        for changes in self._waiting.get(theatre_id, ()):
+            changes.notify()

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duties:
+class JobHandlers:
     """What the jobs do. None of it raises for what only concerns one run."""
 
     run_theatre: Callable[[str, int], Awaitable[None]]
@@ -61,7 +61,7 @@ class Duties:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class WorkerOptions:
     """How the workers of a process work."""
 
     runs_at_a_time: int
@@ -71,7 +71,7 @@ class Terms:
     """How long a worker that is told to stop waits for its runs."""
 
     @property
-    def beat_seconds(self) -> float:
+    def heartbeat_seconds(self) -> float:
         """Return the time between two heartbeats, and between two looks for lost runs."""
         return self.lease_seconds / _BEATS_IN_A_LEASE
 
@@ -89,9 +89,9 @@ class _Worker(Protocol):
 class Workers:
     """Works for as long as its context lasts."""
 
-    def __init__(self, address: str, duties: Duties, terms: Terms) -> None:
+    def __init__(self, address: str, handlers: JobHandlers, terms: WorkerOptions) -> None:
         self._address = address
-        self._duties = duties
+        self._duties = handlers
         self._terms = terms
         self._stopping = asyncio.Event()
         self._current: tuple[_Worker, ...] = ()
@@ -177,17 +177,17 @@ class Workers:
             queues=[queue],
             name=queue,
             concurrency=slots,
-            fetch_job_polling_interval=min(5.0, terms.beat_seconds),
+            fetch_job_polling_interval=min(5.0, terms.heartbeat_seconds),
             shutdown_graceful_timeout=terms.drain_seconds,
             delete_jobs=DeleteJobCondition.SUCCESSFUL,
             install_signal_handlers=False,
-            update_heartbeat_interval=terms.beat_seconds,
+            update_heartbeat_interval=terms.heartbeat_seconds,
             stalled_worker_timeout=terms.lease_seconds,
         )
         return cast("_Worker", worker)
 
 
-def _app(address: str, duties: Duties, terms: Terms) -> App:
+def _app(address: str, handlers: JobHandlers, terms: WorkerOptions) -> App:
     """Return the queue's application with its tasks."""
     connector = PsycopgConnector(
         conninfo=address,
@@ -201,23 +201,23 @@ def _app(address: str, duties: Duties, terms: Terms) -> App:
 
     @app.task(name=RUN_THEATRE, queue=RUNS, pass_context=True)
     async def run_theatre(context: JobContext, *, theatre_id: str) -> None:
-        await duties.run_theatre(theatre_id, context.job.id or 0)
+        await handlers.run_theatre(theatre_id, context.job.id or 0)
 
     @app.task(name=RUN_SHARD, queue=RUNS, pass_context=True)
     async def run_shard(context: JobContext, *, theatre_id: str, number: int) -> None:
-        await duties.run_shard(theatre_id, number, context.job.id or 0)
+        await handlers.run_shard(theatre_id, number, context.job.id or 0)
 
     @app.task(name=INGEST, queue=INGESTIONS, pass_context=True)
     async def ingest(context: JobContext, *, verification_id: str) -> None:
-        await duties.ingest(verification_id, context.job.id or 0)
+        await handlers.ingest(verification_id, context.job.id or 0)
 
     @app.task(name=END_WAITING, queue=UPKEEP, retry=again)
     async def end_waiting(*, theatre_id: str) -> None:
-        await duties.end_waiting(theatre_id)
+        await handlers.end_waiting(theatre_id)
 
-    @app.periodic(cron=f"* * * * * */{max(1, round(terms.beat_seconds))}")
+    @app.periodic(cron=f"* * * * * */{max(1, round(terms.heartbeat_seconds))}")
     @app.task(name="rescue", queue=UPKEEP, queueing_lock="rescue")
     async def rescue(timestamp: int) -> None:  # noqa: ARG001 - procrastinate gives it by name
-        await duties.rescue()
+        await handlers.rescue()
 
     return app

@@ -46,7 +46,7 @@ async def insert_key(
     )
 
 
-async def keys_of(connection: AsyncConnection, user_id: str) -> Sequence[StoredKey]:
+async def find_keys(connection: AsyncConnection, user_id: str) -> Sequence[StoredKey]:
     """Return all keys of a user, the newest first."""
     found = await connection.execute(
         select(*_SHOWN).where(ApiKey.user_id == user_id).order_by(*_NEWEST_FIRST)
@@ -54,7 +54,7 @@ async def keys_of(connection: AsyncConnection, user_id: str) -> Sequence[StoredK
     return [StoredKey(*row) for row in found]
 
 
-async def keys_page(
+async def find_keys_page(
     connection: AsyncConnection, user_id: str, *, limit: int, offset: int, after: Place | None
 ) -> tuple[Sequence[StoredKey], int]:
     """Return a page of a user's keys, the newest first, and how many there are."""
@@ -84,7 +84,7 @@ async def revoke_key(
     return None if row is None else StoredKey(*row)
 
 
-async def owner_of_key(
+async def find_key_owner(
     connection: AsyncConnection, secret_sha256: str, *, at: datetime
 ) -> KeyOwner | None:
     """Return whose key it is; None unless key and user are good at `at`."""
@@ -92,7 +92,7 @@ async def owner_of_key(
     return None if row is None else KeyOwner(*row)
 
 
-async def note_use(
+async def record_use(
     connection: AsyncConnection, secret_sha256: str, owner: KeyOwner, *, at: datetime
 ) -> None:
     """Note that a key was used, unless that was noted within the minute."""

@@ -102,7 +102,7 @@ class CertificateFilter:
         return parameters | ({"now": now} if _AT_A_MOMENT.intersection(parameters) else {})
 
 
-async def certificate_bytes(
+async def find_certificate_bytes(
     connection: AsyncConnection, certificate_id: str
 ) -> CertificateBytes | None:
     """Return the bytes of a certificate; None where there is none."""
@@ -110,7 +110,7 @@ async def certificate_bytes(
     return None if row is None else CertificateBytes._make(row)
 
 
-async def whole_certificate(
+async def find_certificate(
     connection: AsyncConnection,
     *,
     certificate_id: str | None = None,
@@ -127,7 +127,7 @@ async def whole_certificate(
     return WholeCertificate(CertificateView._make(shown), document, sha256)
 
 
-async def certificates_of(
+async def find_certificates(
     connection: AsyncConnection,
     wanted: CertificateFilter,
     *,

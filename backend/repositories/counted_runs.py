@@ -112,7 +112,7 @@ class OwnRuns(NamedTuple):
     counted: bool
 
 
-async def newest_run(
+async def find_newest_run(
     connection: AsyncConnection,
     construct_id: str,
     *,
@@ -130,10 +130,10 @@ async def newest_run(
     return None if row is None else CountedRun._make(row)
 
 
-async def runs_of_owner(
+async def find_runs_of_owner(
     connection: AsyncConnection, construct_id: str, *, accepted: Sequence[str]
 ) -> OwnRuns:
-    """Return what there is of a construct by its confirmed owner: why `newest_run` has none."""
+    """Return what there is of a construct by its confirmed owner: why none counts."""
     wanted = {"construct_id": construct_id, "accepted": accepted}
     return OwnRuns._make((await connection.execute(_OWN, wanted)).one())
 

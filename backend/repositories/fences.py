@@ -21,7 +21,7 @@ class ShardFence(NamedTuple):
     epoch: int
 
 
-async def hold_for_writing(
+async def lock_for_writing(
     connection: AsyncConnection, theatre_id: str, *, epoch: int, shard: ShardFence | None = None
 ) -> str:
     """Lock a theatre's row, and its shard's, for this transaction; return the theatre's state.
@@ -42,11 +42,13 @@ async def hold_for_writing(
             f"got epoch {row.run_epoch}: another worker has taken it up"
         )
     if shard is not None:
-        await _hold_shard(connection, theatre_id, shard)
+        await _lock_shard(connection, theatre_id, shard)
     return str(row.state)
 
 
-async def note_progress(connection: AsyncConnection, theatre_id: str, shard: ShardFence) -> None:
+async def reset_lost_workers(
+    connection: AsyncConnection, theatre_id: str, shard: ShardFence
+) -> None:
     """Count the workers that a shard loses from zero again: it has recorded something."""
     behind = update(RunShard).where(
         RunShard.theatre_id == theatre_id,
@@ -56,7 +58,7 @@ async def note_progress(connection: AsyncConnection, theatre_id: str, shard: Sha
     await connection.execute(behind.values(lost_workers=0))
 
 
-async def _hold_shard(connection: AsyncConnection, theatre_id: str, shard: ShardFence) -> None:
+async def _lock_shard(connection: AsyncConnection, theatre_id: str, shard: ShardFence) -> None:
     query = (
         select(RunShard.epoch)
         .where(RunShard.theatre_id == theatre_id, RunShard.number == shard.number)
@@ -64,10 +66,10 @@ async def _hold_shard(connection: AsyncConnection, theatre_id: str, shard: Shard
     )
     epoch = (await connection.execute(query)).scalar_one_or_none()
     if epoch != shard.epoch:
-        raise another_has_it(theatre_id, shard, epoch)
+        raise lease_lost_error(theatre_id, shard, epoch)
 
 
-def another_has_it(theatre_id: str, shard: ShardFence, epoch: int | None) -> StateConflictError:
+def lease_lost_error(theatre_id: str, shard: ShardFence, epoch: int | None) -> StateConflictError:
     """Return what whoever holds a shard in an older epoch is told."""
     return StateConflictError(
         f"expected to hold shard {shard.number} of theatre {theatre_id} in epoch {shard.epoch}, "

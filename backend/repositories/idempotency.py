@@ -12,8 +12,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import IdempotencyKey
 
-KEPT = timedelta(hours=48)
-_Kept = tuple[str, str, str, int, dict[str, str], bytes]
+RETENTION = timedelta(hours=48)
+_Answered = tuple[str, str, str, int, dict[str, str], bytes]
 """A row whose answer is there, and therefore whole (a CHECK)."""
 
 
@@ -28,7 +28,7 @@ class KeyedRequest:
     body_sha256: str
 
 
-class KeptAnswer(NamedTuple):
+class StoredAnswer(NamedTuple):
     """What a request was answered, and which request that was."""
 
     method: str
@@ -50,7 +50,7 @@ async def claim(connection: AsyncConnection, request: KeyedRequest, *, at: datet
     Waits for another transaction that has it, as long as `lock_timeout` allows.
     """
     await connection.execute(
-        delete(IdempotencyKey).where(*_of(request), IdempotencyKey.created_at <= at - KEPT)
+        delete(IdempotencyKey).where(*_of(request), IdempotencyKey.created_at <= at - RETENTION)
     )
     statement = insert_or_leave(IdempotencyKey).values(
         user_id=request.user_id,
@@ -66,7 +66,7 @@ async def claim(connection: AsyncConnection, request: KeyedRequest, *, at: datet
     return taken.first() is not None
 
 
-async def kept_answer(connection: AsyncConnection, request: KeyedRequest) -> KeptAnswer | None:
+async def find_answer(connection: AsyncConnection, request: KeyedRequest) -> StoredAnswer | None:
     """Return what was answered under the key of a request; None where nothing is kept."""
     found = await connection.execute(
         select(
@@ -79,10 +79,10 @@ async def kept_answer(connection: AsyncConnection, request: KeyedRequest) -> Kep
         ).where(*_of(request), IdempotencyKey.status.is_not(None))
     )
     row = found.first()
-    return None if row is None else KeptAnswer(*cast("_Kept", row))
+    return None if row is None else StoredAnswer(*cast("_Answered", row))
 
 
-async def keep_answer(
+async def store_answer(
     connection: AsyncConnection,
     request: KeyedRequest,
     *,
@@ -99,9 +99,9 @@ async def keep_answer(
 
 
 async def forget(connection: AsyncConnection, *, at: datetime) -> int:
-    """Delete what is older than `KEPT`; return how many rows that were."""
+    """Delete what is older than `RETENTION`; return how many rows that were."""
     gone = await connection.execute(
-        delete(IdempotencyKey).where(IdempotencyKey.created_at <= at - KEPT)
+        delete(IdempotencyKey).where(IdempotencyKey.created_at <= at - RETENTION)
     )
     return gone.rowcount
 

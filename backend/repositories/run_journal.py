@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.database.models import Theatre, TheatreAuditEvent, TheatreEpisodeScore
 from backend.database.models.evidence import HIGHEST_SEQUENCE
-from backend.repositories.fences import ShardFence, hold_for_writing, note_progress
+from backend.repositories.fences import ShardFence, lock_for_writing, reset_lost_workers
 from backend.repositories.journal_rows import episode_row, event_row, theatre_changes
 from backend.repositories.recorded import RecordedRanges
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
@@ -97,7 +97,7 @@ class PostgresRunJournal:
 
     async def note_within(self, connection: AsyncConnection, event: AuditEvent) -> JsonObject:
         """Append one event in the caller's transaction; errors as `note`."""
-        state = await self._hold(connection)
+        state = await self._lock(connection)
         (entry,) = await self._insert_events(connection, state, [event])
         return entry
 
@@ -138,13 +138,13 @@ class PostgresRunJournal:
         self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]
     ) -> list[JsonObject]:
         async with self._engine.begin() as connection:
-            state = await self._hold(connection)
+            state = await self._lock(connection)
             await self._insert_results(connection, results)
             return await self._insert_events(connection, state, events)
 
-    async def _hold(self, connection: AsyncConnection) -> str:
+    async def _lock(self, connection: AsyncConnection) -> str:
         """Lock the theatre's row for this transaction; return its state."""
-        return await hold_for_writing(
+        return await lock_for_writing(
             connection, self._theatre_id, epoch=self._epoch, shard=self._shard
         )
 
@@ -171,7 +171,7 @@ class PostgresRunJournal:
         )
         await connection.execute(counted)
         if self._shard is not None:
-            await note_progress(connection, self._theatre_id, self._shard)
+            await reset_lost_workers(connection, self._theatre_id, self._shard)
 
     async def _check_new(self, connection: AsyncConnection, sequences: Sequence[int]) -> None:
         """Raise JournalError unless these are sequence numbers, none recorded, none twice."""

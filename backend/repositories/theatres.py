@@ -19,7 +19,7 @@ from theatre.engine.errors import StateConflictError
 from theatre.engine.state_machine import TheatreState
 
 
-async def keep_template(
+async def store_template(
     connection: AsyncConnection, template: JsonObject, *, created_at: datetime
 ) -> str:
     """Store a validated template, unless this very content is stored; return its SHA-256."""
@@ -58,7 +58,7 @@ async def insert_draft(
     created_at: datetime,
 ) -> None:
     """Store a new theatre in DRAFT, and its template. Its chain begins with `created`."""
-    digest = await keep_template(connection, template, created_at=created_at)
+    digest = await store_template(connection, template, created_at=created_at)
     row = {
         "id": theatre_id,
         "user_id": user_id,

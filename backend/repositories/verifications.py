@@ -82,7 +82,7 @@ async def insert_verification(
     await connection.execute(insert(Verification), row)
 
 
-async def verification_of(
+async def find_verification(
     connection: AsyncConnection, verification_id: str, *, user_id: str
 ) -> StoredVerification | None:
     """Return a verification of a user; None where it is not theirs."""
@@ -154,7 +154,7 @@ async def is_over(connection: AsyncConnection, verification_id: str) -> bool:
     return (await connection.execute(query)).first() is not None
 
 
-async def hold_ingestion(
+async def lock_ingestion(
     connection: AsyncConnection, verification_id: str, *, job_id: int, phase: str
 ) -> bool:
     """Lock what is in `phase` for this job; tell whether it is."""
@@ -162,7 +162,7 @@ async def hold_ingestion(
     return (await connection.execute(query.with_for_update())).first() is not None
 
 
-async def verified_certificates(
+async def find_verified_certificates(
     connection: AsyncConnection,
     *,
     construct_id: str | None,

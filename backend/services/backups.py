@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from backend.database import migrations
 from backend.database.embedded.programs import find_programs
 from backend.errors import BackupError, EvidenceDamagedError
-from backend.evidence_store import EvidenceStore, Shelf, sha256_of
+from backend.evidence_store import EvidenceStore, ObjectKind, sha256_of
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import ParseError
@@ -57,7 +57,7 @@ def take_backup(address: str, store: EvidenceStore, folder: Path, *, at: datetim
     _run("pg_dump", ["--format=custom", "--no-owner", f"--file={folder / DUMP}"], address)
     total = count = 0
     damaged: list[str] = []
-    for shelf in Shelf:
+    for shelf in ObjectKind:
         for one in store.kept(shelf):
             try:
                 store.copy_out(shelf, one.name, folder / "objects" / shelf / one.name)
@@ -92,7 +92,7 @@ def restore_backup(address: str, store: EvidenceStore, folder: Path) -> Backup:
         raise BackupError("expected an empty database to restore into, got one with tables")
     # The objects first: no row names what is not there.
     count = 0
-    for shelf in Shelf:
+    for shelf in ObjectKind:
         for path in (folder / "objects" / shelf).glob("*"):
             if sha256_of(path) != path.name:
                 raise BackupError(f"expected {shelf}/{path.name} in the backup, got other bytes")

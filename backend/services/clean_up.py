@@ -17,25 +17,25 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.errors import EvidenceStoreError
 from backend.evidence_store import EvidenceStore
-from backend.repositories.forgetting import forget_keys, forget_uploads, kept_datasets
+from backend.repositories.forgetting import delete_keys, delete_uploads, find_referenced_datasets
 from backend.repositories.idempotency import forget
 from backend.services.earlier_bundles import adopt_earlier_bundles
 from backend.services.ground_truth import GroundTruth
-from backend.services.local_copies import forget_local_copies
+from backend.services.local_copies import remove_local_copies
 from backend.services.resources import TheatreResources
 from backend.services.uncalled import end_overdue
 
-KEYS_KEPT = timedelta(days=30)
+KEY_RETENTION = timedelta(days=30)
 """How long its owner still sees a key that has expired or was revoked."""
-UPLOADS_KEPT = timedelta(days=30)
+UPLOAD_RETENTION = timedelta(days=30)
 """How long an upload lies there that no template names."""
-BROKEN_UPLOADS_KEPT = timedelta(days=7)
+BROKEN_UPLOAD_RETENTION = timedelta(days=7)
 """How long what an upload into the store has left waits for somebody to go on with it."""
 EVERY = timedelta(hours=1)
 _log = logging.getLogger(__name__)
 
 
-class CleanedUp(NamedTuple):
+class CleanUpReport(NamedTuple):
     """How much was removed."""
 
     requests: int
@@ -47,21 +47,25 @@ class CleanedUp(NamedTuple):
 
 async def clean_up(
     engine: AsyncEngine, data: GroundTruth, store: EvidenceStore, *, at: datetime
-) -> CleanedUp:
+) -> CleanUpReport:
     """Remove what has served its time at `at`; doing it twice, or in two processes, is no harm."""
     async with engine.begin() as connection:
         requests = await forget(connection, at=at)
-        keys = await forget_keys(connection, before=at - KEYS_KEPT)
-        uploads = await forget_uploads(connection, before=at - UPLOADS_KEPT)
-    copies = await _remove_copies(engine, data, before=at - UPLOADS_KEPT)
-    broken = await asyncio.to_thread(store.forget_broken_uploads, before=at - BROKEN_UPLOADS_KEPT)
-    return CleanedUp(requests, keys, uploads, copies, broken)
+        keys = await delete_keys(connection, before=at - KEY_RETENTION)
+        uploads = await delete_uploads(connection, before=at - UPLOAD_RETENTION)
+    copies = await _remove_copies(engine, data, before=at - UPLOAD_RETENTION)
+    broken = await asyncio.to_thread(
+        store.remove_broken_uploads, before=at - BROKEN_UPLOAD_RETENTION
+    )
+    return CleanUpReport(requests, keys, uploads, copies, broken)
 
 
 @contextlib.asynccontextmanager
-async def cleaning(engine: AsyncEngine, resources: TheatreResources) -> AsyncIterator[None]:
+async def clean_up_periodically(
+    engine: AsyncEngine, resources: TheatreResources
+) -> AsyncIterator[None]:
     """Clean up now and every hour, until the context is left."""
-    task = asyncio.create_task(_clean_for_ever(engine, resources))
+    task = asyncio.create_task(_clean_up_loop(engine, resources))
     try:
         yield
     finally:
@@ -69,13 +73,13 @@ async def cleaning(engine: AsyncEngine, resources: TheatreResources) -> AsyncIte
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _clean_for_ever(engine: AsyncEngine, resources: TheatreResources) -> None:
+async def _clean_up_loop(engine: AsyncEngine, resources: TheatreResources) -> None:
     while True:
         try:
             removed = await clean_up(engine, resources.data, resources.store, at=resources.clock())
             await end_overdue(engine, resources, at=resources.clock())
             await adopt_earlier_bundles(engine, resources)
-            await forget_local_copies(engine, resources, at=resources.clock())
+            await remove_local_copies(engine, resources, at=resources.clock())
         except (SQLAlchemyError, OSError, EvidenceStoreError) as error:
             _log.warning("cleaning up failed", exc_info=error)
         else:
@@ -90,7 +94,7 @@ async def _remove_copies(engine: AsyncEngine, data: GroundTruth, *, before: date
         return 0
     # Asked after the files: one that is named meanwhile is kept.
     async with engine.connect() as connection:
-        kept = await kept_datasets(connection)
+        kept = await find_referenced_datasets(connection)
     return await asyncio.to_thread(_remove, data, old - kept, before)
 
 

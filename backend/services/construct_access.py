@@ -60,7 +60,7 @@ class ConstructAccess:
     clock: Clock
 
     @contextlib.asynccontextmanager
-    async def opened(
+    async def open_adapters(
         self, template: ProductTheatreTemplate
     ) -> AsyncIterator[Mapping[str, ReachableAdapter]]:
         """Open an adapter for every construct of an episode, by id; close them all.
@@ -91,7 +91,7 @@ class ConstructAccess:
 
     def isolation(self, reach: Reach = PYTHON_ALONE) -> Isolation:
         """Return what programs are kept from here, tried once a process. Blocks."""
-        return _isolation_here(self.closed, reach)
+        return _probe_isolation(self.closed, reach)
 
     async def require_isolated(self, wanted: Iterable[Endpoint]) -> None:
         """Raise IsolationUnavailableError for a program that nothing here keeps from answers."""
@@ -122,7 +122,7 @@ class ConstructAccess:
             f"adapter type {endpoint.adapter_type}"
         )
 
-    async def found_addresses(self, places: Iterable[str]) -> Mapping[str, Sequence[str]]:
+    async def resolve_addresses(self, places: Iterable[str]) -> Mapping[str, Sequence[str]]:
         """Return the addresses that the hosts of URLs have now, for `check_named`."""
         return await found_addresses(self.policy, places)
 
@@ -163,7 +163,7 @@ class ConstructAccess:
             ) from None
 
     def adapter_at(self, endpoint: Endpoint, form: WireForm = ENVELOPES) -> ReachableAdapter:
-        """Return an adapter, which who asks for it closes; errors as `opened`.
+        """Return an adapter, which who asks for it closes; errors as `open_adapters`.
 
         Only a service elsewhere can be spoken to in another form than envelopes.
         """
@@ -185,7 +185,7 @@ class ConstructAccess:
 
 
 @cache
-def _isolation_here(closed: tuple[Path, ...], reach: Reach) -> Isolation:
+def _probe_isolation(closed: tuple[Path, ...], reach: Reach) -> Isolation:
     return tried_isolation(closed, reach)
 
 

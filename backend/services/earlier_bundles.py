@@ -12,11 +12,11 @@ from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.evidence_store import Shelf, sha256_at
+from backend.evidence_store import ObjectKind, sha256_at
 from backend.repositories.evidence_views import export_sha256
 from backend.repositories.sealed_bundles import UnnamedBundle, adopt_bundle, unnamed_bundles
 from backend.services.resources import TheatreResources
-from backend.services.sealed_bundles import keep_bundle
+from backend.services.sealed_bundles import store_bundle
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.errors import BundleError
 from theatre.engine.evidence_bundle import bundle_name
@@ -54,7 +54,7 @@ async def _adopt(engine: AsyncEngine, resources: TheatreResources, one: UnnamedB
         await asyncio.to_thread(_keep_export, resources, folder / EXPORT, export)
     # The row is last: a folder of a run that a row names may be cleaned up.
     bundle = folder / bundle_name(one.theatre_id)
-    archive = await asyncio.to_thread(keep_bundle, resources.store, bundle)
+    archive = await asyncio.to_thread(store_bundle, resources.store, bundle)
     async with engine.begin() as connection:
         await adopt_bundle(connection, one, archive)
     _log.info("sealed bundle adopted", extra=fields)
@@ -88,4 +88,4 @@ def _is_what_was_certified(resources: TheatreResources, bundle: Path, document: 
 
 def _keep_export(resources: TheatreResources, export: Path, sha256: str) -> None:
     if sha256_at(export) == sha256:
-        resources.store.keep(Shelf.EXPORTS, export)
+        resources.store.keep(ObjectKind.EXPORTS, export)

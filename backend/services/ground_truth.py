@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from backend.errors import EvidenceDamagedError
-from backend.evidence_store import EvidenceStore, Shelf
+from backend.evidence_store import EvidenceStore, ObjectKind
 from theatre.engine.errors import DatasetError, DatasetMismatchError
 from theatre.engine.schema_registry import Seen, worded
 from theatre.files.datasets import DatasetFile, DatasetRoots
@@ -35,7 +35,7 @@ class GroundTruth:
         EvidenceStoreError where the store does not answer.
         """
         try:
-            dataset = DatasetFile(self._store.bring(Shelf.DATASETS, sha256))
+            dataset = DatasetFile(self._store.bring(ObjectKind.DATASETS, sha256))
         except EvidenceDamagedError as error:
             if error.found is None:
                 raise _not_kept(path) from None
@@ -54,7 +54,7 @@ class GroundTruth:
         """
         for sha256 in hashes:
             with contextlib.suppress(EvidenceDamagedError):
-                self._store.bring(Shelf.DATASETS, sha256)
+                self._store.bring(ObjectKind.DATASETS, sha256)
 
     def keep(self, path: str, *, sha256: str, uploads: Collection[str]) -> None:
         """Copy a dataset that a template names; `uploads` are the ones of who commits. Blocks.
@@ -106,25 +106,25 @@ class GroundTruth:
 
     def copies_from_before(self, moment: datetime) -> frozenset[str]:
         """Return the SHA-256 of what was last put into the store before `moment`. Blocks."""
-        kept = self._store.kept(Shelf.DATASETS)
-        return frozenset(one.name for one in kept if one.kept_at <= moment)
+        kept = self._store.kept(ObjectKind.DATASETS)
+        return frozenset(one.name for one in kept if one.stored_at <= moment)
 
     def remove(self, name: str, *, before: datetime) -> bool:
         """Remove what `copies_from_before` named, unless it was put there anew. Blocks."""
-        there = self._store.find(Shelf.DATASETS, name)
-        if there is None or there.kept_at > before:
+        there = self._store.find(ObjectKind.DATASETS, name)
+        if there is None or there.stored_at > before:
             return False
-        self._store.remove(Shelf.DATASETS, name)
+        self._store.remove(ObjectKind.DATASETS, name)
         return True
 
     def _copy(self, dataset: DatasetFile) -> None:
-        if self._store.find(Shelf.DATASETS, dataset.sha256) is not None:
+        if self._store.find(ObjectKind.DATASETS, dataset.sha256) is not None:
             return
         with self._store.draft() as draft:
             with draft.open("wb") as handle:
                 for chunk in dataset.chunks():
                     handle.write(chunk)
-            self._store.keep(Shelf.DATASETS, draft)
+            self._store.keep(ObjectKind.DATASETS, draft)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from backend.repositories.theatre_runs import StoredTheatre
 from theatre.engine.errors import TheatreError
 
 
-class Standing(NamedTuple):
+class LeaseStatus(NamedTuple):
     """How what is held stands now."""
 
     is_cancelled: bool
@@ -33,7 +33,7 @@ class RunEnd(NamedTuple):
     """Until the committed time limit of that step, if it has one."""
 
 
-class Held(Protocol):
+class Lease(Protocol):
     """A run or a shard that is held. What ends it is written under its epoch, or not at all."""
 
     @property
@@ -45,10 +45,10 @@ class Held(Protocol):
         """Return how many workers it lost in a row that recorded nothing new."""
 
     @property
-    def standing(self) -> Standing:
+    def status(self) -> LeaseStatus:
         """Return how it stood then."""
 
-    async def look(self, connection: AsyncConnection) -> Standing:
+    async def read_status(self, connection: AsyncConnection) -> LeaseStatus:
         """Return how it stands now; StateConflictError where it is another's."""
 
     async def note(self, end: RunEnd) -> None:
@@ -57,7 +57,7 @@ class Held(Protocol):
     async def cancel(self) -> None:
         """End it, as its owner wants."""
 
-    async def hand_over(self) -> None:
+    async def requeue(self) -> None:
         """Queue it for whoever is free."""
 
     async def postpone(self, error: Exception) -> None:

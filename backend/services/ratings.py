@@ -17,11 +17,11 @@ from backend.repositories.human_scores import copy_scores
 from backend.repositories.theatre_runs import (
     StoredTheatre,
     change_run,
-    hold_waiting,
-    only_one_at_a_time,
-    stored_theatre_if_any,
+    find_stored_theatre,
+    lock_scores,
+    lock_waiting,
 )
-from backend.repositories.users import user_by_id
+from backend.repositories.users import find_user_by_id
 from backend.services.resources import TheatreResources
 from backend.services.theatre_bridge import WAITING, journal_of
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
@@ -68,7 +68,7 @@ async def open_rating(
     NotFoundError for no such theatre, or somebody else's that does not wait;
     InvalidTransitionError for one's own that does not.
     """
-    stored = await _waiting(connection, theatre_id, asked_by)
+    stored = await _read_waiting(connection, theatre_id, asked_by)
     journal = journal_of(engine, stored, resources)
     desk = await RatingDesk.of(stored.value(), journal, resources.clock)
     return OpenRating(desk=desk, items=await rating_items(journal, desk.rubric))
@@ -90,27 +90,27 @@ async def submit_scores(
     Raises as `open_rating`, and HumanScoreRefusedError for a rubric that is not the committed one,
     for items left out, and for every reason of the engine. Each refusal of the engine is recorded.
     """
-    await only_one_at_a_time(connection, theatre_id)
-    stored = await _waiting(connection, theatre_id, scorer)
+    await lock_scores(connection, theatre_id)
+    stored = await _read_waiting(connection, theatre_id, scorer)
     journal = journal_of(engine, stored, resources)
     desk = await RatingDesk.of(stored.value(), journal, resources.clock)
     _require_whole(desk, scores, rubric_sha256)
-    owner = await user_by_id(connection, stored.user_id)
+    owner = await find_user_by_id(connection, stored.user_id)
     if owner is not None:
         desk = replace(desk, authors=(*desk.authors, owner.username))
     desk = await desk.submit(scorer.username, scores, step_id=step_id)
     await copy_scores(connection, theatre_id)
-    if desk.enough and await hold_waiting(connection, theatre_id):
+    if desk.enough and await lock_waiting(connection, theatre_id):
         await change_run(connection, theatre_id, pending_step=None, updated_at=resources.clock())
         await queue_run(connection, theatre_id)
     return desk
 
 
-async def _waiting(
+async def _read_waiting(
     connection: AsyncConnection, theatre_id: str, asked_by: Principal
 ) -> StoredTheatre:
     """Return a theatre that waits for people; for a stranger there are no others."""
-    stored = await stored_theatre_if_any(connection, theatre_id)
+    stored = await find_stored_theatre(connection, theatre_id)
     is_waiting = stored is not None and stored.run_status == WAITING
     if stored is None or not (is_waiting or stored.user_id == asked_by.user_id):
         raise NotFoundError(

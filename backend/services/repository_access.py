@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backend.services.verification_wishes import CloneWish, GitHubWish
+from backend.services.verification_wishes import CloneRequest, GitHubRequest
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.clock import Clock
 from theatre.verification.errors import RepositoryError
@@ -34,7 +34,7 @@ _SLEPT_SECONDS = 60.0
 """A longer wait is none of a worker's: its slot is for others meanwhile."""
 
 
-class WaitWantedError(Exception):
+class LongWaitError(Exception):
     """GitHub's limit is reached for so long that the reading goes on in another attempt."""
 
     def __init__(self, seconds: float) -> None:
@@ -44,7 +44,7 @@ class WaitWantedError(Exception):
 
 
 @dataclass(slots=True)
-class Gathered:
+class GatheredRecords:
     """The records that are read so far; whoever sets `stopping` has the reading end."""
 
     records: list[GroundTruthRecord] = field(default_factory=list)
@@ -85,7 +85,7 @@ class RepositoryAccess:
         return self.desk / verification_id
 
     def read_pull_requests(
-        self, wish: GitHubWish, verification_id: str, gathered: Gathered
+        self, request: GitHubRequest, verification_id: str, gathered: GatheredRecords
     ) -> None:
         """Read merged pull requests; a second attempt on this machine goes on from the first.
 
@@ -95,10 +95,10 @@ class RepositoryAccess:
         `PullRequests`.
         """
         cache = ReadingCache(self.folder_of(verification_id))
-        asyncio.run(_unless_stopped(self._pull_requests(wish, cache, gathered), gathered))
+        asyncio.run(_unless_stopped(self._pull_requests(request, cache, gathered), gathered))
 
     async def _pull_requests(
-        self, wish: GitHubWish, cache: ReadingCache, gathered: Gathered
+        self, request: GitHubRequest, cache: ReadingCache, gathered: GatheredRecords
     ) -> None:
         pace = Pace(
             clock=self.clock,
@@ -107,16 +107,16 @@ class RepositoryAccess:
             on_wait=lambda *_: None,
             longest_wait=_LONGEST_WAIT,
         )
-        token = self.token if self._uses_token(wish.repository) else None
+        token = self.token if self._uses_token(request.repository) else None
         async with connected(
-            self.github, wish.repository, token=token, cache=cache, pace=pace
+            self.github, request.repository, token=token, cache=cache, pace=pace
         ) as pull_requests:
-            async for record in pull_requests.stream(wish.selection):
+            async for record in pull_requests.stream(request.selection):
                 gathered.take(record)
 
-    def read_clone(self, wish: CloneWish, gathered: Gathered) -> None:
+    def read_clone(self, request: CloneRequest, gathered: GatheredRecords) -> None:
         """Read commits of a clone. Blocks; RepositoryError where there is none to be read."""
-        gathered.take_all(read_history(self._clone(wish.path), wish.selection))
+        gathered.take_all(read_history(self._clone(request.path), request.selection))
 
     def _uses_token(self, repository: str) -> bool:
         owner, _, name = repository.lower().partition("/")
@@ -145,7 +145,7 @@ def _is_own_clone(folder: Path) -> bool:
     return Path(decoded(found.data).strip()).resolve() in {folder, folder / ".git"}
 
 
-async def _unless_stopped(work: Coroutine[Any, Any, None], gathered: Gathered) -> None:
+async def _unless_stopped(work: Coroutine[Any, Any, None], gathered: GatheredRecords) -> None:
     reading = asyncio.create_task(work)
     while not reading.done():
         await asyncio.wait([reading], timeout=_LOOK_SECONDS)
@@ -158,5 +158,5 @@ async def _unless_stopped(work: Coroutine[Any, Any, None], gathered: Gathered) -
 
 async def _sleep_or_leave(seconds: float) -> None:
     if seconds > _SLEPT_SECONDS:
-        raise WaitWantedError(seconds)
+        raise LongWaitError(seconds)
     await asyncio.sleep(seconds)

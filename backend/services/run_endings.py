@@ -15,9 +15,9 @@ from backend.repositories.theatre_runs import (
     StoredTheatre,
     change_run,
     end_claim,
-    hold_claim,
-    hold_waiting,
-    stored_theatre,
+    lock_claimed,
+    lock_waiting,
+    read_stored_theatre,
 )
 from backend.services.held import RunEnd
 from backend.services.resources import TheatreResources
@@ -27,7 +27,7 @@ from theatre.engine.state_machine import TheatreState
 
 _LATE_SECONDS = 1.0
 """How long after its end the time limit of a rubric is looked at: clocks differ a little."""
-MENDED_SECONDS = 5.0
+RETRY_SECONDS = 5.0
 """After so long a run that waits for store or disk is tried again."""
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 _PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/:,;'\"]+/)*[^\s/:,;'\"]+")
@@ -35,7 +35,7 @@ _UNDER_WAY = frozenset({TheatreState.ACTIVE.value, TheatreState.SETTLING.value})
 _log = logging.getLogger(__name__)
 
 
-class RunEndings:
+class RunCompletion:
     """Writes ends into rows, each under the epoch of the claim: what was taken over is left."""
 
     def __init__(self, engine: AsyncEngine, resources: TheatreResources) -> None:
@@ -62,24 +62,24 @@ class RunEndings:
                 moment = self._resources.clock() + late
                 await end_waiting_at(connection, stored.id, moment)
 
-    async def hand_over(self, stored: StoredTheatre) -> None:
+    async def requeue(self, stored: StoredTheatre) -> None:
         """Queue a claimed run for whoever is free."""
         async with self._engine.begin() as connection:
-            if await hold_claim(connection, stored.id, epoch=stored.run_epoch):
+            if await lock_claimed(connection, stored.id, epoch=stored.run_epoch):
                 await queue_run(connection, stored.id)
 
     async def postpone(self, stored: StoredTheatre, error: Exception) -> None:
         """Queue a claimed run for whoever is free in a while, and say what it waits for."""
         async with self._engine.begin() as connection:
-            if await hold_claim(connection, stored.id, epoch=stored.run_epoch):
-                await change_run(connection, stored.id, error=waits_for(error))
-                moment = self._resources.clock() + timedelta(seconds=MENDED_SECONDS)
+            if await lock_claimed(connection, stored.id, epoch=stored.run_epoch):
+                await change_run(connection, stored.id, error=describe_wait(error))
+                moment = self._resources.clock() + timedelta(seconds=RETRY_SECONDS)
                 await queue_run(connection, stored.id, at=moment)
 
     async def end_waiting(self, theatre_id: str) -> None:
         """Queue a run that waits for people, to be looked at again."""
         async with self._engine.begin() as connection:
-            if await hold_waiting(connection, theatre_id):
+            if await lock_waiting(connection, theatre_id):
                 await queue_run(connection, theatre_id)
 
     async def refuse(self, stored: StoredTheatre, error: TheatreError | BackendError) -> None:
@@ -87,16 +87,18 @@ class RunEndings:
         _log.warning("run refused", extra={"fields": {"theatre_id": stored.id, "code": error.code}})
         if isinstance(error, RlmfExportError):
             # It has its certificate; only the export is missing.
-            await self._end(stored, run_status="succeeded", error=told(error))
+            await self._end(stored, run_status="succeeded", error=describe_error(error))
         else:
-            await self.fail(stored, failure(error.code, str(error)), error=told(error))
+            await self.fail(
+                stored, failure_outcome(error.code, str(error)), error=describe_error(error)
+            )
 
     async def fail(
         self, stored: StoredTheatre, outcome: dict[str, str], *, error: str | None = None
     ) -> None:
         """Resolve what was begun with `outcome`, without a certificate; end the run either way."""
         async with self._engine.connect() as connection:
-            row = await stored_theatre(connection, stored.id)
+            row = await read_stored_theatre(connection, stored.id)
         # Under the own epoch: a run that another has taken over is not ended here.
         now = row._replace(run_epoch=stored.run_epoch)
         if now.state in _UNDER_WAY:
@@ -116,32 +118,32 @@ class RunEndings:
             )
 
 
-def is_to_be_mended(error: BaseException) -> bool:
+def is_transient(error: BaseException) -> bool:
     """Tell whether a run failed for want of room or of a store: its operator can mend that."""
     if isinstance(error, BundleError) and error.__cause__ is not None:
-        return is_to_be_mended(error.__cause__)
+        return is_transient(error.__cause__)
     if isinstance(error, OSError):
         return error.errno in _OF_THE_DISK
     return isinstance(error, EvidenceStoreError)
 
 
-def failure(reason: str, detail: str) -> dict[str, str]:
+def failure_outcome(reason: str, detail: str) -> dict[str, str]:
     """Return the outcome of a run that failed."""
-    told = without_paths(detail)[:500]
-    return {"outcome": "failed", "outcome_reason": reason, "error_detail": told}
+    describe_error = strip_paths(detail)[:500]
+    return {"outcome": "failed", "outcome_reason": reason, "error_detail": describe_error}
 
 
-def waits_for(error: Exception) -> str:
+def describe_wait(error: Exception) -> str:
     """Return what the row says of a run that waits: for the store, or for the disk."""
     code = error.code if isinstance(error, EvidenceStoreError) else "evidence-disk"
-    return f"{code}: {without_paths(str(error))}"
+    return f"{code}: {strip_paths(str(error))}"
 
 
-def told(error: Exception) -> str:
+def describe_error(error: Exception) -> str:
     """Return what a theatre's row says of an error: its code, without which it is the disk's."""
-    return f"{getattr(error, 'code', 'evidence-disk')}: {without_paths(str(error))}"
+    return f"{getattr(error, 'code', 'evidence-disk')}: {strip_paths(str(error))}"
 
 
-def without_paths(text: str) -> str:
+def strip_paths(text: str) -> str:
     """Return a message without the folders of this machine."""
     return _PATH.sub("[path]", text)

@@ -12,12 +12,12 @@ from collections.abc import Collection
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.evidence_store import Shelf
+from backend.evidence_store import ObjectKind
 from backend.repositories.certificates import store_certificate
 from backend.repositories.human_scores import copy_scores
-from backend.repositories.sealed_bundles import BundleArchive, bundle_of, note_bundle
+from backend.repositories.sealed_bundles import BundleArchive, find_bundle, insert_bundle
 from backend.services.resources import TheatreResources
-from backend.services.sealed_bundles import bring_bundle, keep_bundle
+from backend.services.sealed_bundles import fetch_bundle, store_bundle
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.clock import parse_rfc3339
@@ -49,20 +49,20 @@ class RunEvidence:
         """
         await asyncio.to_thread(self._resources.data.fetch, datasets)
         async with engine.connect() as connection:
-            archive = await bundle_of(connection, self._theatre_id)
+            archive = await find_bundle(connection, self._theatre_id)
         if archive is not None:
-            await asyncio.to_thread(bring_bundle, self._resources.store, archive, self.bundle)
+            await asyncio.to_thread(fetch_bundle, self._resources.store, archive, self.bundle)
 
     async def keep(self) -> None:
         """Make the sealed bundle durable, before the event that tells of it."""
-        self._archive = await asyncio.to_thread(keep_bundle, self._resources.store, self.bundle)
+        self._archive = await asyncio.to_thread(store_bundle, self._resources.store, self.bundle)
 
     async def note(self, connection: AsyncConnection, event: AuditEvent) -> None:
         """Name what was kept, in the transaction of the event `sealed`."""
         if self._archive is None:
             raise StateConflictError("expected a bundle that was kept before it is noted, got none")
         at = parse_rfc3339(event.at)
-        await note_bundle(connection, self._theatre_id, self._archive, at=at)
+        await insert_bundle(connection, self._theatre_id, self._archive, at=at)
 
     async def certify(self, connection: AsyncConnection, event: AuditEvent) -> None:
         """Store the certificate of the sealed bundle, in the transaction of `resolved`.
@@ -83,4 +83,4 @@ class RunEvidence:
             with draft.open("wb") as handle:
                 for line in export.lines():
                     handle.write(line)
-            self._resources.store.keep(Shelf.EXPORTS, draft)
+            self._resources.store.keep(ObjectKind.EXPORTS, draft)

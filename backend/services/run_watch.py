@@ -13,8 +13,8 @@ from collections.abc import Callable
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.jobs.announcements import News
-from backend.services.held import Held
+from backend.jobs.announcements import ChangeSignal
+from backend.services.held import Lease
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.clock import Sleep
 from theatre.engine.errors import RunStoppedError
@@ -30,13 +30,13 @@ _PAUSE_SECONDS = 0.1
 """Between two looks, at least: each batch of any shard is news to all shards of the run."""
 
 
-class RunWatch:
+class RunMonitor:
     """Watches one claimed run, or one shard of a run."""
 
     def __init__(
         self,
         engine: AsyncEngine,
-        held: Held,
+        lease: Lease,
         *,
         lease_seconds: float,
         is_draining: Callable[[], bool],
@@ -47,12 +47,12 @@ class RunWatch:
         It may be called again and again.
         """
         self._engine = engine
-        self._held = held
+        self._held = lease
         self._lease = lease_seconds
         self._is_draining = is_draining
         self._on_progress = on_progress
         self._confirmed = asyncio.get_running_loop().time()
-        self._standing = held.standing
+        self._standing = lease.status
 
     @property
     def is_cancelled(self) -> bool:
@@ -68,17 +68,17 @@ class RunWatch:
         last = self._standing.last_counting
         return last is None or seq <= last
 
-    async def until_stopping(self, news: News) -> None:
+    async def wait_until_stopping(self, changes: ChangeSignal) -> None:
         """Return once the run is to stop; StateConflictError once it is another's."""
         while not self.is_stopping():
-            await news.wait(self._lease / _LOOKS_IN_A_LEASE)
+            await changes.wait(self._lease / _LOOKS_IN_A_LEASE)
             # A database that is away says nothing of whose the run is.
             with contextlib.suppress(SQLAlchemyError, OSError):
                 await self._confirm()
             if not self.is_stopping():
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def confirm_if_long_ago(self) -> None:
+    async def confirm_if_stale(self) -> None:
         """Return while the run is this worker's; StateConflictError once it is another's.
 
         Within the lease nobody can have taken it over; after that, for instance in a process that
@@ -93,34 +93,34 @@ class RunWatch:
         It holds the row, and behind it nothing can be cancelled: no cancellation that was accepted
         is overtaken by a certificate, however late its news come.
         """
-        self._standing = await self._held.look(connection)
+        self._standing = await self._held.read_status(connection)
         if self.is_cancelled:
             raise RunStoppedError("expected to settle what was called, got it cancelled before")
 
-    def guarded(self, invoke: Invoker) -> Invoker:
+    def guard(self, invoke: Invoker) -> Invoker:
         """Return an invoker that begins no call for a run that is another's."""
 
         async def guarded(
             adapter: OracleAdapter, request: OracleInvocationRequest
         ) -> tuple[Attempt, ...]:
-            await self.confirm_if_long_ago()
+            await self.confirm_if_stale()
             return await invoke(adapter, request)
 
         return guarded
 
-    def guarded_sleep(self, sleep: Sleep) -> Sleep:
+    def guard_sleep(self, sleep: Sleep) -> Sleep:
         """Return the sleep between two attempts at a call: the second is no less a call."""
 
         async def guarded(seconds: float) -> None:
             await sleep(seconds)
-            await self.confirm_if_long_ago()
+            await self.confirm_if_stale()
 
         return guarded
 
     async def _confirm(self) -> None:
         asked = asyncio.get_running_loop().time()
         async with self._engine.connect() as connection:
-            self._standing = await self._held.look(connection)
+            self._standing = await self._held.read_status(connection)
         self._confirmed = asked
         if self._standing.lost_workers == 0:
             self._on_progress()

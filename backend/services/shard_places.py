@@ -13,14 +13,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.jobs.queue import queue_run, queue_shard
 from backend.jobs.workers import WORKERS_OF_A_PROCESS
-from backend.repositories.fences import hold_for_writing
+from backend.repositories.fences import lock_for_writing
 from backend.repositories.run_shards import (
     add_shards,
-    episodes_of,
+    count_run_episodes,
+    count_slots,
+    find_waiting_shards,
+    hand_to_shards,
     has_shards,
-    leave_to_shards,
-    places_of,
-    waiting_shards,
 )
 from backend.repositories.theatre_runs import StoredTheatre
 from theatre.engine.templates import product_template
@@ -32,7 +32,7 @@ _LIVING = text("""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardPlaces:
+class ShardSlots:
     """Gives places to shards, as many as the processes of the database have."""
 
     shard_episodes: int
@@ -49,16 +49,16 @@ class ShardPlaces:
         limit = _committed_limit(stored)
         if limit == 1:
             return False
-        await hold_for_writing(connection, stored.id, epoch=stored.run_epoch)
-        total = await episodes_of(connection, stored.id)
+        await lock_for_writing(connection, stored.id, epoch=stored.run_epoch)
+        total = await count_run_episodes(connection, stored.id)
         if total <= self.shard_episodes or await has_shards(connection, stored.id):
             return False
         await add_shards(connection, stored.id, total=total, size=self.shard_episodes)
-        await leave_to_shards(connection, stored.id)
+        await hand_to_shards(connection, stored.id)
         await self._fill(connection, stored.id, limit)
         return True
 
-    async def move_on(
+    async def advance(
         self, connection: AsyncConnection, stored: StoredTheatre, *, is_cancelled: bool
     ) -> None:
         """Give free places to shards that wait; queue the run once no shard has a place.
@@ -67,15 +67,15 @@ class ShardPlaces:
         """
         if not is_cancelled:
             await self._fill(connection, stored.id, _committed_limit(stored))
-        if not (await places_of(connection, stored.id)).taken:
+        if not (await count_slots(connection, stored.id)).taken:
             await queue_run(connection, stored.id)
 
     async def _fill(self, connection: AsyncConnection, theatre_id: str, limit: int) -> None:
-        places = await places_of(connection, theatre_id)
+        places = await count_slots(connection, theatre_id)
         free = limit - places.shares
         wanted = max(await self._slots(connection), 1) - places.taken
-        waiting = await waiting_shards(connection, theatre_id, limit=max(0, min(wanted, free)))
-        for number, share in zip(waiting, shares_of(free, len(waiting)), strict=True):
+        waiting = await find_waiting_shards(connection, theatre_id, limit=max(0, min(wanted, free)))
+        for number, share in zip(waiting, divide_evenly(free, len(waiting)), strict=True):
             await queue_shard(connection, theatre_id, number, share=share)
 
     async def _slots(self, connection: AsyncConnection) -> int:
@@ -85,7 +85,7 @@ class ShardPlaces:
         return living // WORKERS_OF_A_PROCESS * self.runs_at_a_time
 
 
-def shares_of(calls: int, parts: int) -> list[int]:
+def divide_evenly(calls: int, parts: int) -> list[int]:
     """Return `calls` divided into `parts` that differ by one at most, the larger ones first."""
     return [calls // parts + (part < calls % parts) for part in range(parts)]
 

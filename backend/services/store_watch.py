@@ -17,7 +17,7 @@ EVERY_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-class StoreWatch:
+class StoreMonitor:
     """Watches one store, in a process that uses it."""
 
     def __init__(self, store: EvidenceStore) -> None:
@@ -26,7 +26,7 @@ class StoreWatch:
         """What store or local disk refused when they were asked last."""
 
     @contextlib.asynccontextmanager
-    async def watching(self) -> AsyncIterator[None]:
+    async def monitor(self) -> AsyncIterator[None]:
         """Ask until the context is left."""
         task = asyncio.create_task(self._watch())
         try:
@@ -37,10 +37,10 @@ class StoreWatch:
 
     async def _watch(self) -> None:
         while True:
-            await self._ask()
+            await self._probe()
             await asyncio.sleep(EVERY_SECONDS)
 
-    async def _ask(self) -> None:
+    async def _probe(self) -> None:
         before = self.trouble
         try:
             await asyncio.to_thread(self._store.probe)

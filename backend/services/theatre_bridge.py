@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.repositories.certificates import newest_environment
-from backend.repositories.commitments import coin_of
+from backend.repositories.certificates import find_newest_environment
+from backend.repositories.commitments import find_coin
 from backend.repositories.run_journal import Effect, PostgresRunJournal
 from backend.repositories.run_shards import ShardClaim
 from backend.repositories.theatre_runs import StoredTheatre
@@ -26,8 +26,8 @@ from backend.services.ground_truth import RehearsalData
 from backend.services.held import RunEnd
 from backend.services.resources import TheatreResources
 from backend.services.run_evidence import CERTIFIED, RunEvidence
-from backend.services.run_watch import RunWatch
-from backend.services.shard_places import ShardPlaces
+from backend.services.run_watch import RunMonitor
+from backend.services.shard_places import ShardSlots
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.coin import Coin
@@ -61,8 +61,8 @@ async def run_theatre(
     engine: AsyncEngine,
     stored: StoredTheatre,
     resources: TheatreResources,
-    places: ShardPlaces,
-    watch: RunWatch,
+    places: ShardSlots,
+    monitor: RunMonitor,
 ) -> RunEnd:
     """Run a claimed theatre as far as it goes, and archive it; leave a large one to its shards.
 
@@ -73,22 +73,24 @@ async def run_theatre(
     if theatre.state is not TheatreState.ARCHIVED:
         evidence = RunEvidence(stored.id, resources)
         await evidence.bring(engine, datasets_of(theatre, stored.rehearsal_sha256))
-    journal = journal_of(engine, stored, resources, before={"settling": watch.refuse_if_cancelled})
+    journal = journal_of(
+        engine, stored, resources, before={"settling": monitor.refuse_if_cancelled}
+    )
     if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
-        coin = await coin_now(engine, stored.id)
-        async with opened_replay(
-            engine, theatre, coin, journal, stored, resources, watch
+        coin = await read_run_coin(engine, stored.id)
+        async with open_replay(
+            engine, theatre, coin, journal, stored, resources, monitor
         ) as replay:
             if theatre.state is TheatreState.COMMITTED:
                 theatre = await replay.activate()
-            if theatre.state is TheatreState.ACTIVE and await _divided(engine, stored, places):
+            if theatre.state is TheatreState.ACTIVE and await _divide(engine, stored, places):
                 return RunEnd(None)
             if theatre.state is not TheatreState.RESOLVED:
                 theatre = await replay.run()
     if theatre.state is TheatreState.SETTLING:
         desk = await RatingDesk.of(theatre, journal, resources.clock)
         return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
-    resolved = await _resolved(journal)
+    resolved = await _read_resolution(journal)
     outcome = str(resolved.detail["outcome"])
     if outcome == CERTIFIED and theatre.state is TheatreState.RESOLVED:
         await _archive(theatre, journal, resources, resolved_at=resolved.at)
@@ -152,14 +154,14 @@ def journal_of(
 
 
 @asynccontextmanager
-async def opened_replay(
+async def open_replay(
     engine: AsyncEngine,
     theatre: Theatre,
     coin: Coin | None,
     journal: PostgresRunJournal,
     stored: StoredTheatre,
     resources: TheatreResources,
-    watch: RunWatch,
+    monitor: RunMonitor,
     *,
     claim: ShardClaim | None = None,
 ) -> AsyncIterator[ReplayEngine]:
@@ -169,7 +171,7 @@ async def opened_replay(
     `ReplayEngine` and `ConstructAccess` raise.
     """
     template = product_template(theatre.template)
-    async with resources.constructs.opened(template) as adapters:
+    async with resources.constructs.open_adapters(template) as adapters:
         replay = ReplayEngine(
             theatre,
             journal,
@@ -180,7 +182,7 @@ async def opened_replay(
                 environment=await asyncio.to_thread(resources.constructs.environment_of, template),
                 closed=resources.constructs.closed,
                 previous_environment=await _previous_environment(engine, theatre, template),
-                invoke=watch.guarded(retrying(watch.guarded_sleep(asyncio.sleep))),
+                invoke=monitor.guard(retrying(monitor.guard_sleep(asyncio.sleep))),
                 datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
                 scorers=resources.scorers,
                 computations=resources.computations,
@@ -189,7 +191,7 @@ async def opened_replay(
                 registry=resources.schemas,
                 clock=resources.clock,
                 sleep=asyncio.sleep,
-                is_stopping=watch.is_stopping,
+                is_stopping=monitor.is_stopping,
             ),
             _settings_of(stored, resources, claim),
         )
@@ -208,16 +210,16 @@ async def _previous_environment(
     construct_id = template.product_theatre_config.construct_under_test
     construct_version = template.version_pins.constructs[construct_id]
     async with engine.connect() as connection:
-        return await newest_environment(connection, construct_id, construct_version)
+        return await find_newest_environment(connection, construct_id, construct_version)
 
 
-async def coin_now(engine: AsyncEngine, theatre_id: str) -> Coin | None:
+async def read_run_coin(engine: AsyncEngine, theatre_id: str) -> Coin | None:
     """Return the coin of a theatre for its run; None where its row is lost, which ends the run."""
     async with engine.connect() as connection:
-        return await coin_of(connection, theatre_id)
+        return await find_coin(connection, theatre_id)
 
 
-async def _divided(engine: AsyncEngine, stored: StoredTheatre, places: ShardPlaces) -> bool:
+async def _divide(engine: AsyncEngine, stored: StoredTheatre, places: ShardSlots) -> bool:
     async with engine.begin() as connection:
         return await places.divide(connection, stored)
 
@@ -259,7 +261,7 @@ class _Resolved(NamedTuple):
     detail: JsonObject
 
 
-async def _resolved(journal: PostgresRunJournal) -> _Resolved:
+async def _read_resolution(journal: PostgresRunJournal) -> _Resolved:
     async for entry in journal.trail():
         detail = entry["detail"]
         if entry["event_type"] == "resolved" and isinstance(detail, dict):

@@ -14,8 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from backend.repositories.theatre_runs import (
     StoredTheatre,
     change_run,
-    hold_committed,
-    overdue_theatres,
+    find_overdue_theatres,
+    lock_committed,
 )
 from backend.services.resources import TheatreResources
 from backend.services.theatre_bridge import end_within
@@ -49,12 +49,12 @@ async def end_uncalled(
 async def end_overdue(engine: AsyncEngine, resources: TheatreResources, *, at: datetime) -> int:
     """End every theatre that did not begin in time, each by itself; return how many."""
     async with engine.connect() as connection:
-        found = await overdue_theatres(connection, at=at)
+        found = await find_overdue_theatres(connection, at=at)
     ended = 0
     for theatre_id in found:
         try:
             async with engine.begin() as connection:
-                stored = await hold_committed(connection, theatre_id)
+                stored = await lock_committed(connection, theatre_id)
                 if stored is not None and stored.value().is_overdue(at):
                     await end_uncalled(connection, engine, stored, resources, outcome={**OVERDUE})
                     ended += 1

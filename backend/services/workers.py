@@ -8,14 +8,14 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.errors import NotReadyError
-from backend.jobs.announcements import Announcements
+from backend.jobs.announcements import ChangeListener
 from backend.jobs.rescue import (
     drop_leftovers,
     rescue_lost_ingestions,
     rescue_lost_runs,
     rescue_lost_shards,
 )
-from backend.jobs.workers import Duties, Terms, Workers
+from backend.jobs.workers import JobHandlers, WorkerOptions, Workers
 from backend.services.ingestion_attempts import IngestionAttempts
 from backend.services.resources import TheatreResources
 from backend.services.run_jobs import RunJobs
@@ -61,11 +61,11 @@ def workers_of(
     address: str,
     engine: AsyncEngine,
     resources: TheatreResources,
-    announcements: Announcements,
+    change_listener: ChangeListener,
     settings: Settings,
 ) -> Workers:
     """Return the workers of this process, which work in their context."""
-    jobs = RunJobs(engine, resources, announcements, settings)
+    jobs = RunJobs(engine, resources, change_listener, settings)
     ingestions = IngestionAttempts(engine, resources, settings)
     upkeep = Upkeep(engine, settings)
 
@@ -73,15 +73,15 @@ def workers_of(
         jobs.drain()
         ingestions.drain()
 
-    duties = Duties(
+    duties = JobHandlers(
         run_theatre=jobs.run,
         run_shard=jobs.run_shard,
         ingest=ingestions.attempt,
-        end_waiting=jobs.endings.end_waiting,
+        end_waiting=jobs.completion.end_waiting,
         rescue=upkeep.rescue,
         drain=drain,
     )
-    terms = Terms(
+    terms = WorkerOptions(
         runs_at_a_time=settings.runs_at_a_time,
         lease_seconds=settings.lease_seconds,
         drain_seconds=settings.drain_seconds,

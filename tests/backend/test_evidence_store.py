@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from backend.errors import EvidenceDamagedError, EvidenceStoreError, SettingsError
-from backend.evidence_store import EvidenceStore, Shelf
+from backend.evidence_store import EvidenceStore, ObjectKind
 from tests.backend.object_stores import ObjectStore, free_port, moto, rclone
 
 SMALL = b'{"episode_id":"one"}\n'
@@ -64,7 +64,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     return Place(own.url, tmp_path, own)
 
 
-def written(folder: Path, content: bytes) -> Path:
+def format_openapi(folder: Path, content: bytes) -> Path:
     source = folder / "source"
     source.write_bytes(content)
     return source
@@ -76,50 +76,50 @@ def sha256(content: bytes) -> str:
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
 def test_what_one_machine_keeps_every_other_one_brings(place: Place, content: bytes) -> None:
-    kept = place.machine("first").keep(Shelf.BUNDLES, written(place.folder, content))
+    kept = place.machine("first").keep(ObjectKind.BUNDLES, format_openapi(place.folder, content))
     assert (kept.name, kept.size_bytes) == (sha256(content), len(content))
     other = place.machine("second")
-    assert other.bring(Shelf.BUNDLES, kept.name).read_bytes() == content
-    assert [one.name for one in other.kept(Shelf.BUNDLES)] == [kept.name]
-    assert list(other.kept(Shelf.EXPORTS)) == []
+    assert other.bring(ObjectKind.BUNDLES, kept.name).read_bytes() == content
+    assert [one.name for one in other.kept(ObjectKind.BUNDLES)] == [kept.name]
+    assert list(other.kept(ObjectKind.EXPORTS)) == []
 
 
 def test_the_same_bytes_again_are_not_sent_again(place: Place) -> None:
-    store, source = place.machine("first"), written(place.folder, SMALL)
-    first = store.keep(Shelf.DATASETS, source)
+    store, source = place.machine("first"), format_openapi(place.folder, SMALL)
+    first = store.keep(ObjectKind.DATASETS, source)
     # Told by what the server notes, which would be another moment or another tag.
-    assert store.keep(Shelf.DATASETS, source) == first
+    assert store.keep(ObjectKind.DATASETS, source) == first
 
 
 def test_other_bytes_under_a_hash_are_never_handed_out(place: Place) -> None:
-    kept = place.machine("first").keep(Shelf.BUNDLES, written(place.folder, SMALL))
+    kept = place.machine("first").keep(ObjectKind.BUNDLES, format_openapi(place.folder, SMALL))
     place.damage(f"bundles/{kept.name}", b"x" * len(SMALL))
     other = place.machine("second")
     for read in (other.bring, other.verify):
         with pytest.raises(EvidenceDamagedError, match=kept.name) as caught:
-            read(Shelf.BUNDLES, kept.name)
+            read(ObjectKind.BUNDLES, kept.name)
         assert caught.value.found == sha256(b"x" * len(SMALL))
 
 
 def test_what_is_not_there_is_missing_and_not_unreachable(place: Place) -> None:
     store = place.machine("first")
     absent = sha256(b"absent")
-    assert store.find(Shelf.DATASETS, absent) is None
+    assert store.find(ObjectKind.DATASETS, absent) is None
     for read in (store.bring, store.verify):
         with pytest.raises(EvidenceDamagedError, match="got none") as caught:
-            read(Shelf.DATASETS, absent)
+            read(ObjectKind.DATASETS, absent)
         assert caught.value.found is None
-    store.remove(Shelf.DATASETS, absent)
+    store.remove(ObjectKind.DATASETS, absent)
 
 
 def test_a_removed_object_is_gone_here_and_there(place: Place) -> None:
     store = place.machine("first")
-    kept = store.keep(Shelf.DATASETS, written(place.folder, SMALL))
-    store.bring(Shelf.DATASETS, kept.name)
-    store.remove(Shelf.DATASETS, kept.name)
+    kept = store.keep(ObjectKind.DATASETS, format_openapi(place.folder, SMALL))
+    store.bring(ObjectKind.DATASETS, kept.name)
+    store.remove(ObjectKind.DATASETS, kept.name)
     for machine in (store, place.machine("second")):
         with pytest.raises(EvidenceDamagedError):
-            machine.bring(Shelf.DATASETS, kept.name)
+            machine.bring(ObjectKind.DATASETS, kept.name)
 
 
 @pytest.mark.parametrize("name", ["../etc/passwd", "", "AB" * 32, "ab" * 31])
@@ -127,7 +127,7 @@ def test_only_hashes_are_ever_made_into_keys(tmp_path: Path, name: str) -> None:
     store = EvidenceStore(None, tmp_path)
     for read in (store.bring, store.verify):
         with pytest.raises(EvidenceDamagedError, match="64 lower-case hex digits"):
-            read(Shelf.DATASETS, name)
+            read(ObjectKind.DATASETS, name)
 
 
 @pytest.mark.parametrize("url", ["file://elsewhere/folder", "s3://"])
@@ -141,22 +141,22 @@ def test_an_address_that_is_none_is_refused_by_the_name_of_its_setting(
 def test_a_server_that_is_away_is_told_and_what_failed_succeeds_when_it_is_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    port, source = free_port(), written(tmp_path, SMALL)
+    port, source = free_port(), format_openapi(tmp_path, SMALL)
     for name, value in ObjectStore(port).variables.items():
         monkeypatch.setenv(name, value)
     store = EvidenceStore(ObjectStore(port).url, tmp_path / "home")
     with pytest.raises(EvidenceStoreError, match="see that it is reachable"):
-        store.keep(Shelf.BUNDLES, source)
+        store.keep(ObjectKind.BUNDLES, source)
     with rclone(port, tmp_path / "served"):
-        kept = store.keep(Shelf.BUNDLES, source)
-        own = store.bring(Shelf.BUNDLES, kept.name)
+        kept = store.keep(ObjectKind.BUNDLES, source)
+        own = store.bring(ObjectKind.BUNDLES, kept.name)
     # A verified copy needs no server; one that was changed does, and is not handed out.
-    assert store.bring(Shelf.BUNDLES, kept.name) == own
+    assert store.bring(ObjectKind.BUNDLES, kept.name) == own
     own.write_bytes(b"x" * len(SMALL))
     with pytest.raises(EvidenceStoreError):
-        store.bring(Shelf.BUNDLES, kept.name)
+        store.bring(ObjectKind.BUNDLES, kept.name)
     with rclone(port, tmp_path / "served"):
-        assert store.bring(Shelf.BUNDLES, kept.name).read_bytes() == SMALL
+        assert store.bring(ObjectKind.BUNDLES, kept.name).read_bytes() == SMALL
 
 
 FILLS_THE_DISK = """
@@ -180,7 +180,7 @@ def test_a_disk_that_is_full_shows_nothing_half_and_takes_it_when_there_is_room(
     tmp_path: Path,
 ) -> None:
     # A limit on the size of files stands in for the disk: both refuse a write in its middle.
-    source = written(tmp_path, LARGE)
+    source = format_openapi(tmp_path, LARGE)
     arguments = [sys.executable, "-c", FILLS_THE_DISK, str(tmp_path / "home"), str(source)]
     done = subprocess.run(arguments, check=True, capture_output=True, text=True, env=os.environ)
     refusal, name = done.stdout.splitlines()

@@ -18,7 +18,7 @@ from backend.database import migrations
 from backend.database.embedded.cluster import SUPERUSER
 from backend.main import create_app
 from backend.services.earlier_bundles import adopt_earlier_bundles
-from backend.services.local_copies import COPIES_KEPT, forget_local_copies
+from backend.services.local_copies import COPY_RETENTION, remove_local_copies
 from backend.services.resources import TheatreResources
 from backend.settings import Settings
 from tests.backend.databases import Database
@@ -47,7 +47,7 @@ class Home:
         return self.settings.home / "evidence"
 
     def forgotten(self) -> int:
-        return self._done(partial(forget_local_copies, at=NOW))
+        return self._done(partial(remove_local_copies, at=NOW))
 
     def adopted(self) -> int:
         return self._done(adopt_earlier_bundles)
@@ -112,9 +112,9 @@ def test_what_the_store_holds_too_is_forgotten_after_a_day_and_what_is_not_over_
     (home.evidence / "theatres" / id_of(idle)).mkdir()
     everything = home.left()
     assert {f"theatres/{id_of(path)}", "cache/drafts/left"} < everything
-    home.aged(COPIES_KEPT - timedelta(minutes=1))
+    home.aged(COPY_RETENTION - timedelta(minutes=1))
     assert (home.forgotten(), home.left()) == (0, everything)
-    home.aged(COPIES_KEPT + timedelta(minutes=1))
+    home.aged(COPY_RETENTION + timedelta(minutes=1))
     assert home.forgotten() == len(everything) - 1
     assert home.left() == {f"theatres/{id_of(idle)}"}
     with served(create_app(settings)) as client:

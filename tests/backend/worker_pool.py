@@ -96,13 +96,13 @@ def worker_pool(database: Database, home: Path, **variables: str) -> Iterator[Wo
     given = environment(home, more=variables)
     log = home.parent / "workers.log"
     with (
-        log.open("wb") as written,
+        log.open("wb") as format_openapi,
         subprocess.Popen(
             [sys.executable, NURSERY],
             env=given,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=written,
+            stderr=format_openapi,
             encoding="utf-8",
         ) as nursery,
     ):

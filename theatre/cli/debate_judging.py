@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from theatre.cli.input_files import read_file
-from theatre.cli.judging import opened_model
+from theatre.cli.judging import open_model
 from theatre.cli.workspace import Workspace
 from theatre.debate.errors import JudgementRecordError
 from theatre.debate.judge.evaluator import NAME, configuration, evaluate, probe, replayed
@@ -46,7 +46,7 @@ def judged_before(artefact: DebateArtefact, record: Path) -> JsonObject:
 
 
 async def _asked(artefact: DebateArtefact, model: str, workspace: Workspace) -> JsonObject:
-    async with opened_model(workspace) as judge:
+    async with open_model(workspace) as judge:
         calls = min(MAX_TURNS, len(artefact.debate.turns))
         click.echo(f"note: {model} judges: {calls} calls, one a turn", err=True)
         temperature = await judge.temperature_taken(partial(probe, model))

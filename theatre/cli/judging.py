@@ -109,18 +109,18 @@ async def open_judge(
     if not is_needed or not TheatreScoringProvider(template, load_scorers()).needs_judge:
         yield None
         return
-    async with opened_model(workspace) as judge:
+    async with open_model(workspace) as judge:
         yield judge
 
 
 async def _asked_first(model: str, repeats: int, workspace: Workspace) -> ScoringProvider:
-    async with opened_model(workspace) as judge:
+    async with open_model(workspace) as judge:
         temperature = await judge.temperature_taken(partial(probe, model))
     return AnthropicScoring(model, temperature=temperature, repeats=repeats)
 
 
 @contextlib.asynccontextmanager
-async def opened_model(workspace: Workspace) -> AsyncIterator[AskableModel]:
+async def open_model(workspace: Workspace) -> AsyncIterator[AskableModel]:
     """Open a model by the key and the address in the environment.
 
     Raises JudgeUnavailableError without a key, and for an address that may not be sent one.

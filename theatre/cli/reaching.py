@@ -32,7 +32,7 @@ from theatre.verification.plain_oracle import PLAIN_ORACLE
 
 
 @contextlib.asynccontextmanager
-async def opened_adapters(
+async def open_adapters(
     template: ProductTheatreTemplate,
     workspace: Workspace,
     template_folder: Path,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from theatre.cli.committing import closed_places, environment_of, utc_now
 from theatre.cli.judging import open_judge
-from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
+from theatre.cli.reaching import check_all_reachable, construct_authors, open_adapters
 from theatre.cli.signals import cancelled_by
 from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
@@ -57,7 +57,7 @@ async def run_theatre(
     on_start: Callable[[HeldTheatre], None],
     on_progress: Callable[[Progress], None],
 ) -> None:
-    """Run a theatre of the store to its end; errors as `ReplayEngine` and `opened_adapters`.
+    """Run a theatre of the store to its end; errors as `ReplayEngine` and `open_adapters`.
 
     A construct that cannot be reached, while there are calls to make, raises as
     `check_all_reachable`, and leaves the theatre as it was.
@@ -71,7 +71,7 @@ async def run_theatre(
         on_start(held)
         is_calling = held.theatre.state in _BEFORE_THE_LAST_CALL
         async with (
-            opened_adapters(
+            open_adapters(
                 template, workspace, held.template_folder, headers_env=options.headers_env
             ) as adapters,
             open_judge(held.theatre.template, workspace, is_needed=is_calling) as judge,

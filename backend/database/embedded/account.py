@@ -30,7 +30,7 @@ class Account:
         """Tell whether this is somebody else than the user of this process."""
         return self.uid != os.geteuid()
 
-    def own(self, path: Path) -> None:
+    def give_ownership(self, path: Path) -> None:
         """Give `path` to this user."""
         if self.is_other:
             os.chown(path, self.uid, self.gid)
@@ -52,14 +52,14 @@ def service_account() -> Account:
     )
 
 
-def reachable(path: Path, account: Account) -> bool:
+def is_reachable(path: Path, account: Account) -> bool:
     """Tell whether `account` may enter `path` and every folder above it."""
     if not account.is_other:
         return True
     return all(_may_enter(folder, account) for folder in (path, *path.parents))
 
 
-def shared_folder() -> Path:
+def make_shared_folder() -> Path:
     """Return a folder of root's that everybody may pass through, made if need be."""
     _SHARED.mkdir(mode=0o711, parents=True, exist_ok=True)
     seen = _SHARED.lstat()

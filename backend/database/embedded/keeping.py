@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backend.database.embedded import keeper
 from backend.database.embedded.cluster import Cluster
-from backend.database.embedded.locks import holding, is_held
+from backend.database.embedded.locks import hold_lock, is_held
 from backend.database.embedded.programs import Programs
 
 _SETTINGS = (
@@ -25,7 +25,7 @@ _SETTINGS = (
 _END_OF_LOG = 1500
 
 
-class Keeping:
+class Supervisor:
     """The keeper of the server whose state is in one folder; this process may be its parent."""
 
     def __init__(self, state: Path) -> None:
@@ -38,7 +38,7 @@ class Keeping:
         """Tell whether there is a keeper."""
         return is_held(self._alive)
 
-    def begin(self, cluster: Cluster, programs: Programs) -> None:
+    def start(self, cluster: Cluster, programs: Programs) -> None:
         """Start a keeper, and it the server. Its log begins anew, the one before is kept."""
         self.has_ended()
         if self._log.exists():
@@ -82,7 +82,7 @@ class Keeping:
 
     def await_end(self) -> None:
         """Wait until the keeper has ended, whoever its parent is."""
-        with holding(self._alive, fcntl.LOCK_SH):
+        with hold_lock(self._alive, fcntl.LOCK_SH):
             if self._child is not None:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(self._child, 0)
