@@ -80,7 +80,7 @@ def create_app(
 ) -> FastAPI:
     """Return the application. It opens and closes its database in its lifespan.
 
-    Whoever serves it sets `stopping` when no more requests are taken: what only waits then ends.
+    The server sets `stopping` when it takes no more requests: requests that only wait then end.
     The lifespan raises SigningKeysError, EmbeddedServerError, MigrationError, DatabaseRoleError.
     """
     metrics, documents = Metrics(), DocumentCache()

@@ -21,5 +21,5 @@ def is_api_key(credential: str) -> bool:
 
 
 def hash_key(key: str) -> str:
-    """Return what the database keeps. No slow hash: nobody guesses 256 bits."""
+    """Return the hash that the database stores. A fast one is enough for 256 random bits."""
     return hashlib.sha256(key.encode()).hexdigest()

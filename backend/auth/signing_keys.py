@@ -72,7 +72,7 @@ def make_key_file(path: Path) -> None:
             os.fsync(file.fileno())
         os.link(draft, path)
     except FileExistsError:
-        pass  # Another process was first: its key is the one.
+        pass  # Another process was first: its key is used.
     finally:
         draft.unlink()
 

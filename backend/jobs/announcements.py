@@ -1,7 +1,7 @@
-"""What changed in which theatre, as the database announces it to every process.
+"""Announcements of changed theatres, from the database to every process.
 
 A trigger sends the id of each theatre that a committed transaction changed. One connection of a
-process listens; where it is lost, everybody looks once and listens again.
+process listens; where it is lost, every waiting part looks once, and the process listens again.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ _log = logging.getLogger(__name__)
 
 
 class ChangeSignal:
-    """What somebody who waits for changes of one theatre holds."""
+    """Signals changes of one theatre to one waiting part."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
     def notify(self) -> None:
-        """Have the waiting end."""
+        """End the wait."""
         self._changed.set()
 
     async def wait(self, seconds: float) -> bool:
@@ -44,12 +44,12 @@ class ChangeSignal:
 
 
 class ChangeListener:
-    """Listens for as long as its context lasts."""
+    """Listens while its context is open."""
 
     def __init__(self, address: str) -> None:
         self._address = address
         self._waiting: defaultdict[str, set[ChangeSignal]] = defaultdict(set)
-        # So that the first failure is told, and not each of a long outage.
+        # Log the first failure of an outage, not each retry.
         self._is_listening = True
 
     @contextlib.asynccontextmanager
@@ -64,7 +64,7 @@ class ChangeListener:
 
     @contextlib.contextmanager
     def subscribe(self, theatre_id: str) -> Iterator[ChangeSignal]:
-        """Yield the news of one theatre: look at it after this has begun, then wait."""
+        """Yield the signal of one theatre: read the theatre after this has begun, then wait."""
         changes = ChangeSignal()
         self._waiting[theatre_id].add(changes)
         try:
@@ -88,13 +88,13 @@ class ChangeListener:
         async with await listening_connection(self._address) as connection:
             await connection.execute(_LISTEN)
             self._is_listening = True
-            # Something may have changed while nobody listened.
+            # Changes while no connection listened were missed: all waiting parts must look once.
             for theatre_id in list(self._waiting):
                 self._notify(theatre_id)
             while True:
                 async for heard in connection.notifies(timeout=_CHECK_SECONDS):
                     self._notify(heard.payload)
-                # A connection that is silently dead says nothing for ever.
+                # A dead connection would stay silent for ever: ask it now and then.
                 await connection.execute("SELECT 1")
 
     def _notify(self, theatre_id: str) -> None:

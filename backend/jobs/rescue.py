@@ -1,4 +1,4 @@
-"""Runs and shards whose worker is gone, and jobs that nobody needs any more."""
+"""Finds runs and shards whose worker is lost, and jobs that no row needs any more."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backend.jobs.queue import END_WAITING, queue_ingestion, queue_run, queue_sh
 def _build_lost_query(
     chosen: str, *, of: str, rows: str, job: str, state: str, going: str, also: str
 ) -> str:
-    """Return the query that finds, and locks, the rows of the table `of` that nobody carries.
+    """Return the query that finds, and locks, the rows of the table `of` that no worker carries.
 
     A row is held by the `job` that it names where that is being done by a worker whose heart
     beats, and may wait, `queued`, for one that is to be done; one that is `going` may not. A job
@@ -123,8 +123,8 @@ async def rescue_lost_runs(connection: AsyncConnection, *, lease_seconds: float)
     """Queue anew every run whose worker has not been heard of for the lease; return the theatres.
 
     Their epoch rises: a worker that was only paused can write nothing more. Each has a new job;
-    whoever did the old one cannot end this one. From the second loss in a row on it waits, for a
-    while that is drawn: what kills workers from outside has time to pass.
+    the worker of the old one cannot end this one. From the second loss in a row on it waits for a
+    random time: what kills workers from outside has time to pass.
     """
     found = await connection.execute(_LOST, {"lease_seconds": lease_seconds})
     lost = [str(theatre_id) for theatre_id in found.scalars()]

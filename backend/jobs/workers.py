@@ -1,8 +1,8 @@
 """The workers of one process: for runs, ingestions and upkeep, started again after an outage.
 
 procrastinate takes jobs up and keeps the heartbeat; what a job does is given by the caller.
-Upkeep has a worker of its own: runs, which are long, would starve it (docs/adr/0114). So have
-ingestions, which mostly wait for others, and must not keep runs waiting (docs/adr/0150).
+Upkeep has a separate worker: long runs would starve it (docs/adr/0114). So have ingestions, which
+mostly wait for other services and must not keep runs waiting (docs/adr/0150).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobHandlers:
-    """What the jobs do. None of it raises for what only concerns one run."""
+    """What the jobs do. No handler raises for what only concerns one run."""
 
     run_theatre: Callable[[str, int], Awaitable[None]]
     """The theatre, and the number of the job."""
@@ -66,9 +66,9 @@ class WorkerOptions:
 
     runs_at_a_time: int
     lease_seconds: float
-    """A worker that is not heard of for so long has lost its runs."""
+    """A worker without a heartbeat for so many seconds has lost its runs."""
     drain_seconds: float
-    """How long a worker that is told to stop waits for its runs."""
+    """How many seconds a stopping worker waits for its runs."""
 
     @property
     def heartbeat_seconds(self) -> float:
@@ -77,7 +77,7 @@ class WorkerOptions:
 
 
 class _Worker(Protocol):
-    """What is used of procrastinate's worker, whose methods say no types."""
+    """The part of procrastinate's worker that is used here; its own methods are untyped."""
 
     worker_id: int | None
 
@@ -87,7 +87,7 @@ class _Worker(Protocol):
 
 
 class Workers:
-    """Works for as long as its context lasts."""
+    """Work while the context is open."""
 
     def __init__(self, address: str, handlers: JobHandlers, terms: WorkerOptions) -> None:
         self._address = address
@@ -98,7 +98,7 @@ class Workers:
 
     @property
     def ids(self) -> list[int]:
-        """Return the numbers of the workers that are registered now."""
+        """Return the ids of the workers that are registered now."""
         return [worker.worker_id for worker in self._current if worker.worker_id is not None]
 
     @contextlib.asynccontextmanager
@@ -126,7 +126,7 @@ class Workers:
                     await asyncio.sleep(_LOOK_SECONDS)
 
     async def _work(self) -> None:
-        """Start the workers, and start them again when they end: a database was away."""
+        """Start the workers, and start them again when they end, as in a database outage."""
         pause = _AGAIN_SECONDS
         while not self._stopping.is_set():
             began = asyncio.get_running_loop().time()
@@ -142,12 +142,12 @@ class Workers:
             pause = min(2 * pause, _LONGEST_SECONDS)
 
     async def _work_once(self) -> None:
-        # A pool of its own each time: an old one would wait longer and longer for the database.
+        # A new pool each time: an old one would wait longer and longer for the database.
         app = _app(self._address, self._duties, self._terms)
         async with app.open_async():
             with self._registered(app) as workers:
                 tasks = [asyncio.create_task(worker.run()) for worker in workers]
-                # Behind them: a worker that has not begun would not hear that it is to stop.
+                # After them: a worker that has not begun would miss the order to stop.
                 told = asyncio.create_task(self._stopping.wait())
                 await asyncio.wait([*tasks, told], return_when=asyncio.FIRST_COMPLETED)
                 told.cancel()

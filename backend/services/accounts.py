@@ -1,4 +1,4 @@
-"""Accounts: who somebody is, by registration, log-in, token or key."""
+"""Accounts: registration, log-in, and the user of a token or key."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ async def register(
     password: str,
     clock: Clock,
 ) -> str:
-    """Make a user and return its id; AlreadyRegisteredError where name or address is taken."""
-    # Before there is a transaction: nobody waits for a connection while a password is hashed.
+    """Create a user and return its id; AlreadyRegisteredError where name or address is taken."""
+    # Before a transaction begins: a slow hash must not hold a connection.
     password_hash = await passwords.hash(password)
     now = clock()
     user_id = new_id(now)
@@ -58,12 +58,12 @@ async def log_in(
 async def authenticate(
     engine: AsyncEngine, tokens: Tokens, credential: str, *, clock: Clock
 ) -> Principal:
-    """Return who has this token or key; UnauthenticatedError where nobody has."""
+    """Return the user of this token or key; UnauthenticatedError for any other credential."""
     if is_api_key(credential):
         return await _authenticate_key(engine, credential, clock=clock)
     user_id = tokens.user_of(credential)
     async with engine.connect() as connection:
-        # One statement: a transaction would be two more ways to the server, at every request.
+        # One statement: a transaction would cost two more round trips at every request.
         await connection.execution_options(isolation_level="AUTOCOMMIT")
         user = await users.find_user_by_id(connection, user_id)
     if user is None:

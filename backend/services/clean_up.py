@@ -1,6 +1,6 @@
-"""Removes what has served its time: notes of requests, keys, uploads that nobody made use of.
+"""Retention: removes old idempotency keys, expired API keys and uploads that no template names.
 
-In the same hour's work, theatres that did not begin in time are ended.
+The same hourly task ends theatres that did not begin in time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from backend.services.resources import TheatreResources
 from backend.services.uncalled import end_overdue
 
 KEY_RETENTION = timedelta(days=30)
-"""How long its owner still sees a key that has expired or was revoked."""
+"""How long the owner still sees an expired or revoked key."""
 UPLOAD_RETENTION = timedelta(days=30)
-"""How long an upload lies there that no template names."""
+"""How long an upload that no template names is stored."""
 BROKEN_UPLOAD_RETENTION = timedelta(days=7)
-"""How long what an upload into the store has left waits for somebody to go on with it."""
+"""How long the parts of a broken upload to the store wait for a retry."""
 EVERY = timedelta(hours=1)
 _log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class CleanUpReport(NamedTuple):
 async def clean_up(
     engine: AsyncEngine, data: GroundTruth, store: EvidenceStore, *, at: datetime
 ) -> CleanUpReport:
-    """Remove what has served its time at `at`; doing it twice, or in two processes, is no harm."""
+    """Remove what is past its retention at `at`; safe to do twice, or in two processes."""
     async with engine.begin() as connection:
         requests = await forget(connection, at=at)
         keys = await delete_keys(connection, before=at - KEY_RETENTION)
@@ -92,7 +92,7 @@ async def _remove_copies(engine: AsyncEngine, data: GroundTruth, *, before: date
     old = await asyncio.to_thread(data.copies_from_before, before)
     if not old:
         return 0
-    # Asked after the files: one that is named meanwhile is kept.
+    # Read after the files: a dataset that a row has named since is kept.
     async with engine.connect() as connection:
         kept = await find_referenced_datasets(connection)
     return await asyncio.to_thread(_remove, data, old - kept, before)

@@ -1,4 +1,4 @@
-"""Evaluators over stored debates. What they say is kept beside the debate, never in it."""
+"""Evaluators over stored debates. Their results are stored apart from the debate, never in it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def run_evaluators(
 ) -> Sequence[StoredEvaluation]:
     """Evaluate a user's run as it is now, keep what comes out, and return it; NotFoundError.
 
-    `labels` as `theatre.debate.evaluators.evaluate` hands them on: to nobody but `raudit`.
+    `labels` go to the evaluator `raudit` alone, as in `theatre.debate.evaluators.evaluate`.
     """
     data = await read_artefact(connection, key, user_id=user_id, events=None)
     evaluations = await asyncio.to_thread(_evaluate, data, names, labels, clock())

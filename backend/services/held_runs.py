@@ -1,4 +1,4 @@
-"""A whole run that a worker holds: from the commitment to its end, or until it is divided."""
+"""The lease of a whole run: from the commitment to its end, or until it is divided."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from theatre.engine.theatre import CANCELLED
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunLease:
-    """Implements `backend.services.lease.Lease` for the holder of a theatre's epoch."""
+    """Implements `backend.services.held.Lease` for the holder of a theatre's epoch."""
 
     stored: StoredTheatre
     completion: RunCompletion
 
     @property
     def lost_workers(self) -> int:
-        """Return how many workers it lost in a row."""
+        """Return how many workers it has lost in a row."""
         return self.stored.lost_workers
 
     @property
     def status(self) -> LeaseStatus:
-        """Return how it stood when it was taken up."""
+        """Return its state when it was taken up."""
         return LeaseStatus(self.stored.cancel_requested_at is not None, self.stored.lost_workers)
 
     async def read_status(self, connection: AsyncConnection) -> LeaseStatus:
-        """Return how it stands now."""
+        """Return its state now."""
         now = await read_claim(connection, self.stored.id)
         if now.run_epoch != self.stored.run_epoch:
             raise StateConflictError(
@@ -42,7 +42,7 @@ class RunLease:
         return LeaseStatus(now.cancel_requested_at is not None, now.lost_workers)
 
     async def note(self, end: RunEnd) -> None:
-        """Say how it ended, or for whom it waits."""
+        """Record how it ended, or which step it waits at."""
         if end.status is not None:
             await self.completion.note(self.stored, end, status=end.status)
 
@@ -59,9 +59,9 @@ class RunLease:
         await self.completion.postpone(self.stored, error)
 
     async def refuse(self, error: TheatreError | BackendError) -> None:
-        """Leave what cannot be begun COMMITTED; end what was begun."""
+        """Leave a run that cannot begin COMMITTED; end one that has begun."""
         await self.completion.refuse(self.stored, error)
 
     async def fail(self, outcome: dict[str, str]) -> None:
-        """Resolve what was begun with `outcome`."""
+        """Resolve a run that has begun with `outcome`."""
         await self.completion.fail(self.stored, outcome)

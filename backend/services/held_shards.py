@@ -1,7 +1,7 @@
-"""A shard that a worker holds: its calls, and what becomes of the run when they are done.
+"""The lease of a shard: its calls, and what follows for the run when they are done.
 
-Who gives up the last shard queues the run, whose next job settles it, in one transaction. Who
-cannot go on takes the whole run from the other shards, and ends it.
+The worker that releases the last shard queues the run in the same transaction; the run's next job
+settles it. A worker that cannot go on takes the whole run from the other shards, and ends it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from theatre.engine.templates import product_template
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardLease:
-    """Implements `backend.services.lease.Lease` for the holder of a shard's epoch."""
+    """Implements `backend.services.held.Lease` for the holder of a shard's epoch."""
 
     engine: AsyncEngine
     completion: RunCompletion
@@ -47,7 +47,7 @@ class ShardLease:
     claim: ShardClaim
     job_id: int
     fatal: int | None
-    """With how many failures the run ends."""
+    """The number of failures that ends the run."""
     status: LeaseStatus
 
     @classmethod
@@ -61,7 +61,7 @@ class ShardLease:
         completion: RunCompletion,
         places: ShardSlots,
     ) -> Self | None:
-        """Take a shard up; None where it waits for no job, or for another."""
+        """Take a shard up; None where it does not wait for this job."""
         async with engine.begin() as connection:
             claim = await claim_shard(connection, theatre_id, number, job_id=job_id)
             if claim is None:
@@ -83,7 +83,7 @@ class ShardLease:
 
     @property
     def lost_workers(self) -> int:
-        """Return how many workers it lost in a row."""
+        """Return how many workers it has lost in a row."""
         return self.claim.lost_workers
 
     async def read_status(self, connection: AsyncConnection) -> LeaseStatus:
@@ -91,11 +91,11 @@ class ShardLease:
         return await _read_status(connection, self.stored, self.claim, self.fatal)
 
     async def note(self, end: RunEnd) -> None:  # noqa: ARG002 - a shard ends in one way
-        """Say that its episodes are recorded, or needed by nobody."""
+        """Record that its episodes are recorded, or no longer needed."""
         await self._release("done")
 
     async def cancel(self) -> None:
-        """Leave it; whoever leaves the last one queues the run, to be ended."""
+        """Release it; the worker that releases the last shard queues the run, to be ended."""
         await self._release("waiting")
 
     async def requeue(self) -> None:
@@ -105,7 +105,7 @@ class ShardLease:
                 await queue_shard(connection, self.stored.id, self.claim.number)
 
     async def postpone(self, error: Exception) -> None:
-        """Queue it for later, and have the theatre say why."""
+        """Queue it for later, and store the reason in the theatre's row."""
         moment = self.completion.now() + timedelta(seconds=RETRY_SECONDS)
         async with self._lock() as (connection, is_held):
             if is_held:
@@ -135,7 +135,7 @@ class ShardLease:
 
     @asynccontextmanager
     async def _lock(self) -> AsyncIterator[tuple[AsyncConnection, bool]]:
-        """Begin a transaction that locks theatre and shard; say whether it is not yet given up.
+        """Begin a transaction that locks theatre and shard; yield whether the shard is still held.
 
         StateConflictError where either is another's.
         """

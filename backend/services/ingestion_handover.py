@@ -1,4 +1,4 @@
-"""From a wish to ground truth, and from ground truth to a theatre whose run is queued."""
+"""From a request to ground truth, and from ground truth to a theatre whose run is queued."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def gather(
     source: GitHubRequest | CloneRequest | UploadRequest,
     gathered: GatheredRecords,
 ) -> None:
-    """Read the changes that are asked for, as far as nobody stops it.
+    """Read the requested changes, until all are read or it is stopped.
 
     Raises RepositoryError, RateLimitedError, WaitWantedError, DatasetError for an upload that is
     not the user's or holds no records, and EvidenceStoreError.
@@ -72,7 +72,7 @@ async def commit_and_queue(
     """Make the theatre of a verification, commit it and queue its run: all of it, or nothing.
 
     Raises RepositoryError for no changes and TooFewReplaysError for fewer than are asked for,
-    before anybody is called; StateConflictError where another job has the verification; and what
+    before any call; StateConflictError where another job has the verification; and what
     `oracle_under_test`, `commit_theatre` and `accept_run` raise.
     """
     if not records:
@@ -92,7 +92,7 @@ async def commit_and_queue(
     async with engine.begin() as connection:
         if not await lock_ingestion(connection, stored.id, job_id=job_id, phase="ingesting"):
             raise StateConflictError(f"expected to hold job {job_id}, got it given to another")
-        # So that the template may name it; the template keeps it from being cleaned away.
+        # The template may then name it, and clean-up leaves datasets that a template names.
         await insert_upload(connection, upload, user_id=user_id)
         await create_theatre(
             connection,

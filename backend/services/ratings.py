@@ -1,7 +1,7 @@
 """Human scores: what people are asked, and what they answer (contract/service.md, `/hitl`).
 
-Whoever scores sees the episodes and the answers, and nothing that could lead them: no expectation,
-no score of a machine, none of anybody else.
+A scorer sees the episodes and the answers, and nothing that could influence them: no expectation,
+no score of a machine or of another person.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class OpenRating:
 
     @property
     def rubric_sha256(self) -> str:
-        """Return the hash of what is asked: whoever scores says that they have read this."""
+        """Return the hash of the rubric: a scorer sends it back to show that they have read it."""
         return rubric_hash(self.desk)
 
 
@@ -65,8 +65,8 @@ async def open_rating(
 ) -> OpenRating:
     """Return what a waiting theatre asks people.
 
-    NotFoundError for no such theatre, or somebody else's that does not wait;
-    InvalidTransitionError for one's own that does not.
+    NotFoundError for no such theatre, or another user's that does not wait;
+    InvalidTransitionError for the user's own that does not.
     """
     stored = await _read_waiting(connection, theatre_id, asked_by)
     journal = journal_of(engine, stored, resources)
@@ -130,7 +130,7 @@ def _require_whole(desk: RatingDesk, scores: Sequence[SubmittedScore], rubric_sh
         refusals.append(("rubric-mismatch", "expected the hash of the rubric as GET …/hitl has it"))
     missing = set(desk.rubric.items) - {score.episode_id for score in scores}
     if len(scores) > len(desk.rubric.items):
-        # Unrecorded: every refusal that is recorded lengthens the audit trail of somebody else.
+        # Not recorded: every recorded refusal lengthens the audit chain of another user.
         refusals.append(("items-repeated", "expected each item once, got more scores than items"))
     if missing:
         refusals.append(("items-missing", f"expected all items at once, got {len(missing)} less"))

@@ -26,26 +26,26 @@ from theatre.verification.local_history import read_history
 from theatre.verification.records import GroundTruthRecord, decoded
 
 MAX_GROUND_TRUTH_BYTES = 64 * 1024 * 1024
-"""Of all records together, which are held in memory; as much as may be uploaded."""
+"""The limit of all records together, which are held in memory; the same as for an upload."""
 _LONGEST_WAIT = 3600.0
 _LOOK_SECONDS = 0.2
-"""How long a reading goes on that is to stop."""
+"""Seconds that a reading may still take once it should stop."""
 _SLEPT_SECONDS = 60.0
-"""A longer wait is none of a worker's: its slot is for others meanwhile."""
+"""Seconds. A longer wait must not occupy a worker's slot."""
 
 
 class LongWaitError(Exception):
-    """GitHub's limit is reached for so long that the reading goes on in another attempt."""
+    """GitHub's limit asks for so long a wait that the reading must go on in another attempt."""
 
     def __init__(self, seconds: float) -> None:
-        """Take the seconds until it makes sense to go on."""
+        """Take the seconds to wait."""
         super().__init__(f"expected to go on at once, got {seconds:.0f} s to wait")
         self.seconds = seconds
 
 
 @dataclass(slots=True)
 class GatheredRecords:
-    """The records that are read so far; whoever sets `stopping` has the reading end."""
+    """The records that are read so far; setting `stopping` ends the reading."""
 
     records: list[GroundTruthRecord] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -71,7 +71,7 @@ class GatheredRecords:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryAccess:
-    """What the operator lets verifications read, and where a reading keeps what it has."""
+    """What the operator allows verifications to read, and where a reading caches it."""
 
     github: str
     token: str | None = field(repr=False)
@@ -90,8 +90,8 @@ class RepositoryAccess:
         """Read merged pull requests; a second attempt on this machine goes on from the first.
 
         Two attempts may work in one folder, when a worker was only paused: a line that they both
-        wrote into is read by nobody. Blocks: with an event loop of its own, since what was read is
-        made durable at once. Raises WaitWantedError, and RepositoryError and RateLimitedError as
+        wrote into is skipped by readers. Blocks: in its own event loop, since each record is made
+        durable at once. Raises WaitWantedError, and RepositoryError and RateLimitedError as
         `PullRequests`.
         """
         cache = ReadingCache(self.folder_of(verification_id))
@@ -126,7 +126,7 @@ class RepositoryAccess:
     def _clone(self, path: str) -> Path:
         for root in (one.resolve() for one in self.clone_roots):
             folder = (root / path).resolve()
-            # Links lead out of a root only to where nothing is read.
+            # Resolved first: a link must not lead out of the operator's folders.
             if folder.is_relative_to(root) and folder != root and _is_own_clone(folder):
                 return folder
         raise RepositoryError(

@@ -1,7 +1,7 @@
-"""One job's attempt at a run or a shard: claimed, carried as far as it goes, ended or handed over.
+"""One job's attempt at a run or a shard: claimed, carried as far as possible, ended or requeued.
 
-Whatever the attempt comes to is in the row, with the next job where there is one, before the job
-ends. What a lost worker leaves is found by the rescue (docs/adr/0115).
+The result of the attempt is in the row, with the next job where there is one, before the job ends.
+The rescue finds what a lost worker leaves (docs/adr/0115).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from backend.services.run_watch import RunMonitor
 from theatre.engine.errors import RunStoppedError, StateConflictError, TheatreError
 
 MAX_LOST_WORKERS = 5
-"""A run, or a shard, that lost so many workers in a row and came no further ends it as failed."""
+"""A run or shard that loses so many workers in a row without progress ends as failed."""
 
 Work = Callable[[RunMonitor], Awaitable[RunEnd]]
-"""Carries what is held as far as it goes."""
+"""Carries a leased run as far as possible."""
 
 _HAND_OVER_PAUSES = (0.2, 0.5, 1.0, 2.0)
 _AWAY = (DBAPIError, PoolTimeoutError, OSError)
-"""A database or a disk that is away for a while, but for…"""
+"""Failures that a database or a disk causes for a while, except…"""
 _FAULTS = (IntegrityError, DataError, ProgrammingError)
 _log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class RunAttempts:
         self._drain_seconds = drain_seconds
 
     async def carry(self, lease: Lease, work: Work, monitor: RunMonitor) -> None:
-        """Do `work` for what is held and watched, and say in the rows what came of it.
+        """Do `work` under the lease and its monitor, and store the result in the rows.
 
         Raises what the database raises where it stays away; the rescue goes on from there.
         """
@@ -77,11 +77,11 @@ class RunAttempts:
                 return
             _log.warning("run interrupted", exc_info=error, extra=_fields(lease))
             await self._hand_over_when_back(lease)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run comes to a told end
+        except Exception as error:  # noqa: BLE001 - every failure must end in the row
             await self._broken(lease, error)
 
     async def _postpone(self, lease: Lease, error: Exception) -> None:
-        """Leave the run as it is and try again later, for as long as it takes."""
+        """Leave the run as it is and retry later, without a limit on retries."""
         _log.warning("run waits for its evidence store", exc_info=error, extra=_fields(lease))
         await lease.postpone(error)
 
@@ -112,14 +112,14 @@ class RunAttempts:
     async def _work(
         self, lease: Lease, work: Work, monitor: RunMonitor, changes: ChangeSignal
     ) -> RunEnd | None:
-        """Return where it came to; None where it was to stop before."""
+        """Return how it ended; None where it was stopped before."""
         running = asyncio.ensure_future(work(monitor))
         watching = asyncio.create_task(monitor.wait_until_stopping(changes))
         try:
             await asyncio.wait([running, watching], return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and watching.exception() is None:
                 _log.info("run is to stop", extra=_fields(lease))
-                # What is under way may come to its end.
+                # The episode under way may finish.
                 await asyncio.wait([running], timeout=self._drain_seconds)
         finally:
             watching.cancel()

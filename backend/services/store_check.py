@@ -1,7 +1,7 @@
 """Re-verifies everything that is stored: bundles, chains, certificates, rows against bytes, data.
 
-What is trusted is the independent check and the certificate; nothing that is only a copy is. What
-the store holds and nothing names is no damage (a crash leaves such objects): it is listed apart.
+Trusted are the independent check and the certificate, never a copy. An object that no row names is
+no damage (a crash leaves such objects): it is listed apart.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from theatre.oracles.input_sanitiser import TextSanitiser
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReport:
-    """What was looked at, and everything that differs."""
+    """What was checked, and every difference."""
 
     theatres: int
     bundles: int
@@ -52,9 +52,9 @@ class StoreReport:
 
 
 class StoreCheck:
-    """One pass over database and store. It blocks its loop: it is for a process of its own.
+    """One pass over database and store. It blocks its event loop: run it in a separate process.
 
-    Raises EvidenceStoreError where the store does not answer: then nothing is known.
+    Raises EvidenceStoreError where the store does not answer: the result is then unknown.
     """
 
     def __init__(self, engine: AsyncEngine, resources: TheatreResources) -> None:

@@ -1,6 +1,6 @@
-"""Whether the evidence store would take something now: asked every few seconds, told at once.
+"""Whether the evidence store can be written to: probed every few seconds, answered at once.
 
-A run that waits for the store says so itself. This is for whoever looks at the process.
+A run that waits for the store says so itself. This is for health checks of the process.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _log = logging.getLogger(__name__)
 
 
 class StoreMonitor:
-    """Watches one store, in a process that uses it."""
+    """Monitors one store, in a process that uses it."""
 
     def __init__(self, store: EvidenceStore) -> None:
         self._store = store
         self.trouble: EvidenceStoreError | None = None
-        """What store or local disk refused when they were asked last."""
+        """The last refusal of store or local disk; None after a success."""
 
     @contextlib.asynccontextmanager
     async def monitor(self) -> AsyncIterator[None]:
-        """Ask until the context is left."""
+        """Probe until the context is left."""
         task = asyncio.create_task(self._watch())
         try:
             yield

@@ -52,7 +52,7 @@ from theatre.verification.training_records import training_calibration
 EXPORT = "rlmf_export.jsonl"
 WAITING = "waiting_hitl"
 _SUSPECT_SECONDS = 0.1
-"""A run that lost its worker records what it has after so long: so it shows that it lives."""
+"""Seconds after which a run that lost its worker must record what it has: a sign of progress."""
 _BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
 _STATUS_OF_OUTCOME = {"failed": "failed", "void": "cancelled"}
 
@@ -64,9 +64,9 @@ async def run_theatre(
     places: ShardSlots,
     monitor: RunMonitor,
 ) -> RunEnd:
-    """Run a claimed theatre as far as it goes, and archive it; leave a large one to its shards.
+    """Run a claimed theatre as far as possible and archive it; leave a large one to its shards.
 
-    Raises what `ReplayEngine`, `ConstructAccess` and the watch raise; the state says how far it
+    Raises what `ReplayEngine`, `ConstructAccess` and the monitor raise; the state says how far it
     came.
     """
     theatre = stored.value()
@@ -125,7 +125,7 @@ async def end_within(
     *,
     outcome: JsonObject,
 ) -> None:
-    """Do the same in the caller's transaction, also for a theatre that is still COMMITTED."""
+    """As `end_as`, in the caller's transaction, and also for a COMMITTED theatre."""
     _, events = stored.value().end(at=resources.clock(), outcome=outcome)
     journal = journal_of(engine, stored, resources)
     for event in events:
@@ -139,9 +139,9 @@ def journal_of(
     *,
     before: Mapping[str, Effect] | None = None,
 ) -> PostgresRunJournal:
-    """Return the journal of a theatre; what it notes of evidence was made durable before.
+    """Return the journal of a theatre; evidence is durable before its event is noted.
 
-    `before` has what may still refuse an event, by its type.
+    `before` has checks that may still refuse an event, by its type.
     """
     evidence = RunEvidence(stored.id, resources)
     return PostgresRunJournal(
@@ -204,7 +204,7 @@ async def open_replay(
 async def _previous_environment(
     engine: AsyncEngine, theatre: Theatre, template: ProductTheatreTemplate
 ) -> JsonObject | None:
-    """Return what the version was certified in before, where a run is to begin."""
+    """Return the environment in which the version was certified before, for a new run."""
     if theatre.state is not TheatreState.COMMITTED:
         return None
     construct_id = template.product_theatre_config.construct_under_test
@@ -278,8 +278,7 @@ async def _archive(
 ) -> None:
     """Write the export, then archive: a theatre is never ARCHIVED without one.
 
-    The export is that of the moment at which the run ended: whoever writes it, and however often,
-    writes the same bytes.
+    The export is as of the moment at which the run ended: every attempt writes the same bytes.
     """
     evidence = RunEvidence(theatre.theatre_id, resources)
     export = RlmfExport(

@@ -110,7 +110,7 @@ async def create_theatre(
     resources: TheatreResources,
     theatre_id: str | None = None,
 ) -> TheatreView:
-    """Make a DRAFT of a valid template and return it; `theatre_id` where it was told before."""
+    """Create a DRAFT of a valid template and return it; `theatre_id` where it was fixed before."""
     now = resources.clock()
     theatre, created = Theatre.create(theatre_id or new_id(now), template.document, at=now)
     await insert_draft(
@@ -198,7 +198,7 @@ async def commit_theatre(
     theatre = stored.value()
     uploads = await find_uploads(connection, user_id)
     await asyncio.to_thread(_check_and_store, theatre.template, uploads, resources)
-    # Stamps of a theatre never go back, although a clock was set back since it was created.
+    # Timestamps of a theatre must not go back, even if the clock was set back since.
     now = max(resources.clock(), stored.created_at)
     coin = Coin(secrets.token_bytes(COIN_BYTES))
     receipt = await asyncio.to_thread(_receipt, theatre, coin, resources, committed_at=now)

@@ -91,7 +91,7 @@ def _under_test(endpoint: Endpoint, version: str, pin: str | None = None) -> Ora
 
 
 def _repository(request: VerificationRequest) -> str:
-    """Return what the template says of the repository; where a folder lies concerns nobody."""
+    """Return what the template says of the repository; a folder's path must not be published."""
     match request.source:
         case GitHubRequest(repository=name):
             return f"https://github.com/{name}"

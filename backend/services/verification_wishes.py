@@ -1,4 +1,4 @@
-"""What somebody asks to be verified, as its row keeps it and as its job works on it."""
+"""Requests for verifications, as their row stores them and their job reads them."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _source(document: JsonObject) -> GitHubRequest | CloneRequest | UploadReques
 
 
 def _day(text: object, moment: time) -> datetime | None:
-    """Return a moment of a day; all of `until` counts."""
+    """Return a moment of a day; the whole day of `until` counts."""
     if text is None:
         return None
     return datetime.combine(date.fromisoformat(str(text)), moment, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Verifications as their owner asks for them, and what anybody may know of their certificates."""
+"""Verifications for their owner, and the public list of their certificates."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ from theatre.verification.certificate import verification_certificate
 from theatre.verification.errors import TooFewReplaysError
 
 CANCELLED = "cancelled"
-"""Why a verification ended that its owner stopped before it was committed."""
+"""The error code of a verification that its owner cancelled before the commitment."""
 _ENDED = ("succeeded", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A verification, and the theatre that it has become, if it has."""
+    """A verification, and its theatre where it has one."""
 
     stored: StoredVerification
     theatre: TheatreView | None
 
     @property
     def phase(self) -> str:
-        """Return how far it is, in the words of the interface."""
+        """Return its phase, in the words of the interface."""
         if self.theatre is None:
             return "finished" if self.stored.phase == "failed" else self.stored.phase
         if self.theatre.run_status in _ENDED:
@@ -68,7 +68,7 @@ class Verified:
             code = self.stored.error_code
             return "void" if code == CANCELLED else "failed", code
         if theatre.outcome is None:
-            # It could not be begun: the theatre stays COMMITTED.
+            # The run could not begin: the theatre stays COMMITTED.
             return "failed", (theatre.error or "").partition(":")[0] or None
         if theatre.outcome == "certified" and (self.stored.scored or 0) < self.stored.min_replays:
             return "no_certificate", TooFewReplaysError.code
@@ -91,7 +91,7 @@ async def request_verification(
     user_id: str,
     resources: TheatreResources,
 ) -> Verified:
-    """Store what a valid request asks for, and queue the reading of its ground truth.
+    """Store a valid request, and queue the reading of its ground truth.
 
     `found` has the addresses of its endpoint. Raises UnknownConstructError, OutboundRefusedError,
     InvalidTemplateError for what could never be committed, and DatasetError for records that the
@@ -128,7 +128,7 @@ async def read_verification(
     stored = await find_verification(connection, verification_id, user_id=user_id)
     if stored is None:
         raise NotFoundError(f"expected verification {verification_id}, got none")
-    # Asked second: a theatre that has come meanwhile says more.
+    # Read second: the theatre may have been created since the first read.
     theatre = await find_theatre_view(connection, verification_id, user_id=user_id)
     return Verified(stored=stored, theatre=theatre)
 

@@ -1,4 +1,4 @@
-"""What the workers of a process do, put together; the queue itself is in `backend.jobs`."""
+"""The workers of a process and their job handlers; the queue itself is in `backend.jobs`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """What keeps the service going beside the runs: what is lost is found.
+    """Upkeep of the service: queues lost runs again.
 
     Tiers need no sweep: the effective tier of a certificate is computed when it is read.
     """
@@ -39,7 +39,7 @@ class Upkeep:
         self._lease_seconds = settings.lease_seconds
 
     async def rescue(self) -> None:
-        """Queue anew what lost its worker."""
+        """Queue again what has lost its worker."""
         async with self._engine.begin() as connection:
             lost = await rescue_lost_runs(connection, lease_seconds=self._lease_seconds)
             shards = await rescue_lost_shards(connection, lease_seconds=self._lease_seconds)
@@ -92,7 +92,7 @@ def workers_of(
 async def check_heartbeat(
     engine: AsyncEngine, *, lease_seconds: float, own: Workers | None
 ) -> None:
-    """Return where the workers of this process are heard of, or any where it has none.
+    """Return where this process's workers, or any where it has none, have a recent heartbeat.
 
     NotReadyError otherwise.
     """

@@ -27,7 +27,7 @@ class Account:
 
     @property
     def is_other(self) -> bool:
-        """Tell whether this is somebody else than the user of this process."""
+        """Tell whether this is another user than that of this process."""
         return self.uid != os.geteuid()
 
     def give_ownership(self, path: Path) -> None:
@@ -37,7 +37,7 @@ class Account:
 
 
 def service_account() -> Account:
-    """Return the own user; for root, the first of echelon, postgres and nobody that exists."""
+    """Return this process's user; for root, the first of echelon, postgres, nobody that exists."""
     if os.geteuid() != 0:
         return Account(uid=os.geteuid(), gid=os.getegid(), name=str(os.geteuid()))
     for name in _CANDIDATES:
@@ -60,7 +60,7 @@ def is_reachable(path: Path, account: Account) -> bool:
 
 
 def make_shared_folder() -> Path:
-    """Return a folder of root's that everybody may pass through, made if need be."""
+    """Return a folder of root that every user may enter; it is created if missing."""
     _SHARED.mkdir(mode=0o711, parents=True, exist_ok=True)
     seen = _SHARED.lstat()
     if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != 0 or seen.st_mode & 0o022:

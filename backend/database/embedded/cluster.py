@@ -49,7 +49,7 @@ class Cluster:
             _write(record, {"id": secrets.token_hex(8), "at_home": at_home})
         instance = json.loads(record.read_text(encoding="utf-8"))
         if instance["at_home"] and not at_home:
-            # Never a second, empty database because somebody closed a folder.
+            # A closed folder must not lead to a second, empty database.
             raise EmbeddedServerError(
                 f"expected {state} within reach of the user {account.name}, who runs PostgreSQL "
                 "on the data in it, got a closed folder above it: open it again"
@@ -113,7 +113,7 @@ class Cluster:
         try:
             return (_PROC / str(pid) / "cwd").samefile(self.data)
         except OSError:
-            # Gone, a zombie, somebody else's; or there is no data folder yet.
+            # The process is gone, a zombie, or of another user; or there is no data folder yet.
             return False
 
     def _prepare_sockets(self) -> None:
@@ -154,7 +154,7 @@ def _write(path: Path, document: dict[str, str | bool]) -> None:
 
 
 def _initialise(data: Path, programs: Programs, account: Account) -> None:
-    """Make a data folder beside its final name, then rename it: it is whole, or not there."""
+    """Make a data folder under a temporary name, then rename it: it is complete or absent."""
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=data.parent))
     account.give_ownership(draft)
     made = subprocess.run(  # noqa: S603 - a program that was found by `find_programs`

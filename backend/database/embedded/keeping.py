@@ -39,12 +39,12 @@ class Supervisor:
         return is_held(self._alive)
 
     def start(self, cluster: Cluster, programs: Programs) -> None:
-        """Start a keeper, and it the server. Its log begins anew, the one before is kept."""
+        """Start a keeper, which starts the server. Its log begins anew; the earlier one is kept."""
         self.has_ended()
         if self._log.exists():
             self._log.replace(self._log.with_name("server.log.previous"))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        # Not subprocess: the keeper is meant to outlive an object that would mourn it.
+        # Not subprocess: the keeper should outlive this process, and Popen would warn about that.
         self._child = os.posix_spawn(
             sys.executable,
             [
@@ -62,7 +62,7 @@ class Supervisor:
         )
 
     def has_ended(self) -> bool:
-        """Tell whether the keeper that this process started has ended; none has, too."""
+        """Tell whether the keeper that this process started has ended; True without one."""
         if self._child is None:
             return True
         ended = self._child
@@ -81,7 +81,7 @@ class Supervisor:
             self._child = None
 
     def await_end(self) -> None:
-        """Wait until the keeper has ended, whoever its parent is."""
+        """Wait until the keeper has ended, whichever process is its parent."""
         with hold_lock(self._alive, fcntl.LOCK_SH):
             if self._child is not None:
                 with contextlib.suppress(ChildProcessError):

@@ -1,4 +1,4 @@
-"""File locks that the kernel lets go of when their process ends, however it ends."""
+"""File locks that the kernel releases when their process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def open_lock_file(path: Path) -> int:
-    """Return a handle on `path`, made if need be, that no child process inherits."""
+    """Return a handle on `path`, created if missing, that no child process inherits."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
@@ -24,7 +24,7 @@ def try_lock(handle: int, operation: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Tell whether somebody holds the exclusive lock on `path`."""
+    """Tell whether a process holds the exclusive lock on `path`."""
     handle = open_lock_file(path)
     try:
         return not try_lock(handle, fcntl.LOCK_SH)

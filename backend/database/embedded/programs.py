@@ -113,7 +113,7 @@ def _read_release(folder: Path) -> str:
 
 
 def _copy(installed: Path, libraries: Path, target: Path) -> None:
-    """Copy what is needed beside `target`, then rename: a copy is whole, or not there."""
+    """Copy what is needed under a temporary name, then rename: a copy is complete or absent."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         draft = Path(scratch) / target.name
         for name in _NEEDED:

@@ -50,7 +50,7 @@ class EmbeddedServer:
         self.close()
 
     def start(self) -> None:
-        """Have the server running, started or joined; once more after it died. Blocks.
+        """Start the server or join it; start it again after it died. Blocks.
 
         Raises EmbeddedServerError where it cannot be started, with the end of its log.
         """
@@ -76,8 +76,8 @@ class EmbeddedServer:
             return
         with hold_lock(self._state / "start.lock"):
             last = try_lock(self._users, fcntl.LOCK_EX)
-            # A failed try gives the lock away. Only a keeper that is stopping the server, because
-            # nobody else held one, refuses this one.
+            # A failed attempt releases the lock. Only a keeper that is stopping the server, because
+            # no other process held one, refuses this one.
             last = last or not try_lock(self._users, fcntl.LOCK_SH)
             self._leave()
             if last:
