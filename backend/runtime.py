@@ -1,4 +1,4 @@
-"""What a process of the service lives with, whether it serves HTTP, runs theatres, or both."""
+"""The long-lived parts of a process of the service: it serves HTTP, runs theatres, or both."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def open_runtime(
     """
     async with AsyncExitStack() as stack:
         opened = open_database(settings)
-        # Both ends block: PostgreSQL starts, is migrated, and stops.
+        # In a thread, since both ends block: PostgreSQL starts, is migrated, and stops.
         address = await asyncio.to_thread(opened.__enter__)
         stack.push_async_callback(asyncio.to_thread, opened.__exit__, None, None, None)
         engine = application_engine(address, pool_size=_pool_size(settings, works=works))

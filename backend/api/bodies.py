@@ -1,6 +1,6 @@
 """Bodies: read whole as bytes, parsed strictly, and only then given a shape.
 
-FastAPI's own parsing would lose duplicate keys and NaN before anybody saw them.
+FastAPI's own parsing would accept duplicate keys and NaN in silence.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def strict_object(
 ) -> JsonObject:
     """Return the JSON object that a body is; ParseError for anything else.
 
-    Also for one of more than `max_members` members and items: what is looked at one by one later
-    must not be many times as dear as it was to send.
+    Also for one of more than `max_members` members and items: later checks look at each of them,
+    and must not cost many times as much as the request did.
     """
     document = parse_object(body, max_bytes=max(len(body), 1), max_depth=max_depth)
     counted = 0

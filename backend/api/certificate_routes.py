@@ -163,7 +163,7 @@ async def get_routing(
     construct_version: FilterText = None,
     declared_review: Annotated[str | None, Query(max_length=100)] = None,
 ) -> Response:
-    """Return how far a construct is trusted now; UNVERIFIED for one that nobody knows."""
+    """Return how far a construct is trusted now; UNVERIFIED for an unknown one."""
     service = get_service(request)
     now = service.clock()
     answer = await routing.route(
@@ -212,7 +212,7 @@ async def _shown(
         now=service.clock(),
     )
     effective = read.worth.effective
-    # Weak: `as_of` is another one at every reading.
+    # Weak: `as_of` changes with every reading.
     etag = f'W/"{read.sha256}.{effective.tier}.{effective.status}.{"+".join(effective.reasons)}"'
     shown = {
         **read.document,
@@ -246,7 +246,7 @@ def certificate_summary(
 
 
 def _status_fields(worth: certificates.CurrentStatus) -> dict[str, object]:
-    """Return what every view of a certificate says of it beside its own fields."""
+    """Return the fields that every view of a certificate adds to its own."""
     effective = worth.effective
     return {
         "verification_tier": effective.tier.value,

@@ -1,4 +1,4 @@
-"""Answers that a reader may have already, bytes that never change, and changes of what was read.
+"""Conditional requests: entity tags, immutable bytes, and changes of a version that was read.
 
 Entity tags and preconditions: RFC 9110 §13. Digests: RFC 9530.
 """
@@ -22,7 +22,7 @@ _VERSION = re.compile(r'"v([0-9]{1,18})"', re.ASCII)
 
 
 def answer_not_modified(request: Request, etag: str, **headers: str) -> Response | None:
-    """Return the answer 304 where the reader has `etag` already, else None."""
+    """Return a 304 response where the client has `etag` already, else None."""
     given = request.headers.get("if-none-match", "")
     tags = {tag.strip().removeprefix("W/") for tag in given.split(",")}
     if etag.removeprefix("W/") in tags or "*" in tags:
@@ -31,7 +31,7 @@ def answer_not_modified(request: Request, etag: str, **headers: str) -> Response
 
 
 def describedby_header(path: str) -> dict[str, str]:
-    """Return the header that leads from bytes which never change to what they are worth now."""
+    """Return the header that links immutable bytes to their current status."""
     return {"Link": f'</api/v1{path}>; rel="describedby"'}
 
 
@@ -60,7 +60,7 @@ def immutable_response(
 
 
 def tagged_json(request: Request, shown: object, *, caching: str) -> Response:
-    """Return a document under the hash of its own bytes."""
+    """Return a JSON response whose entity tag is the hash of its bytes."""
     whole = JSONResponse(shown, headers={"Cache-Control": caching})
     etag = f'"{hashlib.sha256(whole.body).hexdigest()}"'
     whole.headers["ETag"] = etag
@@ -75,7 +75,7 @@ def repr_digest(sha256: str) -> str:
 async def _parse_if_match(
     if_match: Annotated[
         str | None,
-        Header(description="entity tags of the theatre as it was read; 412 if it is another now"),
+        Header(description="entity tags of the theatre as it was read; 412 if it has changed"),
     ] = None,
 ) -> frozenset[int] | None:
     if if_match is None or if_match.strip() == "*":

@@ -1,4 +1,4 @@
-"""Construct ids, by whoever claims them."""
+"""Construct ids, claimed by users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is added to debates: events of runs that go on, and evaluations beside them."""
+"""Additions to debates: events of open runs, and evaluations."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def evaluate_debate(
     _turn: Admission,
     transaction: Transaction,
 ) -> Evaluations:
-    """Have evaluators judge a run as it is now; what they say is kept beside it."""
+    """Evaluate a run as it is now; the results are stored apart from the debate."""
     found = await debate_evaluations.run_evaluators(
         transaction,
         str(debate_run_id),

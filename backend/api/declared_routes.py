@@ -1,8 +1,8 @@
-"""Routes that say beside their router whom they serve, and keep to it.
+"""Access policy: each route declares who may use it, and the policy is enforced before its code.
 
 A router is made by `resource_router(tag, DECLARED)`, where DECLARED has a line for each operation
 id. A route without a line cannot be made. Before a route's own code runs, unknown query parameters
-are refused, and who asks is proven as its line asks for; `CurrentUser` is that principal.
+are refused, and the credential is checked as its line requires; `CurrentUser` is the principal.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ class Access(StrEnum):
     """Whom a route serves."""
 
     PUBLIC = "public"
-    """Anybody: nothing that it answers belongs to a user."""
+    """Everyone: nothing in the answer belongs to a user."""
     USER = "user"
-    """Any user, with something that is nobody else's."""
+    """Any user, with their own things only."""
     OWNER = "owner"
-    """The owner of what the path names; for everybody else it is not there (404)."""
+    """The owner of what the path names; others get 404."""
     DISCLOSED = "disclosed"
-    """The owner, and anybody once it is public."""
+    """The owner, and everyone once it is public."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,14 +67,14 @@ class AccessPolicy:
     refuses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a kind of problem that there is not."""
+        """Raise TypeError for an unknown kind of problem."""
         unknown = set(self.refuses) - set(BY_SLUG)
         if unknown:
             raise TypeError(f"expected kinds of problems, got {sorted(unknown)}")
 
 
 def public(*refuses: str, idempotent: bool = True, rate: Rate = Rate.READ) -> AccessPolicy:
-    """Declare a route for anybody."""
+    """Declare a route for everyone."""
     return AccessPolicy(access=Access.PUBLIC, idempotent=idempotent, rate=rate, refuses=refuses)
 
 
@@ -89,14 +89,14 @@ def for_owner(scope: Scope, *refuses: str, idempotent: bool = True) -> AccessPol
 
 
 def disclosed(scope: Scope, *refuses: str) -> AccessPolicy:
-    """Declare a route for the owner, and for anybody once what it answers is public."""
+    """Declare a route for the owner, and for everyone once its content is public."""
     return AccessPolicy(access=Access.DISCLOSED, scope=scope, refuses=refuses)
 
 
 def sharing_headers(scope: HttpScope) -> dict[str, str]:
     """Return what an answer says of who may read it, problems included.
 
-    Any page may read what anybody may, without credentials; nothing else is for other pages.
+    Any web page may read public answers, without credentials; other answers are for no other page.
     """
     declared: AccessPolicy | None = scope["state"].get("declared")
     if declared is None:
@@ -116,7 +116,7 @@ class DeclaredRoute(APIRoute):
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 - FastAPI's own
         operation_id = str(options.get("operation_id"))
         if operation_id not in self.table:
-            raise TypeError(f"expected a declaration of {operation_id} beside its router, got none")
+            raise TypeError(f"expected a declaration of {operation_id} by its router, got none")
         self.declared = self.table[operation_id]
         super().__init__(path, endpoint, **options)
         self._query = frozenset(
@@ -189,7 +189,7 @@ def resource_router(tag: str, declared: Mapping[str, AccessPolicy]) -> APIRouter
 
 # Not plain functions: FastAPI would run those in a thread each.
 async def get_current_user(request: Request) -> Principal:
-    """Return who asks; only routes for users and owners may depend on it."""
+    """Return the principal; only routes for users and owners may depend on it."""
     principal = cast("Principal | None", request.state.principal)
     if principal is None:
         raise TypeError("expected a route that is declared for users, got another")
@@ -197,7 +197,7 @@ async def get_current_user(request: Request) -> Principal:
 
 
 async def get_reader(request: Request) -> Principal | None:
-    """Return who asks on a disclosed route; None for the public."""
+    """Return the principal on a disclosed route; None for the public."""
     return cast("Principal | None", request.state.principal)
 
 

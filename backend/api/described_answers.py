@@ -60,7 +60,7 @@ def describe_tagged(*, links: dict[str, Any] | None = None) -> Described:
 
 
 def describe_immutable(model: object, description: str, **more: dict[str, Any]) -> Described:
-    """Describe a document whose bytes never change; `more` are headers of its own."""
+    """Describe a document whose bytes never change; `more` are further headers."""
     headers = {**ETAG, **DIGEST, **CACHING, **more}
     return {
         200: {"model": model, "description": description, "headers": headers},

@@ -16,40 +16,34 @@ from theatre.scorers.episode_runners import RunnerRegistrationError
 
 BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     engine.TheatreError: kinds.INTERNAL,
-    engine.CanonicalisationError: unprocessable("not-canonicalisable", "No canonical form"),
+    engine.CanonicalisationError: unprocessable("not-canonicalisable", "Not canonicalisable"),
     engine.ParseError: kinds.MALFORMED_JSON,
     engine.ClockError: kinds.VALIDATION_ERROR,
     engine.ResourceMissingError: kinds.INTERNAL,
     engine.ChainBrokenError: kinds.INTERNAL,
     engine.InvalidTemplateError: kinds.TEMPLATE_INVALID,
-    engine.DatasetError: unprocessable("dataset-unavailable", "The dataset cannot be used"),
-    engine.DatasetMismatchError: unprocessable(
-        "dataset-mismatch", "The dataset is not the committed one"
-    ),
+    engine.DatasetError: unprocessable("dataset-unavailable", "Dataset not usable"),
+    engine.DatasetMismatchError: unprocessable("dataset-mismatch", "Dataset changed"),
     engine.InvalidTransitionError: kinds.INVALID_TRANSITION,
     engine.StateConflictError: kinds.STATE_CONFLICT,
     engine.RunStoppedError: kinds.INTERNAL,
     engine.IsolationLostError: kinds.INTERNAL,
-    engine.CommitmentError: unprocessable("commitment-refused", "No commitment can be made"),
+    engine.CommitmentError: unprocessable("commitment-refused", "Commitment not possible"),
     engine.CoinError: kinds.INTERNAL,
-    engine.PinMismatchError: unprocessable("pin-mismatch", "Not the pinned version"),
-    engine.RehearsalAdapterError: unprocessable(
-        "mock-adapter-refused", "Canned answers are no evidence"
-    ),
+    engine.PinMismatchError: unprocessable("pin-mismatch", "Version does not match the pin"),
+    engine.RehearsalAdapterError: unprocessable("mock-adapter-refused", "Mock adapter not allowed"),
     engine.UnaskedError: kinds.INTERNAL,
     engine.UnplayableError: kinds.INTERNAL,
-    engine.UnknownScorerError: unprocessable("scorer-unknown", "A scorer is not installed"),
+    engine.UnknownScorerError: unprocessable("scorer-unknown", "Scorer not installed"),
     engine.NotReproducibleError: kinds.INTERNAL,
-    engine.ProgrammeError: unprocessable("programme-refused", "The programme cannot be executed"),
+    engine.ProgrammeError: unprocessable("programme-refused", "Programme not executable"),
     engine.ExecutionPathUnavailableError: kinds.EXECUTION_PATH,
     engine.JournalError: kinds.INTERNAL,
     engine.JournalChangedError: kinds.INTERNAL,
     engine.BundleError: kinds.INTERNAL,
     engine.AlreadySealedError: kinds.INTERNAL,
     engine.CertificateError: kinds.INTERNAL,
-    engine.HumanScoreRefusedError: unprocessable(
-        "human-score-refused", "The scores cannot be taken"
-    ),
+    engine.HumanScoreRefusedError: unprocessable("human-score-refused", "Scores not accepted"),
     engine.RlmfExportError: kinds.EXPORT_REFUSED,
     engine.NotFoundError: kinds.NOT_FOUND,
     engine.TierRecordError: kinds.INTERNAL,
@@ -60,27 +54,23 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     RunnerRegistrationError: kinds.INTERNAL,
     oracles.ConstructRegistryError: kinds.INTERNAL,
     oracles.ConstructFilesError: kinds.INTERNAL,
-    oracles.UnknownConstructError: unprocessable("construct-unknown", "No such construct"),
+    oracles.UnknownConstructError: unprocessable("construct-unknown", "Unknown construct"),
     oracles.ConstructUnreachableError: unprocessable(
-        "construct-unreachable", "The construct cannot be reached"
+        "construct-unreachable", "Construct not reachable"
     ),
     oracles.IsolationUnavailableError: unprocessable(
-        "isolation-unavailable", "No program can be isolated here"
+        "isolation-unavailable", "Isolation not available"
     ),
     oracles.AdapterClosedError: kinds.INTERNAL,
-    oracles.OutboundRefusedError: unprocessable(
-        "endpoint-not-allowed", "Calls may not go to this endpoint"
-    ),
-    oracles.AddressNotAllowedError: unprocessable(
-        "address-not-allowed", "Calls may not go to this address"
-    ),
+    oracles.OutboundRefusedError: unprocessable("endpoint-not-allowed", "Endpoint not allowed"),
+    oracles.AddressNotAllowedError: unprocessable("address-not-allowed", "Address not allowed"),
     oracles.OutboundPolicyError: kinds.INTERNAL,
     oracles.RequestHeadersError: kinds.INTERNAL,
     oracles.ConstructTransportError: unprocessable(
-        "construct-transport", "The construct is reached in another way"
+        "construct-transport", "Wrong transport for this construct"
     ),
     oracles.SanitisePolicyError: unprocessable(
-        "sanitise-policy-invalid", "The sanitising cannot be obeyed"
+        "sanitise-policy-invalid", "Sanitising policy not supported"
     ),
     kit.CallableNotFoundError: kinds.INTERNAL,
     kit.CallableBrokenError: kinds.INTERNAL,

@@ -25,7 +25,7 @@ _LAST_EVENT_ID = {
     "name": "Last-Event-ID",
     "in": "header",
     "required": False,
-    "description": "the event that was seen last: what came after it is told",
+    "description": "the last event that was received: later ones are sent",
     "schema": {"type": "string"},
 }
 _RETRY = b"retry: 1000\n\n"
@@ -54,7 +54,7 @@ async def watch_theatre(request: Request, user: CurrentUser, theatre_id: UUID) -
 
 
 class _CountedStream(StreamingResponse):
-    """A stream that says when it is over, also where nobody ever read from it."""
+    """A stream that calls `ended` when it is over, even if it was never read."""
 
     def __init__(self, stream: AsyncIterator[bytes], ended: Callable[[], None]) -> None:
         super().__init__(stream, media_type=_STREAM)

@@ -1,4 +1,4 @@
-"""Evidence: for the owner, and for anybody once the theatre is resolved, as it discloses."""
+"""Evidence: for the owner, and public once the theatre is resolved, as far as it discloses."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """`Idempotency-Key`: one effect and one answer, however often a request comes (docs/adr/0083).
 
-The key is claimed when the request's transaction begins, and the answer is put beside it before
-that transaction is committed: effect and answer are kept together, or neither is.
+The key is claimed when the request's transaction begins, and the answer is stored with it before
+that transaction is committed: effect and answer are stored together, or neither is.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class _Claimed(NamedTuple):
 
 
 async def claim_key(request: Request, connection: AsyncConnection) -> None:
-    """Claim the key of a request in its transaction, if it has one and its route keeps it.
+    """Claim the key of a request in its transaction, if it has one and its route stores answers.
 
-    Raises ReplayedAnswer, IdempotencyMismatchError, IdempotencyInProgressError where it was claimed
-    before.
+    Raises ReplayedResponse, IdempotencyMismatchError, IdempotencyInProgressError where it was
+    claimed before.
     """
     keyed = await _read_key(request)
     if keyed is None:
@@ -59,7 +59,7 @@ async def claim_key(request: Request, connection: AsyncConnection) -> None:
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
             raise IdempotencyInProgressError(
-                "expected the first request with this key to have ended, got it still at work"
+                "the first request with this key has not ended yet"
             ) from None
         raise
     if is_first:
@@ -67,16 +67,16 @@ async def claim_key(request: Request, connection: AsyncConnection) -> None:
         return
     kept = await find_answer(connection, keyed)
     if kept is None:
-        raise IdempotencyInProgressError("expected an answer under this key, got none any more")
+        raise IdempotencyInProgressError("the answer under this key has just expired")
     if not kept.belongs_to(keyed):
         raise IdempotencyMismatchError(
-            "expected the request that this key was used for, got another method, path or body"
+            "this key was used for a request with another method, path or body"
         )
     raise ReplayedResponse(Response(kept.answer, kept.status, {**kept.headers, REPLAYED: "true"}))
 
 
 async def store_response(request: Request, response: Response) -> None:
-    """Keep the answer in the transaction that claimed the request's key, if one did."""
+    """Store the answer in the transaction that claimed the request's key, if one did."""
     claimed: _Claimed | None = getattr(request.state, "claimed", None)
     if claimed is None:
         return

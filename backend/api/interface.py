@@ -37,7 +37,7 @@ class DescribedApi(FastAPI):
     """An application that describes what its routes declare."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the description, made once."""
+        """Return the description; it is built once."""
         if self.openapi_schema is None:
             described = super().openapi()
             components = described.setdefault("components", {})
@@ -87,12 +87,12 @@ def _describe(operation: dict[str, Any], route: DeclaredRoute, shared: dict[str,
 
 def _refusal(status: int, kinds: list[ProblemKind]) -> dict[str, Any]:
     types = [f"/problems/{kind.slug}" for kind in kinds]
-    told = {"type": {"enum": types}, "status": {"const": status}}
+    members = {"type": {"enum": types}, "status": {"const": status}}
     return {
         "description": "; ".join(f"`{kind.slug}`: {kind.title}" for kind in kinds),
         "content": {
             MEDIA_TYPE: {
-                "schema": {"allOf": [{"$ref": _PROBLEM}, {"properties": told}]},
+                "schema": {"allOf": [{"$ref": _PROBLEM}, {"properties": members}]},
                 "examples": {kind.slug: {"value": _example(kind)} for kind in kinds},
             }
         },
@@ -111,7 +111,7 @@ def _example(kind: ProblemKind) -> dict[str, Any]:
 
 
 def _remove_null(parameter: dict[str, Any]) -> None:
-    """Describe a parameter that may be left out as such: no text of it stands for null."""
+    """Describe an optional parameter without null: no text of it means null."""
     schema = parameter["schema"]
     given = [one for one in schema.pop("anyOf", []) if one != {"type": "null"}]
     if len(given) == 1:

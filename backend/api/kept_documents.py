@@ -1,7 +1,7 @@
-"""Certificates' bytes in memory: they never change, and everybody asks for them.
+"""A cache of certificates in memory: their bytes never change, and they are read often.
 
-A certificate that was read once is answered before the framework sees the request again. The route
-behind it (`get_certificate_document`) says the same, more slowly.
+A cached certificate is answered before the framework sees the request. The route behind it
+(`get_certificate_document`) answers the same, more slowly.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class CachedDocument(NamedTuple):
 
 
 class DocumentCache:
-    """The certificates that were asked for last."""
+    """The certificates that were read last."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[str, CachedDocument] = OrderedDict()
 
     def put(self, document: CachedDocument) -> None:
-        """Keep a certificate; the one that was asked for longest ago goes."""
+        """Store a certificate; the least recently read one is dropped."""
         self._kept[document.certificate_id] = document
         if len(self._kept) > _AT_MOST:
             self._kept.popitem(last=False)
 
     def get(self, certificate_id: str) -> CachedDocument | None:
-        """Return a certificate that is kept."""
+        """Return a cached certificate; None where there is none."""
         found = self._kept.get(certificate_id)
         if found is not None:
             self._kept.move_to_end(certificate_id)
@@ -69,13 +69,13 @@ class DocumentCache:
 
 
 class _Route(NamedTuple):
-    """What measurements and logs call the route."""
+    """The route's name in metrics and logs."""
 
     path: str
 
 
 class CertificateCacheMiddleware:
-    """Answers for certificates that are kept; passes on every other request."""
+    """Answers requests for cached certificates; passes on every other request."""
 
     def __init__(self, app: ASGIApp, *, cache: DocumentCache) -> None:
         self._app = app

@@ -39,7 +39,7 @@ async def create_key(
 ) -> NewApiKey:
     """Make a key. It is in this answer and nowhere else."""
     if not user.scopes.issuperset(body.scopes):
-        raise OutOfScopeError("expected scopes that you have yourself, got more")
+        raise OutOfScopeError("a key cannot have scopes that you do not have")
     made = await api_keys.create_key(
         transaction,
         user_id=user.user_id,

@@ -34,7 +34,7 @@ _STORE = "evidence-store"
 
 @router.get("/livez", operation_id="alive")
 async def alive() -> Alive:
-    """Tell that the process answers; nothing else is asked."""
+    """Tell that the process answers; nothing else is checked."""
     return Alive(status="alive")
 
 
@@ -47,12 +47,12 @@ async def ready(
     """Tell that everything answers that requests need; 503 otherwise.
 
     An evidence store that is away makes it degraded, not unready: what is read from the database
-    is served on, and no other process would have the store either. Whoever sends requests asks
-    without `whole`; whoever is to be called, and looks at the status only, asks with it.
+    is served on, and no other process would have the store either. A load balancer asks
+    without `whole`; an alarm that looks only at the status asks with it.
     """
     service = get_service(request)
     checks = service.ready_checks
-    # Tried when the process began: what is waited for here is the memory of it.
+    # Probed when the process began: this only reads the cached result.
     isolation = await asyncio.to_thread(service.resources.constructs.isolation)
     details = ReadyDetails(isolation=ClosedTo.model_validate(isolation.as_document()))
     try:

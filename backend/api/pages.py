@@ -1,7 +1,7 @@
 """Pages: how many, from where, and a cursor to go on from.
 
-A cursor says behind which row the next page begins, and of which list with which filters it is:
-on another list it would skip rows in silence, so it is refused there.
+A cursor says after which row the next page begins, and for which list with which filters. On
+another list it would skip rows in silence, so it is refused there.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def chain_page(
 ) -> Response:
     """Answer with the entries of a chain as `member`: the very bytes that were hashed.
 
-    `lines` are canonical, and not read again: a page of them may be large, and whoever reads it
-    would keep everybody else waiting.
+    `lines` are canonical, and are not parsed again: a page may be large, and parsing it would block
+    the event loop for all other requests.
     """
     last = cast("int", parse_object(lines[-1])["seq"]) if len(lines) == limit else None
     rest: JsonObject = {
@@ -135,7 +135,7 @@ def _decode(
         if fingerprint == listing.fingerprint:
             return place(where)
     except (binascii.Error, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
-        pass  # Whatever it is, it was not made here.
+        pass  # Any damage means that this service did not issue it.
     raise RequestInvalidError(
         [
             RequestViolation(

@@ -1,4 +1,4 @@
-"""Refusals as problem documents (RFC 9457), wherever they come from."""
+"""Errors as problem documents (RFC 9457), from every source."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _REFUSED_SCORES = {
 }
 _HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": "Bearer"},
-    # What is left of the body is not read.
+    # The rest of the body is not read: the connection cannot be used again.
     408: {"Connection": "close"},
     413: {"Connection": "close"},
     503: {"Retry-After": "1"},
@@ -102,7 +102,7 @@ def problem_response(
 
 
 def install_problem_handlers(app: FastAPI) -> None:
-    """Have an application answer every refusal with a problem document."""
+    """Make an application answer every error with a problem document."""
     app.add_exception_handler(TheatreError, _answer_known)
     app.add_exception_handler(BackendError, _answer_known)
     app.add_exception_handler(HTTPException, _answer_framework_error)
@@ -130,7 +130,7 @@ def _violation(loc: tuple[int | str, ...], one: ErrorDetails) -> RequestViolatio
 
 
 def _redact(violation: _Violation) -> RequestViolation:
-    """Return a violation as a problem tells it: never with the value (docs/adr/0080)."""
+    """Return a violation for a problem document: never with the value (docs/adr/0080)."""
     return RequestViolation(violation.pointer, violation.rule, without_values(violation.detail))
 
 
@@ -159,7 +159,7 @@ async def _answer_known(request: Request, error: Exception) -> Response:
     elif isinstance(error, RateLimitedError):
         headers["Retry-After"] = str(error.retry_after)
     if kind is INTERNAL:
-        # Out to where it is logged with all that is known of it (`edge`).
+        # Raised on to the outermost middleware, which logs it with its traceback.
         raise error
     return problem_response(request, kind, detail=detail, violations=violations, headers=headers)
 

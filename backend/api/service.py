@@ -1,4 +1,4 @@
-"""What one process of the service holds for as long as it runs. Made by the lifespan."""
+"""The long-lived parts of one process of the service. Made by the lifespan."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Service:
     """Set when the process takes no more requests."""
     rates: RateLimits
     admission: asyncio.Semaphore
-    """Each may take two connections: half of the pool is left to everybody else."""
+    """Each may take two connections: half of the pool must stay free for other requests."""
 
 
 def get_service(request: Request) -> Service:

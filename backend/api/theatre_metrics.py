@@ -1,6 +1,6 @@
 """Theatres and runs as Prometheus reads them: of the whole deployment, by state and outcome.
 
-They are counted from the rows, so that every process tells the same and none is lost by a restart.
+They are counted from the rows, so that every process shows the same and a restart loses none.
 No label names a construct, a template or a user.
 """
 
@@ -22,7 +22,7 @@ from backend.repositories.run_totals import RunTotals, run_totals
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
 
 _FRESH_SECONDS = 5.0
-"""Whoever asks again within so long gets what was counted: the route is public."""
+"""Seconds for which a count is reused: the route is public, and counting costs a query."""
 _PATIENCE_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ def _of_theatres(totals: Sequence[RunTotals]) -> Iterator[Metric]:
         "theatre_state_transitions", "Steps of theatres, by where they lead.", labels=["to_state"]
     )
     beyond = in_state.total()
-    # The states are a line that nobody leaves: who is in one has come through all before it.
+    # States have one order: a theatre in one has passed all earlier ones.
     for state in VALID_TRANSITIONS:
         states.add_metric([state.value], in_state[state.value])
         if state is not TheatreState.DRAFT:
@@ -104,7 +104,7 @@ def _of_runs(totals: Sequence[RunTotals]) -> Iterator[Metric]:
     for outcome in OUTCOMES:
         outcomes.add_metric([outcome], ended[outcome])
     yield from (statuses, outcomes)
-    for name, told, value in (
+    for name, text, value in (
         ("theatre_episodes", "Episodes that are recorded.", sum(one.episodes for one in totals)),
         (
             "theatre_episode_failures",
@@ -117,7 +117,7 @@ def _of_runs(totals: Sequence[RunTotals]) -> Iterator[Metric]:
             sum(one.refusals for one in totals),
         ),
     ):
-        yield CounterMetricFamily(name, told, value=value)
+        yield CounterMetricFamily(name, text, value=value)
 
 
 def _count_family(

@@ -23,15 +23,15 @@ async def get_transaction(request: Request) -> AsyncIterator[AsyncConnection]:
 
 
 async def get_reading(request: Request) -> AsyncIterator[AsyncConnection]:
-    """Yield a connection on which every statement stands for itself, for routes that only read.
+    """Yield a connection in autocommit mode, for routes that only read.
 
-    That saves the two ways to the server which begin and end a transaction. What is read by two
+    That saves the two round trips which begin and end a transaction. What is read by two
     statements may be of two moments, as it may in a transaction that is READ COMMITTED.
     """
     async with get_service(request).engine.connect() as connection:
         yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
 
-# The scope is the point: FastAPI's default commits when the answer is on its way (docs/adr/0079).
+# scope="function" matters: FastAPI's default commits after the answer is sent (docs/adr/0079).
 Transaction = Annotated[AsyncConnection, Depends(get_transaction, scope="function")]
 Reading = Annotated[AsyncConnection, Depends(get_reading, scope="function")]

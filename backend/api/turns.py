@@ -1,7 +1,7 @@
-"""Turns: requests that keep connections for long, or need a second one, are few at a time.
+"""Admission: requests that hold connections for long, or need a second one, are limited.
 
-Else so many of them as there are connections would wait for one another, and everybody for them
-(docs/adr/0091).
+Otherwise as many of them as there are connections would wait for each other, and all other
+requests for them (docs/adr/0091).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _PATIENCE_SECONDS = 20.0
 
 
 async def acquire_admission(request: Request) -> AsyncIterator[None]:
-    """Wait for a turn and keep it until the transaction that comes after this is over.
+    """Wait for the semaphore and hold it until the transaction that follows is over.
 
-    NotReadyError where none comes. A route reads its body before: who sends slowly has no turn.
+    NotReadyError after too long a wait. The body is read before: a slow sender must not hold it.
     """
     turns = get_service(request).admission
     try:
@@ -35,5 +35,5 @@ async def acquire_admission(request: Request) -> AsyncIterator[None]:
         turns.release()
 
 
-# Taken before the transaction, which is asked for later, and given back after it.
+# Acquired before the transaction begins, and released after it.
 Admission = Annotated[None, Depends(acquire_admission, scope="function")]

@@ -48,7 +48,7 @@ def reject(construct_ids: tuple[str, ...], username: str) -> None:
 @construct.command()
 @_construct_options
 def release(construct_ids: tuple[str, ...], username: str) -> None:
-    """Take confirmed CONSTRUCT_IDs from a user: anybody may claim them, old runs count no more."""
+    """Take confirmed CONSTRUCT_IDs from a user: others may claim them, old runs do not count."""
     _decide(construct_ids, "released", username)
 
 
@@ -56,7 +56,7 @@ def _decide(construct_ids: tuple[str, ...], decision: Decision, username: str) -
     async def decided(connection: AsyncConnection) -> None:
         user_id = await find_user_id(connection, username)
         if user_id is None:
-            raise click.UsageError("expected the name of a user, got one that nobody has")
+            raise click.UsageError("there is no user of this name")
         for one in construct_ids:
             await decide_claim(connection, one, decision, user_id=user_id, at=now())
 

@@ -1,4 +1,4 @@
-"""What commands do in the service's database, beside a running service or without one."""
+"""Commands' work in the service's database, with or without a running service."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 def run_in_database(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    """Do `work` in one transaction and return what it does; a refusal ends the command."""
+    """Do `work` in one transaction and return its result; an error ends the command."""
     settings = end_on_refusal(Settings.from_environment)
 
     def worked() -> T:
@@ -35,7 +35,7 @@ def run_in_database(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
 
 
 def run_as_operator(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    """Do `work` like `run_in_database`, with what only the owner of the tables may do."""
+    """Do `work` like `run_in_database`, with the rights of the owner of the tables."""
     settings = end_on_refusal(Settings.from_environment)
 
     def worked() -> T:
@@ -62,15 +62,15 @@ def open_owned_database(settings: Settings, *, migrated: bool) -> Iterator[str]:
 
 
 async def require_user_id(connection: AsyncConnection, username: str) -> str:
-    """Return the id of a user; UsageError for a name that nobody has."""
+    """Return the id of a user; UsageError for an unknown name."""
     user = await find_user_by_name(connection, username)
     if user is None:
-        raise click.UsageError("expected the name of a user, got one that nobody has")
+        raise click.UsageError("there is no user of this name")
     return user.id
 
 
 async def _run_work(engine: AsyncEngine, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    # It blocks; the loop has nothing else to do meanwhile.
+    # It blocks; the event loop has no other task.
     try:
         async with engine.begin() as connection:
             return await work(connection)

@@ -1,4 +1,4 @@
-"""How commands of the service end where it refuses."""
+"""How commands of the service end after an error."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def end_on_refusal(action: Callable[[], T]) -> T:
-    """Return what `action` returns; say a refusal and end the command with exit code 5."""
+    """Return what `action` returns; print an error of the service and end with exit code 5."""
     try:
         return action()
     except BackendError as error:

@@ -1,4 +1,4 @@
-"""`echelon worker`: runs of theatres, until it is told to end."""
+"""`echelon worker`: runs theatres until it is stopped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backend.settings import Settings
 def worker() -> None:
     """Run theatres until SIGTERM or SIGINT; what is under way then is handed over.
 
-    Any number of these may work beside each other, on any machine with the same database and the
+    Any number of these may work at the same time, on any machine with the same database and the
     same evidence store.
     """
     settings = end_on_refusal(Settings.from_environment)

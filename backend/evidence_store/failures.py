@@ -1,4 +1,4 @@
-"""What stores and disks refuse, told as one kind of error."""
+"""Errors of stores and disks, as EvidenceStoreError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from backend.errors import EvidenceStoreError
 
 @contextlib.contextmanager
 def wrap_store_errors(action: str) -> Iterator[None]:
-    """Raise EvidenceStoreError for whatever the store refuses meanwhile."""
+    """Raise EvidenceStoreError for any error of the store in this block."""
     try:
         yield
     except (BaseError, OSError) as error:
@@ -24,7 +24,7 @@ def wrap_store_errors(action: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def wrap_disk_errors(action: str) -> Iterator[None]:
-    """Raise EvidenceStoreError for what the disk refuses; FileNotFoundError stays what it is."""
+    """Raise EvidenceStoreError for errors of the disk in this block, except FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:

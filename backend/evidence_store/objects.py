@@ -19,7 +19,7 @@ _ABSENT = (FileNotFoundError, NotFoundError)
 
 
 class ListedObject(NamedTuple):
-    """What a store says of an object."""
+    """An object as a store lists it."""
 
     key: str
     size_bytes: int
@@ -27,20 +27,20 @@ class ListedObject(NamedTuple):
 
 
 class ObjectStore:
-    """Everything raises EvidenceStoreError where the store does not answer, or has no room."""
+    """All methods raise EvidenceStoreError where the store does not answer or has no room."""
 
     def __init__(self, backend: LocalStore | S3Store) -> None:
         self._backend = backend
 
     def put(self, key: str, content: bytes | Path) -> None:
-        """Write an object in one step: nobody sees a part of it. Bytes go in one request."""
+        """Write an object in one step: no reader sees a part of it. Bytes go in one request."""
         several = None if isinstance(content, Path) else False
         with wrap_store_errors("keep an object"):
-            # Of a large file a dozen pieces would be in memory at a time, by default.
+            # By default a dozen pieces of a large file would be in memory at a time.
             obstore.put(self._backend, key, content, use_multipart=several, max_concurrency=1)
 
     def find(self, key: str) -> ListedObject | None:
-        """Return what the store says of an object; None where there is none."""
+        """Return an object's size and time; None where there is none."""
         with wrap_store_errors("look for an object"):
             try:
                 meta = obstore.head(self._backend, key)

@@ -25,7 +25,7 @@ PARTS = "parts"
 INDEX = ".parts"
 _AT_A_TIME = 4
 _RELIED_ON = timedelta(days=1)
-"""A part of an earlier attempt that is older is sent again: clean-up may be about to remove it."""
+"""Older parts of an earlier attempt are sent again: clean-up may be about to remove them."""
 
 
 class _Index(NamedTuple):
@@ -48,7 +48,7 @@ class MultipartObjects:
         self._objects = objects
 
     def put(self, key: str, source: Path, *, size_bytes: int) -> None:
-        """Send what of a file is not there yet; the object is there once all of it is."""
+        """Send the missing parts of a file; the object exists once all of them do."""
         index = _Index(size_bytes, PART_BYTES)
         since = datetime.now(UTC) - _RELIED_ON
         there = {one.key: one.size_bytes for one in self._parts(key) if one.stored_at > since}
@@ -93,7 +93,7 @@ class MultipartObjects:
         return self._pieces(index.parts(key))
 
     def remove(self, key: str) -> None:
-        """Remove an object, if there is one: first what says that it is there."""
+        """Remove an object, if there is one; its index first: no reader must find half of it."""
         self._objects.remove(f"{key}{INDEX}")
         for part in [one.key for one in self._parts(key)]:
             self._objects.remove(part)

@@ -11,7 +11,7 @@ from theatre.engine.errors import NotFoundError
 
 
 async def find_receipt(connection: AsyncConnection, theatre_id: str) -> bytes:
-    """Return the canonical receipt of a committed theatre; NotFoundError before, as for none."""
+    """Return the canonical receipt of a committed theatre; NotFoundError before the commitment."""
     query = select(Theatre.receipt).where(Theatre.id == theatre_id)
     receipt: bytes | None = (await connection.execute(query)).scalar_one_or_none()
     if receipt is None:
@@ -20,7 +20,7 @@ async def find_receipt(connection: AsyncConnection, theatre_id: str) -> bytes:
 
 
 async def find_coin(connection: AsyncConnection, theatre_id: str) -> Coin | None:
-    """Return the coin of a committed theatre, for who runs it and no one else."""
+    """Return the coin of a committed theatre, which only its worker may read."""
     query = select(TheatreCoin.coin).where(TheatreCoin.theatre_id == theatre_id)
     coin: bytes | None = (await connection.execute(query)).scalar_one_or_none()
     return None if coin is None else Coin(coin)

@@ -1,7 +1,7 @@
 """Debates and their event logs.
 
-Whoever names a run by its user has the owner in the WHERE clause; what only takes a `key` is for
-callers who have found the run to be their user's by one of those.
+Functions that take a user have the owner in the WHERE clause; those that take only a `key` are for
+callers that have found the run by one of the former.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ async def find_submitted_bytes(connection: AsyncConnection, key: str) -> bytes |
 
 
 async def grow_run(connection: AsyncConnection, key: str, **columns: Any) -> None:  # noqa: ANN401 - columns
-    """Set what a run that the caller holds comes to with its new events."""
+    """Update a run that the caller has locked after new events."""
     await connection.execute(update(DebateRun).where(DebateRun.id == key).values(columns))
 
 
@@ -169,7 +169,7 @@ async def find_entry_lines(
 async def store_evaluations(
     connection: AsyncConnection, key: str, evaluations: Sequence[StoredEvaluation]
 ) -> None:
-    """Store what evaluators said; what is there already stays."""
+    """Store evaluations; existing ones stay."""
     rows = [{"debate_run_id": key, **one._asdict()} for one in evaluations]
     statement = insert_or_leave(DebateEvaluation).on_conflict_do_nothing()
     await connection.execute(statement, rows)

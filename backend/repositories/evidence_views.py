@@ -1,4 +1,4 @@
-"""What a run left, for its owner, and for anybody once the theatre is resolved."""
+"""Evidence of a run: for its owner, and public once the theatre is resolved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EPISODE = (
 
 
 class DisclosedTheatre(NamedTuple):
-    """A theatre whose evidence a reader may see, and as what."""
+    """A theatre whose evidence a reader may see, and whether as its owner."""
 
     id: str
     is_owner: bool

@@ -1,6 +1,7 @@
-"""Who may write for a run: the holder of its epoch and, in a shard, of the shard's.
+"""Fencing: a run's writer must hold its epoch and, in a shard, the shard's epoch.
 
-A theatre's row is locked before that of a shard, by everybody who locks both (docs/adr/0127).
+Lock order: the theatre's row first, then the shard's, or two writers could deadlock
+(docs/adr/0127).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ async def lock_for_writing(
 ) -> str:
     """Lock a theatre's row, and its shard's, for this transaction; return the theatre's state.
 
-    NotFoundError where there is none, StateConflictError where another holds it.
+    NotFoundError where there is none, StateConflictError where another worker holds it.
     """
     query = (
         select(Theatre.state, Theatre.run_epoch)
@@ -49,7 +50,7 @@ async def lock_for_writing(
 async def reset_lost_workers(
     connection: AsyncConnection, theatre_id: str, shard: ShardFence
 ) -> None:
-    """Count the workers that a shard loses from zero again: it has recorded something."""
+    """Reset a shard's count of lost workers: it has recorded something."""
     behind = update(RunShard).where(
         RunShard.theatre_id == theatre_id,
         RunShard.number == shard.number,
@@ -70,7 +71,7 @@ async def _lock_shard(connection: AsyncConnection, theatre_id: str, shard: Shard
 
 
 def lease_lost_error(theatre_id: str, shard: ShardFence, epoch: int | None) -> StateConflictError:
-    """Return what whoever holds a shard in an older epoch is told."""
+    """Return the error for a worker that holds a shard in an older epoch."""
     return StateConflictError(
         f"expected to hold shard {shard.number} of theatre {theatre_id} in epoch {shard.epoch}, "
         f"got epoch {epoch}: another worker has taken it up"

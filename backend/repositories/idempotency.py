@@ -1,4 +1,4 @@
-"""Requests that had an effect, and their answers: rows written in the transaction of the effect."""
+"""Idempotency keys: requests and their answers, written in the transaction of the effect."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backend.database.models import IdempotencyKey
 
 RETENTION = timedelta(hours=48)
 _Answered = tuple[str, str, str, int, dict[str, str], bytes]
-"""A row whose answer is there, and therefore whole (a CHECK)."""
+"""A row with its answer, which a CHECK makes complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class KeyedRequest:
 
 
 class StoredAnswer(NamedTuple):
-    """What a request was answered, and which request that was."""
+    """A stored answer, and the request that it belongs to."""
 
     method: str
     path: str
@@ -45,9 +45,9 @@ class StoredAnswer(NamedTuple):
 
 
 async def claim(connection: AsyncConnection, request: KeyedRequest, *, at: datetime) -> bool:
-    """Take a key for this transaction; False where a request before had it.
+    """Claim a key for this transaction; False where an earlier request has claimed it.
 
-    Waits for another transaction that has it, as long as `lock_timeout` allows.
+    Waits for another transaction that has claimed it, as long as `lock_timeout` allows.
     """
     await connection.execute(
         delete(IdempotencyKey).where(*_of(request), IdempotencyKey.created_at <= at - RETENTION)
@@ -67,7 +67,7 @@ async def claim(connection: AsyncConnection, request: KeyedRequest, *, at: datet
 
 
 async def find_answer(connection: AsyncConnection, request: KeyedRequest) -> StoredAnswer | None:
-    """Return what was answered under the key of a request; None where nothing is kept."""
+    """Return the stored answer under the key of a request; None where there is none."""
     found = await connection.execute(
         select(
             IdempotencyKey.method,
@@ -90,7 +90,7 @@ async def store_answer(
     headers: dict[str, str],
     answer: bytes,
 ) -> None:
-    """Put the answer into the row that this transaction claimed."""
+    """Store the answer in the row that this transaction has claimed."""
     await connection.execute(
         update(IdempotencyKey)
         .where(*_of(request))

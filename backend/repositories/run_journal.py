@@ -1,7 +1,7 @@
 """The PostgreSQL journal: a batch of episodes and its audit entries in one transaction.
 
-Whoever writes holds the theatre's row: one batch or one transition at a time, in one order for
-everybody. The state is a column, compared and set in the transaction of its audit entry.
+A writer locks the theatre's row: one batch or one transition at a time, in one order for all.
+The state is a column, compared and set in the transaction of its audit entry.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Preparation = Callable[[], Awaitable[None]]
 
 _ROWS_AT_A_TIME = 500
 
-# A settlement reads slowly: it scores and writes between two fetches.
+# No timeouts: a settlement reads slowly, since it scores and writes between two fetches.
 _READ_AT_LEISURE = (
     "SET LOCAL statement_timeout = 0",
     "SET LOCAL idle_in_transaction_session_timeout = 0",
@@ -66,7 +66,7 @@ class PostgresRunJournal:
     ) -> None:
         """Write as the holder of `epoch` and, where it is given, of a shard.
 
-        Both mappings are by the type of an event of its own.
+        Both mappings are by event type.
         """
         self._engine = engine
         self._theatre_id = theatre_id
@@ -240,7 +240,7 @@ async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            # Unlike the task's own await, this does not raise what the transaction raised: a
+            # Unlike awaiting the task, this does not raise what the transaction raised: a
             # cancellation that came before it would be forgotten.
             await asyncio.wait([task])
         except asyncio.CancelledError as error:

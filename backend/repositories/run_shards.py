@@ -1,4 +1,4 @@
-"""The shards of a run: made, claimed, given up, by whoever holds the theatre's row."""
+"""The shards of a run: created, claimed and released under the lock of the theatre's row."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ShardClaim(NamedTuple):
 
     @property
     def fence(self) -> ShardFence:
-        """Return what its writes are held against."""
+        """Return the fence that its writes must pass."""
         return ShardFence(self.number, self.epoch)
 
 
@@ -45,7 +45,7 @@ class SlotUsage(NamedTuple):
 
 
 class ShardStatus(NamedTuple):
-    """What a worker has to know of its shard and of the run now."""
+    """The state of a shard and of its run, as its worker needs it."""
 
     is_cancelled: bool
     failure_count: int
@@ -82,7 +82,7 @@ async def add_shards(
 
 
 async def hand_to_shards(connection: AsyncConnection, theatre_id: str) -> None:
-    """Have a run carried by its shards: it has no job, and whoever had it cannot write any more."""
+    """Hand a run to its shards: it has no job, and its last worker can no longer write."""
     left = update(Theatre).where(Theatre.id == theatre_id)
     await connection.execute(left.values(run_job_id=None, run_epoch=Theatre.run_epoch + 1))
 
@@ -92,7 +92,7 @@ async def claim_shard(
 ) -> ShardClaim | None:
     """Take up the shard that waits for this job; None where it waits for none, or another.
 
-    Only while the run is its shards', which the caller's transaction keeps it.
+    Only while its shards carry the run, which the caller's transaction must ensure.
     """
     carried = (
         select(Theatre.id)
@@ -136,7 +136,7 @@ async def lock_shard(
 async def release_shard(
     connection: AsyncConnection, theatre_id: str, number: int, *, state: str
 ) -> None:
-    """Take a shard's share back and leave it `waiting` or `done`; the caller holds it."""
+    """Take a shard's share back and set it to `waiting` or `done`; the caller has it locked."""
     given_up = update(RunShard).where(*_named(theatre_id, number))
     await connection.execute(given_up.values(state=state, share=0, job_id=None))
 
@@ -144,8 +144,7 @@ async def release_shard(
 async def seize_run(connection: AsyncConnection, theatre_id: str, *, job_id: int) -> None:
     """Take a run from its shards for the job of one, which is to end it; the caller holds it.
 
-    No shard needs anybody after that: all of them are `done`. Whoever holds one can write nothing
-    any more.
+    After that all shards are `done`, and a worker that holds one can no longer write.
     """
     seized = update(Theatre).where(Theatre.id == theatre_id)
     await connection.execute(seized.values(run_epoch=Theatre.run_epoch + 1, run_job_id=job_id))
@@ -176,7 +175,7 @@ async def find_waiting_shards(
 async def read_shard_status(
     connection: AsyncConnection, theatre_id: str, *, run_epoch: int, shard: ShardFence
 ) -> ShardStatus:
-    """Return how a run stands; StateConflictError where it, or the shard, is another's by now."""
+    """Return the state of a run; StateConflictError where another worker has it or the shard."""
     query = (
         select(
             Theatre.run_epoch,
@@ -200,15 +199,14 @@ async def read_shard_status(
 
 
 async def last_counting(connection: AsyncConnection, theatre_id: str, *, fatal: int) -> int | None:
-    """Return the episode behind which none can count: the failure number `fatal` in dataset order.
+    """Return the last episode that can count: the failure number `fatal` in dataset order.
 
-    Failures that are recorded later can only move it towards the beginning. None where there are
-    fewer.
+    Later failures can only move it towards the beginning. None where there are fewer.
     """
     table = TheatreEpisodeScore
     query = (
         select(table.seq)
-        # Spelt out, as the index has it.
+        # Literal text, so that PostgreSQL can use the partial index.
         .where(table.theatre_id == theatre_id, text(f"outcome = '{EpisodeOutcome.MISSING}'"))
         .order_by(table.seq)
         .offset(fatal - 1)

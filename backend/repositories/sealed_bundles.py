@@ -46,7 +46,7 @@ async def find_bundle(connection: AsyncConnection, theatre_id: str) -> BundleArc
 
 
 async def unnamed_bundles(connection: AsyncConnection) -> Sequence[UnnamedBundle]:
-    """Return what was certified and has no archive: it was sealed before there were any."""
+    """Return certified bundles without an archive: they were sealed before archives existed."""
     table = TheatreCertificate
     named = select(SealedBundle.theatre_id).where(SealedBundle.theatre_id == table.theatre_id)
     query = select(table.theatre_id, table.issued_at, table.document).where(~named.exists())
@@ -56,6 +56,6 @@ async def unnamed_bundles(connection: AsyncConnection) -> Sequence[UnnamedBundle
 async def adopt_bundle(
     connection: AsyncConnection, bundle: UnnamedBundle, archive: BundleArchive
 ) -> None:
-    """Name the archive of a bundle that was sealed long ago, unless somebody has just done so."""
+    """Name the archive of a bundle that was sealed before archives, unless a row names it."""
     row = {"theatre_id": bundle.theatre_id, "sealed_at": bundle.sealed_at, **archive._asdict()}
     await connection.execute(insert_or_leave(SealedBundle).values(row).on_conflict_do_nothing())

@@ -1,4 +1,4 @@
-"""Everything that is stored of a theatre, as it stands in its rows: for whoever re-verifies it."""
+"""All stored rows of a theatre, for fsck."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _AT_LEISURE = (
 
 @asynccontextmanager
 async def open_snapshot(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Open a connection that sees everything as it is now, however long it reads."""
+    """Open a connection on a snapshot: it sees the database as of now, however long it reads."""
     async with engine.connect() as opened:
         connection = await opened.execution_options(isolation_level="REPEATABLE READ")
         for setting in _AT_LEISURE:
@@ -40,13 +40,13 @@ async def open_snapshot(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
 
 
 async def list_theatre_ids(connection: AsyncConnection) -> Sequence[str]:
-    """Return every theatre, the oldest first; what state it is in is only what its row says."""
+    """Return the id of every theatre, the oldest first."""
     query = select(Theatre.id).order_by(Theatre.id)
     return list((await connection.execute(query)).scalars())
 
 
 async def theatre_row(connection: AsyncConnection, theatre_id: str) -> Row:
-    """Return a theatre that there is."""
+    """Return the row of an existing theatre."""
     query = select(Theatre.__table__).where(Theatre.id == theatre_id)
     return dict((await connection.execute(query)).mappings().one())
 
@@ -74,7 +74,7 @@ def stream_results(connection: AsyncConnection, theatre_id: str) -> AsyncIterato
 
 
 def stream_human_scores(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Row]:
-    """Yield what people gave in a theatre, each with the name of its user, if there is one."""
+    """Yield the human scores of a theatre, each with the name of its user, if there is one."""
     table = HumanScore
     query = (
         select(table.__table__, User.username)

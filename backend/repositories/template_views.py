@@ -1,4 +1,4 @@
-"""Templates: those that somebody committed are public, because their commitments are."""
+"""Templates: committed ones are public, because their commitments are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A theatre that is to be moved: held for one transaction, or claimed for a run."""
+"""Theatres that are changed: locked for one transaction, or claimed for a run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StoredTheatre(NamedTuple):
     document: bytes
 
     def value(self) -> TheatreValue:
-        """Return the theatre as the engine takes it; CommitmentError for a receipt that lies."""
+        """Return the theatre as the engine takes it; CommitmentError for a broken receipt."""
         if self.receipt is None:
             template = freeze_object(parse_object(self.document))
             return TheatreValue(theatre_id=self.id, template=template, state=TheatreState.DRAFT)
@@ -77,9 +77,9 @@ class ClaimStatus(NamedTuple):
 async def lock_theatre(
     connection: AsyncConnection, theatre_id: str, *, user_id: str
 ) -> StoredTheatre:
-    """Return a user's theatre, locked until the transaction ends.
+    """Return a user's theatre, its row locked until the transaction ends.
 
-    NotFoundError where it is not theirs, StateConflictError where somebody moves it right now.
+    NotFoundError where it is not theirs, StateConflictError where it is locked right now.
     """
     own = (Theatre.id == theatre_id, Theatre.user_id == user_id)
     locked = _whole().where(*own).with_for_update(of=Theatre, key_share=True, skip_locked=True)
@@ -92,7 +92,7 @@ async def lock_theatre(
 
 
 async def change_run(connection: AsyncConnection, theatre_id: str, **changes: Any) -> None:  # noqa: ANN401 - columns
-    """Set what the row says of a run, in the transaction of whoever holds the theatre."""
+    """Set what the row says of a run, in the transaction that has locked the theatre."""
     if changes.get("error") is not None:
         changes["error"] = str(changes["error"])[:MAX_ERROR].replace("\0", "\ufffd")
     await connection.execute(update(Theatre).where(Theatre.id == theatre_id).values(changes))
@@ -101,9 +101,9 @@ async def change_run(connection: AsyncConnection, theatre_id: str, **changes: An
 async def claim_run(
     connection: AsyncConnection, theatre_id: str, *, job_id: int, at: datetime
 ) -> StoredTheatre | None:
-    """Take up the queued run that waits for this job; None where it waits for none, or another.
+    """Take up the queued run that waits for this job; None where none does.
 
-    The epoch rises: whoever ran it before can write nothing more.
+    The epoch rises: an earlier worker can write nothing more.
     """
     claimed = (
         update(Theatre)
@@ -124,7 +124,7 @@ async def find_overdue_theatres(connection: AsyncConnection, *, at: datetime) ->
 
 
 async def lock_committed(connection: AsyncConnection, theatre_id: str) -> StoredTheatre | None:
-    """Return a COMMITTED theatre, locked; None where it has moved on, or is moved right now."""
+    """Return a COMMITTED theatre, locked; None where it has moved on, or is locked right now."""
     committed = (Theatre.id == theatre_id, Theatre.state == TheatreState.COMMITTED.value)
     query = _whole().where(*committed)
     locked = query.with_for_update(of=Theatre, key_share=True, skip_locked=True)
@@ -133,7 +133,7 @@ async def lock_committed(connection: AsyncConnection, theatre_id: str) -> Stored
 
 
 async def read_claim(connection: AsyncConnection, theatre_id: str) -> ClaimStatus:
-    """Return what a running worker has to know of its run now."""
+    """Return the state of a run as its worker needs it."""
     query = select(Theatre.run_epoch, Theatre.lost_workers, Theatre.cancel_requested_at)
     row = (await connection.execute(query.where(Theatre.id == theatre_id))).one()
     return ClaimStatus._make(row)
@@ -161,19 +161,19 @@ async def lock_waiting(connection: AsyncConnection, theatre_id: str) -> bool:
 
 
 async def read_stored_theatre(connection: AsyncConnection, theatre_id: str) -> StoredTheatre:
-    """Return a theatre that there is, whoever's it is: for whoever runs it."""
+    """Return an existing theatre of any user, for its worker."""
     row = (await connection.execute(_whole().where(Theatre.id == theatre_id))).one()
     return StoredTheatre._make(row)
 
 
 async def find_stored_theatre(connection: AsyncConnection, theatre_id: str) -> StoredTheatre | None:
-    """Return a theatre, whoever's it is: for whoever scores it; None where there is none."""
+    """Return a theatre of any user, for a scorer; None where there is none."""
     row = (await connection.execute(_whole().where(Theatre.id == theatre_id))).first()
     return None if row is None else StoredTheatre._make(row)
 
 
 async def lock_scores(connection: AsyncConnection, theatre_id: str) -> None:
-    """Wait until nobody else submits scores to a theatre, for this transaction."""
+    """Lock the submission of scores to a theatre, for this transaction."""
     await connection.execute(
         text("SELECT pg_advisory_xact_lock(hashtextextended(:theatre_id, 0))"),
         {"theatre_id": theatre_id},
@@ -187,7 +187,7 @@ async def end_claim(
     epoch: int,
     **changes: Any,  # noqa: ANN401 - columns
 ) -> bool:
-    """Say how a run ended or why it waits, unless another has taken it over; tell which."""
+    """Store how a run ended or why it waits; False where another worker has taken it over."""
     if changes.get("error") is not None:
         changes["error"] = str(changes["error"])[:MAX_ERROR].replace("\0", "\ufffd")
     ended = (
@@ -227,7 +227,7 @@ def _whole() -> Select[*tuple[Any, ...]]:
 async def find_ended_runs(
     connection: AsyncConnection, theatre_ids: Collection[str]
 ) -> frozenset[str]:
-    """Return which of these theatres have a run that is over, and nothing that is only there.
+    """Return which of these theatres have an ended run whose files are also in the store.
 
     A bundle whose archive no row names yet is the only one (docs/adr/0134).
     """

@@ -30,7 +30,7 @@ async def store_template(
 
 
 def template_row(template: JsonObject) -> dict[str, Any]:
-    """Return the row of a template, but for when it came."""
+    """Return the row of a template, without its time."""
     document = canonical_bytes(template)
     return queryable_columns(
         {
@@ -77,7 +77,7 @@ async def store_receipt(
 ) -> None:
     """Put a receipt into its theatre's row, in the transaction of the event `committed`.
 
-    Its coin goes into a row of its own. StateConflictError unless the theatre is a DRAFT.
+    Its coin goes into a separate row. StateConflictError unless the theatre is a DRAFT.
     """
     draft = update(Theatre).where(
         Theatre.id == receipt.theatre_id, Theatre.state == TheatreState.DRAFT.value

@@ -1,4 +1,4 @@
-"""Users: names and addresses that differ by more than case."""
+"""Users: names and addresses are unique without regard to case."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def find_user_by_name(connection: AsyncConnection, username: str) -> Store
 
 
 async def find_user_id(connection: AsyncConnection, username: str) -> str | None:
-    """Return the id of a user, disabled or not; None where nobody has the name."""
+    """Return the id of a user, disabled or not; None for an unknown name."""
     is_named = func.lower(User.username) == func.lower(username)
     found: str | None = await connection.scalar(select(User.id).where(is_named))
     return found

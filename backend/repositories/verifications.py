@@ -69,7 +69,7 @@ async def insert_verification(
     min_replays: int,
     at: datetime,
 ) -> None:
-    """Store what was asked for; who queues its job comes next."""
+    """Store a request; the caller queues its job."""
     row = {
         "id": verification_id,
         "user_id": user_id,
@@ -98,7 +98,7 @@ async def find_verification(
 async def claim_ingestion(
     connection: AsyncConnection, verification_id: str, *, job_id: int, at: datetime
 ) -> StoredVerification | None:
-    """Take up what waits for this job; None where it waits for none, or another."""
+    """Take up the verification that waits for this job; None where none does."""
     claimed = (
         update(Verification)
         .where(_of_job(verification_id, job_id, "queued"))
@@ -116,7 +116,7 @@ async def change_ingestion(
     job_id: int,
     **changes: Any,  # noqa: ANN401 - columns
 ) -> bool:
-    """Change what this job holds; False where another job has it by now."""
+    """Change the verification of this job; False where another job has it now."""
     if changes.get("error") is not None:
         changes["error"] = str(changes["error"])[:MAX_ERROR].replace("\0", "\ufffd")
     changed = (
@@ -136,7 +136,7 @@ async def end_ingestion(
 ) -> bool:
     """End a user's verification that is not handed over; False where it is, or has ended.
 
-    Whichever job has it finds out when it writes next: what it holds is no longer `ingesting`.
+    The job that has it finds out at its next write: the phase is no longer `ingesting`.
     """
     own = (Verification.id == verification_id, Verification.user_id == user_id)
     ended = (
@@ -148,7 +148,7 @@ async def end_ingestion(
 
 
 async def is_over(connection: AsyncConnection, verification_id: str) -> bool:
-    """Tell whether nobody reads ground truth for a verification any more."""
+    """Tell whether the reading of ground truth for a verification is over."""
     over = Verification.phase.in_(("handed_over", "failed"))
     query = select(Verification.id).where(Verification.id == verification_id, over)
     return (await connection.execute(query)).first() is not None

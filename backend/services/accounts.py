@@ -38,9 +38,7 @@ async def register(
             created_at=now,
         )
     if not is_new:
-        raise AlreadyRegisteredError(
-            "expected a name and an address that nobody has, got one that is taken"
-        )
+        raise AlreadyRegisteredError("this name or this address is taken")
     return user_id
 
 

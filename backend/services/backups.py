@@ -57,12 +57,12 @@ def take_backup(address: str, store: EvidenceStore, folder: Path, *, at: datetim
     _run("pg_dump", ["--format=custom", "--no-owner", f"--file={folder / DUMP}"], address)
     total = count = 0
     damaged: list[str] = []
-    for shelf in ObjectKind:
-        for one in store.kept(shelf):
+    for kind in ObjectKind:
+        for one in store.list_objects(kind):
             try:
-                store.copy_out(shelf, one.name, folder / "objects" / shelf / one.name)
+                store.copy_out(kind, one.name, folder / "objects" / kind / one.name)
             except EvidenceDamagedError:
-                damaged.append(f"{shelf}/{one.name}")
+                damaged.append(f"{kind}/{one.name}")
             else:
                 total, count = total + one.size_bytes, count + 1
     backup = Backup(
@@ -92,11 +92,11 @@ def restore_backup(address: str, store: EvidenceStore, folder: Path) -> Backup:
         raise BackupError("expected an empty database to restore into, got one with tables")
     # The objects first: no row must name a missing object.
     count = 0
-    for shelf in ObjectKind:
-        for path in (folder / "objects" / shelf).glob("*"):
+    for kind in ObjectKind:
+        for path in (folder / "objects" / kind).glob("*"):
             if sha256_of(path) != path.name:
-                raise BackupError(f"expected {shelf}/{path.name} in the backup, got other bytes")
-            store.keep(shelf, path)
+                raise BackupError(f"expected {kind}/{path.name} in the backup, got other bytes")
+            store.put(kind, path)
             count += 1
     if count != backup.objects:
         raise BackupError(f"expected {backup.objects} objects in the backup, got {count}")

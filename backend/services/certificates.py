@@ -1,4 +1,4 @@
-"""Certificates as they read now: what they are worth changes, the document never does."""
+"""Certificates with their current status: it changes, the document never does."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from theatre.engine.tier_assigner import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurrentStatus:
-    """What a certificate is worth now, and what of that hangs on who ran it and on what."""
+    """The current status of a certificate: its effective tier, its user and template."""
 
     effective: EffectiveTier
     run_by: str
@@ -63,7 +63,7 @@ class CertificateList:
 async def certificate_document(
     connection: AsyncConnection, certificate_id: str
 ) -> CertificateBytes:
-    """Return the exact bytes of a certificate; else NotFoundError."""
+    """Return the exact bytes of a certificate; NotFoundError where there is none."""
     found = await find_certificate_bytes(connection, certificate_id)
     if found is None:
         raise NotFoundError("expected a certificate, got none")
@@ -124,9 +124,9 @@ def effective_tier(
     objections: Sequence[str],
     now: datetime,
 ) -> EffectiveTier:
-    """Return what an issued tier is worth now: nothing with an objection, however it was earned.
+    """Return the effective tier of an issued one: UNVERIFIED where there is an objection.
 
-    No history is kept yet: for a run that counts, time alone decides.
+    No history is stored yet: for a run that counts, only expiry decides.
     """
     issued = IssuedCertificateFacts(
         construct_id=construct_id,

@@ -86,15 +86,15 @@ class ConstructAccess:
         return environment_for(template, self._places())
 
     def isolation_of(self, template: ProductTheatreTemplate) -> JsonObject | None:
-        """Return what the operator's programs among the constructs are kept from. Blocks."""
+        """Return what the operator's programs among the constructs cannot reach. Blocks."""
         return isolation_for(template, self._places(), self.closed)
 
     def isolation(self, reach: Reach = PYTHON_ALONE) -> Isolation:
-        """Return what programs are kept from here, tried once a process. Blocks."""
+        """Return what programs cannot reach here, probed once a process. Blocks."""
         return _probe_isolation(self.closed, reach)
 
     async def require_isolated(self, wanted: Iterable[Endpoint]) -> None:
-        """Raise IsolationUnavailableError for a program that nothing here keeps from answers."""
+        """Raise IsolationUnavailableError for a program that could read answers here."""
         for endpoint in wanted:
             construct = self.construct_at(endpoint) if endpoint.is_registered else None
             if isinstance(construct, RegisteredConstruct):
@@ -109,7 +109,7 @@ class ConstructAccess:
         return Places(find=self.registry.find_registered, folder=Path())
 
     def construct_at(self, endpoint: Endpoint) -> Construct:
-        """Return what an endpoint stands for, here of all places never a command of a template.
+        """Return the construct of an endpoint. A template of the API must never name a command.
 
         Raises UnknownConstructError, and ProgrammeError for another type of adapter.
         """
@@ -129,7 +129,7 @@ class ConstructAccess:
     def check_named(
         self, wanted: Iterable[Endpoint], found: Mapping[str, Sequence[str]]
     ) -> list[SchemaViolation]:
-        """Judge what a request names before anything is stored; return what is doubtful.
+        """Check the constructs that a request names before anything is stored; return warnings.
 
         Raises UnknownConstructError, and OutboundRefusedError for what could never be called, with
         messages that hold nothing of the request. What the operator registered is not judged.
@@ -163,7 +163,7 @@ class ConstructAccess:
             ) from None
 
     def adapter_at(self, endpoint: Endpoint, form: WireForm = ENVELOPES) -> ReachableAdapter:
-        """Return an adapter, which who asks for it closes; errors as `open_adapters`.
+        """Return an adapter, which the caller must close; errors as `open_adapters`.
 
         Only a service elsewhere can be spoken to in another form than envelopes.
         """

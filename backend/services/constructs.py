@@ -48,12 +48,11 @@ async def claim_construct(
     since = construct.created_at - CLAIM_TERM
     if await was_rejected(connection, construct_id, user_id=user_id, after=since):
         raise ClaimRejectedError(
-            f"expected an id that the operator has not refused you in the last {CLAIM_TERM.days} "
-            "days, got one"
+            f"the operator rejected your claim of this id in the last {CLAIM_TERM.days} days"
         )
     is_owned = await find_owner(connection, construct_id) is not None
     if is_owned or not await claim(connection, construct, user_id=user_id):
-        raise AlreadyRegisteredError("expected a construct id that nobody has, got a taken one")
+        raise AlreadyRegisteredError("this construct id is taken")
     return construct
 
 

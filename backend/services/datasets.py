@@ -43,7 +43,7 @@ async def take_upload(
         with draft.open("wb") as target:
             received = await _received(chunks, target)
         await asyncio.to_thread(_require_lines, draft, received)
-        await asyncio.to_thread(resources.store.keep, ObjectKind.DATASETS, draft)
+        await asyncio.to_thread(resources.store.put, ObjectKind.DATASETS, draft)
     dataset = StoredDataset(*received, created_at=resources.clock())
     async with engine.begin() as connection:
         await insert_upload(connection, dataset, user_id=user_id)

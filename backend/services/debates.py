@@ -1,6 +1,6 @@
-"""Debates: taken in, extended event by event, shown as of any event.
+"""Debates: submitted, extended event by event, shown as of any event.
 
-What was once stored never changes: a run is its event log, and the log only grows (docs/debate.md,
+Stored content never changes: a run is its event log, and the log only grows (docs/debate.md,
 "History"; docs/adr/0153).
 """
 
@@ -118,11 +118,9 @@ async def append_events(
     if view is None:
         raise _not_found(key)
     if versions is not None and view.version not in versions:
-        raise PreconditionFailedError(
-            "expected the run in a version that If-Match names, got it changed since"
-        )
+        raise PreconditionFailedError("the run changed since the version that If-Match names")
     if view.is_closed:
-        raise DebateClosedError("expected a run that goes on, got one that is closed")
+        raise DebateClosedError("the run is closed: it accepts no further events")
     lines, now = await find_entry_lines(connection, key), clock()
     at = format_rfc3339(now)
     new = [AuditEvent(event_type=one.event_type, at=at, detail=one.detail) for one in events]
@@ -210,7 +208,7 @@ def _entries(lines: Sequence[bytes]) -> list[JsonObject]:
 
 
 def _translate_errors(work: Callable[[], _T]) -> _T:
-    """Do something with a debate; DebateRefusedError tells a caller what is wrong with theirs."""
+    """Do `work` on a debate; raise its errors as DebateRefusedError, for the client."""
     try:
         return work()
     except InvalidDebateError as error:
@@ -222,7 +220,7 @@ def _translate_errors(work: Callable[[], _T]) -> _T:
 
 
 def _redact(detail: str) -> str:
-    """Return what was expected; what was seen, the caller has."""
+    """Return what was expected, without the values, which the client has."""
     return without_values(detail).partition(", got ")[0]
 
 

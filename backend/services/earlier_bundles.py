@@ -16,7 +16,7 @@ from backend.evidence_store import ObjectKind, sha256_at
 from backend.repositories.evidence_views import export_sha256
 from backend.repositories.sealed_bundles import UnnamedBundle, adopt_bundle, unnamed_bundles
 from backend.services.resources import TheatreResources
-from backend.services.sealed_bundles import store_bundle
+from backend.services.sealed_bundles import pack_bundle
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.errors import BundleError
 from theatre.engine.evidence_bundle import bundle_name
@@ -51,10 +51,10 @@ async def _adopt(engine: AsyncEngine, resources: TheatreResources, one: UnnamedB
     async with engine.connect() as connection:
         export = await export_sha256(connection, one.theatre_id)
     if export is not None:
-        await asyncio.to_thread(_keep_export, resources, folder / EXPORT, export)
+        await asyncio.to_thread(_store_export, resources, folder / EXPORT, export)
     # The row is last: a folder of a run that a row names may be cleaned up.
     bundle = folder / bundle_name(one.theatre_id)
-    archive = await asyncio.to_thread(store_bundle, resources.store, bundle)
+    archive = await asyncio.to_thread(pack_bundle, resources.store, bundle)
     async with engine.begin() as connection:
         await adopt_bundle(connection, one, archive)
     _log.info("sealed bundle adopted", extra=fields)
@@ -86,6 +86,6 @@ def _is_what_was_certified(resources: TheatreResources, bundle: Path, document: 
     return report.consistent
 
 
-def _keep_export(resources: TheatreResources, export: Path, sha256: str) -> None:
+def _store_export(resources: TheatreResources, export: Path, sha256: str) -> None:
     if sha256_at(export) == sha256:
-        resources.store.keep(ObjectKind.EXPORTS, export)
+        resources.store.put(ObjectKind.EXPORTS, export)

@@ -66,7 +66,7 @@ async def read_audit(
 ) -> tuple[Sequence[bytes], int]:
     """Return a page of the audit chain, entry by canonical entry, and how many there are.
 
-    NotFoundError for who may not see it.
+    NotFoundError for a reader who may not see it.
     """
     await _disclosed(connection, theatre_id, reader)
     lines = await find_audit_entries(
@@ -84,7 +84,7 @@ async def read_episodes(
     offset: int,
     after: int | None,
 ) -> EpisodeResults:
-    """Return a page of the episodes' results; NotFoundError for who may not see them."""
+    """Return a page of the episodes' results; NotFoundError for a reader who may not see them."""
     await _disclosed(connection, theatre_id, reader)
     found = await find_episodes(connection, theatre_id, limit=limit, offset=offset, after=after)
     last = found[-1].seq if len(found) == limit else None
@@ -118,7 +118,7 @@ async def bundle_archive(
     theatre, archive = await _sealed(connection, theatre_id, reader)
     if _withholds(theatre):
         raise NotFoundError(f"expected an evidence bundle of theatre {theatre_id}, got none")
-    path = await asyncio.to_thread(resources.store.bring, ObjectKind.BUNDLES, archive.sha256)
+    path = await asyncio.to_thread(resources.store.fetch, ObjectKind.BUNDLES, archive.sha256)
     return EvidenceFile(
         path=path,
         name=f"{bundle_name(theatre_id)}.tar.gz",
@@ -156,7 +156,7 @@ async def training_export(
     sha256 = await export_sha256(connection, theatre_id)
     if sha256 is None:
         raise NotFoundError(f"expected the export of an archived theatre {theatre_id}, got none")
-    path = await asyncio.to_thread(resources.store.bring, ObjectKind.EXPORTS, sha256)
+    path = await asyncio.to_thread(resources.store.fetch, ObjectKind.EXPORTS, sha256)
     return EvidenceFile(path=path, name=EXPORT, sha256=sha256, is_public=True)
 
 

@@ -35,7 +35,7 @@ class GroundTruth:
         EvidenceStoreError where the store does not answer.
         """
         try:
-            dataset = DatasetFile(self._store.bring(ObjectKind.DATASETS, sha256))
+            dataset = DatasetFile(self._store.fetch(ObjectKind.DATASETS, sha256))
         except EvidenceDamagedError as error:
             if error.found is None:
                 raise _not_kept(path) from None
@@ -48,16 +48,16 @@ class GroundTruth:
         return dataset
 
     def fetch(self, hashes: Collection[str]) -> None:
-        """Have copies on the local disk, as far as they are to be had; `open` says of the rest.
+        """Fetch copies to the local disk, as far as they exist; `open` raises for the rest.
 
         Blocks, for as long as the store takes; EvidenceStoreError where it does not answer.
         """
         for sha256 in hashes:
             with contextlib.suppress(EvidenceDamagedError):
-                self._store.bring(ObjectKind.DATASETS, sha256)
+                self._store.fetch(ObjectKind.DATASETS, sha256)
 
-    def keep(self, path: str, *, sha256: str, uploads: Collection[str]) -> None:
-        """Copy a dataset that a template names; `uploads` are the ones of who commits. Blocks.
+    def copy_committed(self, path: str, *, sha256: str, uploads: Collection[str]) -> None:
+        """Copy a dataset that a template names; `uploads` are those of the committing user. Blocks.
 
         `path` is inside a dataset root, or `dataset:` and the SHA-256 of an upload. Errors as
         `open`.
@@ -79,7 +79,7 @@ class GroundTruth:
     def take(self, path: str, *, uploads: Collection[str]) -> str:
         """Copy a dataset that nothing was committed to, and return its SHA-256. Blocks.
 
-        `path` and `uploads` as `keep`; DatasetError where there is none.
+        `path` and `uploads` as `copy_committed`; DatasetError where there is none.
         """
         named = path.removeprefix(UPLOADED)
         if named != path:
@@ -106,7 +106,7 @@ class GroundTruth:
 
     def copies_from_before(self, moment: datetime) -> frozenset[str]:
         """Return the SHA-256 of what was last put into the store before `moment`. Blocks."""
-        kept = self._store.kept(ObjectKind.DATASETS)
+        kept = self._store.list_objects(ObjectKind.DATASETS)
         return frozenset(one.name for one in kept if one.stored_at <= moment)
 
     def remove(self, name: str, *, before: datetime) -> bool:
@@ -124,7 +124,7 @@ class GroundTruth:
             with draft.open("wb") as handle:
                 for chunk in dataset.chunks():
                     handle.write(chunk)
-            self._store.keep(ObjectKind.DATASETS, draft)
+            self._store.put(ObjectKind.DATASETS, draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class RehearsalData:
 
 
 def _not_in_a_root(path: str) -> DatasetError:
-    # Which folders there are is the operator's business.
+    # The message must not name the operator's folders.
     return DatasetError(
         worded("expected dataset ", Seen(path), " inside a dataset root of this service, got none")
     )

@@ -44,7 +44,7 @@ async def gather(
 ) -> None:
     """Read the requested changes, until all are read or it is stopped.
 
-    Raises RepositoryError, RateLimitedError, WaitWantedError, DatasetError for an upload that is
+    Raises RepositoryError, RateLimitedError, LongWaitError, DatasetError for an upload that is
     not the user's or holds no records, and EvidenceStoreError.
     """
     match source:
@@ -141,4 +141,4 @@ def _read_upload(resources: TheatreResources, sha256: str, gathered: GatheredRec
 def _store_dataset(resources: TheatreResources, dataset: bytes) -> None:
     with resources.store.draft() as draft:
         draft.write_bytes(dataset)
-        resources.store.keep(ObjectKind.DATASETS, draft)
+        resources.store.put(ObjectKind.DATASETS, draft)

@@ -1,4 +1,4 @@
-"""What a machine no longer needs: copies of kept objects, desks of ended runs, refused drafts."""
+"""Local retention: copies of stored objects, folders of ended runs, refused drafts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from backend.repositories.theatre_runs import find_ended_runs
 from backend.services.resources import TheatreResources
 
 COPY_RETENTION = timedelta(days=1)
-"""How long something lies on the local disk that the evidence store holds, too."""
+"""How long a local copy of an object in the evidence store is kept."""
 DRAFT_RETENTION = timedelta(days=30)
 """How long the operator can look into a bundle that the independent check refused."""
 
@@ -22,10 +22,10 @@ DRAFT_RETENTION = timedelta(days=30)
 async def remove_local_copies(
     engine: AsyncEngine, resources: TheatreResources, *, at: datetime
 ) -> int:
-    """Remove from this machine what can be had again, or was kept long enough; return how much."""
+    """Remove local files that can be fetched again or are past their retention; return how many."""
     before = at - COPY_RETENTION
     copies = await asyncio.to_thread(resources.store.remove_local, before=before)
-    # A reading is given up long before that.
+    # A reading of ground truth ends long before that.
     readings = resources.repositories.desk
     left = await asyncio.to_thread(_find_old_desks, readings, before)
     await asyncio.to_thread(_remove, readings, left)

@@ -91,7 +91,7 @@ class RepositoryAccess:
 
         Two attempts may work in one folder, when a worker was only paused: a line that they both
         wrote into is skipped by readers. Blocks: in its own event loop, since each record is made
-        durable at once. Raises WaitWantedError, and RepositoryError and RateLimitedError as
+        durable at once. Raises LongWaitError, and RepositoryError and RateLimitedError as
         `PullRequests`.
         """
         cache = ReadingCache(self.folder_of(verification_id))

@@ -1,7 +1,7 @@
 """How far a construct is trusted now (contract/service.md, `/constructs/{id}/routing`).
 
-What counts are runs without objections (`counted_runs`). The newest of them decides, however it
-ended: neither the best one nor the last that was certified.
+Only runs without objections count (`counted_runs`). The newest of them decides, however it ended:
+neither the best run nor the last certified one.
 """
 
 from __future__ import annotations

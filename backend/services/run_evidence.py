@@ -1,4 +1,4 @@
-"""What a run has in the evidence store: brought before it goes on, kept before its rows name it.
+"""A run's evidence in the store: fetched before the run goes on, stored before rows name it.
 
 Order of effects (design §3): the archive of the sealed bundle is durable in the store, then the
 event `sealed` is noted together with the row that names it, then the certificate. Whichever
@@ -17,7 +17,7 @@ from backend.repositories.certificates import store_certificate
 from backend.repositories.human_scores import copy_scores
 from backend.repositories.sealed_bundles import BundleArchive, find_bundle, insert_bundle
 from backend.services.resources import TheatreResources
-from backend.services.sealed_bundles import fetch_bundle, store_bundle
+from backend.services.sealed_bundles import fetch_bundle, pack_bundle
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.clock import parse_rfc3339
@@ -41,11 +41,11 @@ class RunEvidence:
         self.bundle = resources.folder_of(theatre_id) / bundle_name(theatre_id)
         """The sealed bundle on the desk of this machine, once there is one."""
 
-    async def bring(self, engine: AsyncEngine, datasets: Collection[str]) -> None:
-        """Have on this machine what the run reads, and the bundle that was noted as sealed.
+    async def fetch(self, engine: AsyncEngine, datasets: Collection[str]) -> None:
+        """Fetch to this machine what the run reads, and the bundle that was noted as sealed.
 
-        A bundle that another machine has sealed takes the place of one that was sealed here and
-        that no row ever named.
+        A bundle that another machine has sealed replaces one that was sealed here and that no
+        row names.
         """
         await asyncio.to_thread(self._resources.data.fetch, datasets)
         async with engine.connect() as connection:
@@ -53,9 +53,9 @@ class RunEvidence:
         if archive is not None:
             await asyncio.to_thread(fetch_bundle, self._resources.store, archive, self.bundle)
 
-    async def keep(self) -> None:
-        """Make the sealed bundle durable, before the event that tells of it."""
-        self._archive = await asyncio.to_thread(store_bundle, self._resources.store, self.bundle)
+    async def store_bundle(self) -> None:
+        """Make the sealed bundle durable, before the event that names it."""
+        self._archive = await asyncio.to_thread(pack_bundle, self._resources.store, self.bundle)
 
     async def note(self, connection: AsyncConnection, event: AuditEvent) -> None:
         """Name what was kept, in the transaction of the event `sealed`."""
@@ -67,20 +67,20 @@ class RunEvidence:
     async def certify(self, connection: AsyncConnection, event: AuditEvent) -> None:
         """Store the certificate of the sealed bundle, in the transaction of `resolved`.
 
-        So are the copies of human scores that a crash behind their entries has left out.
+        It also adds copies of human scores that a crash after their entries has left out.
         """
         await copy_scores(connection, self._theatre_id)
         if event.detail["outcome"] == CERTIFIED:
             document = await asyncio.to_thread((self.bundle / "certificate.json").read_bytes)
             await store_certificate(connection, parse_object(document))
 
-    async def keep_export(self, export: RlmfExport) -> None:
-        """Make the training records durable, before the event that tells of them."""
-        await asyncio.to_thread(self._keep_export, export)
+    async def store_export(self, export: RlmfExport) -> None:
+        """Make the training records durable, before the event that names them."""
+        await asyncio.to_thread(self._store_export, export)
 
-    def _keep_export(self, export: RlmfExport) -> None:
+    def _store_export(self, export: RlmfExport) -> None:
         with self._resources.store.draft() as draft:
             with draft.open("wb") as handle:
                 for line in export.lines():
                     handle.write(line)
-            self._resources.store.keep(ObjectKind.EXPORTS, draft)
+            self._resources.store.put(ObjectKind.EXPORTS, draft)

@@ -1,4 +1,4 @@
-"""What one process does with the jobs of the queue `runs`: take up, carry, pass on."""
+"""One process's work on jobs of the queue `runs`: take up, carry, pass on."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from backend.services.theatre_bridge import run_theatre
 from backend.settings import Settings
 
 SUSPECT_LOST_WORKERS = 2
-"""A run or shard that lost so many has a process to itself until it comes further (ADR 0130)."""
+"""A run or shard that lost so many workers runs alone in a process for a while (ADR 0130)."""
 _TURNED_AWAY_IN_A_LEASE = 4
 
 
@@ -35,7 +35,7 @@ def _is_suspect(lost_workers: int) -> bool:
 class RunJobs:
     """Does the jobs of runs and of shards; a job that no row waits for asks for nothing.
 
-    Both raise what the database raises where it stays away; the rescue goes on from there.
+    Both raise the database's error in a long outage; the rescue goes on from there.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RunJobs:
         self.completion = RunCompletion(engine, resources)
 
     def drain(self) -> None:
-        """Have every run stop after what it is doing, and no other begin."""
+        """Stop every run after its current step, and let no other begin."""
         self._is_draining = True
 
     async def run(self, theatre_id: str, job_id: int) -> None:
@@ -111,7 +111,7 @@ class RunJobs:
         )
 
     async def _pass_run_on(self, theatre_id: str, job_id: int) -> None:
-        """Queue anew what was taken up by a worker that stops, or has no room for it."""
+        """Queue again a run that was taken up by a worker that stops or has no room for it."""
         async with self._engine.begin() as connection:
             if await lock_queued(connection, theatre_id, job_id=job_id):
                 await queue_run(connection, theatre_id)

@@ -47,17 +47,17 @@ class RunMonitor:
         It may be called several times.
         """
         self._engine = engine
-        self._held = lease
-        self._lease = lease_seconds
+        self._lease = lease
+        self._lease_seconds = lease_seconds
         self._is_draining = is_draining
         self._on_progress = on_progress
         self._confirmed = asyncio.get_running_loop().time()
-        self._standing = lease.status
+        self._status = lease.status
 
     @property
     def is_cancelled(self) -> bool:
         """Tell whether the owner has cancelled the run."""
-        return self._standing.is_cancelled
+        return self._status.is_cancelled
 
     def is_stopping(self) -> bool:
         """Tell whether no further episode should be called."""
@@ -65,13 +65,13 @@ class RunMonitor:
 
     def is_needed(self, seq: int) -> bool:
         """Tell whether episode `seq` can still count, as of the last read."""
-        last = self._standing.last_counting
+        last = self._status.last_counting
         return last is None or seq <= last
 
     async def wait_until_stopping(self, changes: ChangeSignal) -> None:
         """Return once the run should stop; StateConflictError once another worker holds it."""
         while not self.is_stopping():
-            await changes.wait(self._lease / _LOOKS_IN_A_LEASE)
+            await changes.wait(self._lease_seconds / _LOOKS_IN_A_LEASE)
             # A database outage does not mean that the lease is lost: try again.
             with contextlib.suppress(SQLAlchemyError, OSError):
                 await self._confirm()
@@ -84,7 +84,7 @@ class RunMonitor:
         Within the lease no other worker can have taken it over; after that, for instance in a
         process that was paused, the row is read.
         """
-        if asyncio.get_running_loop().time() - self._confirmed > self._lease / 2:
+        if asyncio.get_running_loop().time() - self._confirmed > self._lease_seconds / 2:
             await self._confirm()
 
     async def refuse_if_cancelled(self, connection: AsyncConnection, _event: AuditEvent) -> None:
@@ -93,7 +93,7 @@ class RunMonitor:
         The transaction holds the row, and after it nothing can be cancelled: a certificate must not
         overtake a cancellation that was accepted, however late its announcement comes.
         """
-        self._standing = await self._held.read_status(connection)
+        self._status = await self._lease.read_status(connection)
         if self.is_cancelled:
             raise RunStoppedError("expected to settle what was called, got it cancelled before")
 
@@ -120,7 +120,7 @@ class RunMonitor:
     async def _confirm(self) -> None:
         asked = asyncio.get_running_loop().time()
         async with self._engine.connect() as connection:
-            self._standing = await self._held.read_status(connection)
+            self._status = await self._lease.read_status(connection)
         self._confirmed = asked
-        if self._standing.lost_workers == 0:
+        if self._status.lost_workers == 0:
             self._on_progress()

@@ -1,4 +1,4 @@
-"""Runs as their owner asks for them: accepted, waited for, cancelled."""
+"""Runs for their owner: accepted, waited for, cancelled."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from theatre.engine.theatre import CANCELLED
 from theatre.files.dataset_checks import verify_datasets
 
 _LOOK_SECONDS = 5.0
-"""How long a change may be overlooked whose announcement was lost."""
+"""Seconds until a change is seen whose announcement was lost."""
 
 
 async def accept_run(
@@ -46,7 +46,7 @@ async def accept_run(
     ground_truth_path: str | None,
     resources: TheatreResources,
 ) -> TheatreView:
-    """Queue the run of a user's theatre and return it: COMMITTED, and not asked before.
+    """Queue the run of a user's theatre and return it; it must be COMMITTED and not queued before.
 
     A run that could not be begun (`failed` in COMMITTED) may be asked for again. A rehearsal may
     run on another dataset, `ground_truth_path`, named as a template names one. Raises
@@ -131,7 +131,7 @@ async def cancel_run(
         return await read_theatre(connection, theatre_id, user_id=user_id)
     await change_run(connection, theatre_id, cancel_requested_at=now, updated_at=now)
     if is_waiting:
-        # Taken up once more, to be ended: the journal has one writer.
+        # Queued once more, to be ended by a worker: the journal must have one writer.
         await queue_run(connection, theatre_id)
     return await read_theatre(connection, theatre_id, user_id=user_id)
 
@@ -157,7 +157,7 @@ def _require_idle(stored: StoredTheatre) -> None:
 
 
 def _require_no_judge(document: JsonObject, resources: TheatreResources) -> None:
-    """Raise ProgrammeError for a template that an earlier release let through to here."""
+    """Raise ProgrammeError for a template that needs a judge, which the service has not."""
     named = {str(chosen["scorer"]) for chosen in criteria_scorers(document).values()}
     installed = [resources.scorers[name] for name in named if name in resources.scorers]
     if any(scorer.judgement is not None for scorer in installed):

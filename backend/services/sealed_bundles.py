@@ -19,11 +19,11 @@ MANIFEST = "manifest.json"
 _EPOCH = 0
 
 
-def store_bundle(store: EvidenceStore, bundle: Path) -> BundleArchive:
+def pack_bundle(store: EvidenceStore, bundle: Path) -> BundleArchive:
     """Pack a sealed bundle and make the archive durable; the same bundle is the same archive."""
     with store.draft() as draft:
         _pack(bundle, draft)
-        kept = store.keep(ObjectKind.BUNDLES, draft)
+        kept = store.put(ObjectKind.BUNDLES, draft)
     return BundleArchive(kept.name, kept.size_bytes)
 
 
@@ -32,7 +32,7 @@ def fetch_bundle(store: EvidenceStore, archive: BundleArchive, bundle: Path) -> 
     draft = bundle.parent / f".{uuid4()}.unpacked"
     old = bundle.parent / f".{uuid4()}.replaced"
     try:
-        _unpack(store.bring(ObjectKind.BUNDLES, archive.sha256), draft)
+        _unpack(store.fetch(ObjectKind.BUNDLES, archive.sha256), draft)
         if bundle.is_dir():
             bundle.rename(old)
         (draft / bundle.name).rename(bundle)
@@ -65,7 +65,7 @@ def open_bundle_file(
     bundle = store.unpacked / archive.sha256 / bundle_name(theatre_id)
     found = _file_of(bundle, path) if bundle.is_dir() else None
     if found is None or sha256_at(found[0]) != found[1]:
-        # Not there yet, or changed since: what counts is the archive.
+        # Not unpacked yet, or changed since: the archive decides.
         fetch_bundle(store, archive, bundle)
         found = _file_of(bundle, path)
     if found is not None and (sha256 := sha256_at(found[0])) != found[1]:
@@ -85,7 +85,7 @@ def _file_of(bundle: Path, path: str) -> tuple[Path, str] | None:
         return manifest, sha256_of(manifest)
     document: JsonObject = parse_object(manifest.read_bytes())
     inventory = cast("list[dict[str, str]]", document["file_inventory"])
-    # Only names that the manifest has are ever joined to a folder.
+    # Only names in the manifest are joined to a folder: a path must not lead out of it.
     known = {entry["path"]: entry["sha256"] for entry in inventory}
     return (bundle / path, known[path]) if path in known else None
 

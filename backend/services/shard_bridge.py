@@ -28,7 +28,7 @@ async def call_shard(
     if not monitor.is_needed(claim.first_seq):
         return CALLED
     theatre = stored.value()
-    await RunEvidence(stored.id, resources).bring(
+    await RunEvidence(stored.id, resources).fetch(
         engine, datasets_of(theatre, stored.rehearsal_sha256)
     )
     journal = PostgresRunJournal(engine, stored.id, epoch=stored.run_epoch, shard=claim.fence)

@@ -1,4 +1,4 @@
-"""Which shards of a run are worked on at a time, and how many calls each may make (ADR 0127, 0128).
+"""Slots of shards: which are worked on, and how many calls each may make (ADR 0127, 0128).
 
 The committed `max_concurrency` holds over all of them together: a shard has a share of it from when
 it is queued until it is given up, and the shares never add up to more.
@@ -33,15 +33,15 @@ _LIVING = text("""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardSlots:
-    """Gives places to shards, as many as the processes of the database have."""
+    """Assigns slots to shards, as many as the workers of the database have."""
 
     shard_episodes: int
     runs_at_a_time: int
-    """Of this process, taken to be that of all."""
+    """Of this process; all processes are assumed to have the same."""
     lease_seconds: float
 
     async def divide(self, connection: AsyncConnection, stored: StoredTheatre) -> bool:
-        """Divide a run that is held into shards, if it is to be, and tell whether it was.
+        """Divide a locked run into shards, if it should be, and tell whether it was.
 
         It is, once, where the template committed several calls at a time and there are more
         episodes than a shard has. StateConflictError where another holds the run.
@@ -61,9 +61,9 @@ class ShardSlots:
     async def advance(
         self, connection: AsyncConnection, stored: StoredTheatre, *, is_cancelled: bool
     ) -> None:
-        """Give free places to shards that wait; queue the run once no shard has a place.
+        """Give free slots to waiting shards; queue the run once no shard has a slot.
 
-        The caller holds the run, and has given its own shard up. A cancelled run gets no further.
+        The caller has locked the run and released its own shard. A cancelled run gets no slots.
         """
         if not is_cancelled:
             await self._fill(connection, stored.id, _committed_limit(stored))

@@ -1,4 +1,4 @@
-"""Waiting that a stopping service ends."""
+"""Waits that end when the service stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backend.jobs.announcements import ChangeSignal
 async def wait_unless_stopping(
     stopping: asyncio.Event, changes: ChangeSignal, seconds: float
 ) -> bool:
-    """Wait for news, or until the service is stopping, at most `seconds`; tell whether it is."""
+    """Wait for a change or the service's stop, at most `seconds`; tell whether it stops."""
     waiting = [asyncio.create_task(changes.wait(seconds)), asyncio.create_task(stopping.wait())]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

@@ -81,7 +81,7 @@ class StoreCheck:
             }
             named |= {f"{ObjectKind.BUNDLES}/{one}" for one in await find_named_bundles(connection)}
         store = self._resources.store
-        there = {f"{shelf}/{one.name}" for shelf in ObjectKind for one in store.kept(shelf)}
+        there = {f"{kind}/{one.name}" for kind in ObjectKind for one in store.list_objects(kind)}
         return StoreReport(
             theatres=len(theatres),
             bundles=self._bundles,

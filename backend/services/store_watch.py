@@ -28,14 +28,14 @@ class StoreMonitor:
     @contextlib.asynccontextmanager
     async def monitor(self) -> AsyncIterator[None]:
         """Probe until the context is left."""
-        task = asyncio.create_task(self._watch())
+        task = asyncio.create_task(self._monitor_loop())
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _watch(self) -> None:
+    async def _monitor_loop(self) -> None:
         while True:
             await self._probe()
             await asyncio.sleep(EVERY_SECONDS)

@@ -72,7 +72,7 @@ async def run_theatre(
     theatre = stored.value()
     if theatre.state is not TheatreState.ARCHIVED:
         evidence = RunEvidence(stored.id, resources)
-        await evidence.bring(engine, datasets_of(theatre, stored.rehearsal_sha256))
+        await evidence.fetch(engine, datasets_of(theatre, stored.rehearsal_sha256))
     journal = journal_of(
         engine, stored, resources, before={"settling": monitor.refuse_if_cancelled}
     )
@@ -149,7 +149,7 @@ def journal_of(
         stored.id,
         epoch=stored.run_epoch,
         effects={"sealed": evidence.note, "resolved": evidence.certify, **(before or {})},
-        preparations={"sealed": evidence.keep},
+        preparations={"sealed": evidence.store_bundle},
     )
 
 
@@ -287,6 +287,6 @@ async def _archive(
         exported_at=resolved_at,
         calibration=training_calibration,
     )
-    await evidence.keep_export(export)
+    await evidence.store_export(export)
     _, archived = theatre.archive(at=resources.clock(), detail=export.summary().as_document())
     await journal.note(archived)

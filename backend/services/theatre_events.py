@@ -1,4 +1,4 @@
-"""What happens to a theatre, as it happens: one event for each change that is seen."""
+"""Events of a theatre: one for each change that is seen."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from backend.services.theatre_bridge import WAITING
 from backend.services.theatres import read_theatre
 
 _LOOK_SECONDS = 5.0
-"""How long a change may be overlooked whose announcement was lost."""
+"""Seconds until a change is seen whose announcement was lost."""
 MAX_SECONDS = 20.0
-"""After so long a stream ends, and who still listens comes back."""
+"""Seconds after which a stream ends; a client that still listens reconnects."""
 
 EventKind = Literal["state", "progress", "hitl", "end"]
 
@@ -41,8 +41,8 @@ async def theatre_events(
 ) -> AsyncGenerator[TheatreEvent, None]:
     """Yield what changes in a user's theatre behind version `after`, until its run is over.
 
-    Or until the service stops, or after MAX_SECONDS: who listens comes back then.
-    Between two looks no connection is held. NotFoundError where it is not theirs.
+    Or until the service stops, or after MAX_SECONDS: the client reconnects then.
+    Between two reads no connection is held. NotFoundError where it is not theirs.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + MAX_SECONDS

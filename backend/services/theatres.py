@@ -204,8 +204,8 @@ async def commit_theatre(
     receipt = await asyncio.to_thread(_receipt, theatre, coin, resources, committed_at=now)
     if expected_hash not in (None, receipt.commitment_hash):
         raise CommitmentError(
-            f"expected the commitment that the request names, got {receipt.commitment_hash}: the "
-            "template is another one"
+            f"the commitment hash is {receipt.commitment_hash}, not the expected one: the template "
+            "or a pin differs"
         )
     _, committed = theatre.commit(receipt)
     journal = _commit_effect(engine, receipt, coin, epoch=stored.run_epoch)
@@ -216,9 +216,7 @@ async def commit_theatre(
 def require_version(stored: StoredTheatre, versions: frozenset[int] | None) -> None:
     """Raise PreconditionFailedError for a theatre in none of `versions`; None stands for any."""
     if versions is not None and stored.version not in versions:
-        raise PreconditionFailedError(
-            "expected the theatre in a version that If-Match names, got it changed since"
-        )
+        raise PreconditionFailedError("the theatre changed since the version that If-Match names")
 
 
 def require_state(stored: StoredTheatre, *states: TheatreState, to: str) -> None:
@@ -227,8 +225,8 @@ def require_state(stored: StoredTheatre, *states: TheatreState, to: str) -> None
     if current not in states:
         allowed = ", ".join(VALID_TRANSITIONS[current]) or "nothing, it is the end"
         raise InvalidTransitionError(
-            f"expected a theatre in {' or '.join(states)} to {to}, got one in {current}, which "
-            f"goes on to {allowed}{_ADVICE.get(current, '')}"
+            f"cannot {to} a theatre in {current}: expected {' or '.join(states)}. It goes on to "
+            f"{allowed}{_ADVICE.get(current, '')}"
         )
 
 
@@ -244,7 +242,7 @@ def _check_and_store(
     if not isinstance(view, ProductTheatreTemplate):
         return
     for name, path in view.product_theatre_config.data_paths().items():
-        resources.data.keep(path, sha256=view.dataset_hashes[name], uploads=uploads)
+        resources.data.copy_committed(path, sha256=view.dataset_hashes[name], uploads=uploads)
     verify_datasets(view, resources.data)
 
 

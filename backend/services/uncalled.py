@@ -1,7 +1,7 @@
 """Theatres that end before a construct is called: cancelled, or past the date to begin by.
 
-The row's lock decides against a run that begins at the same moment. What the worker of a run that
-was taken up holds is an older epoch from then on: it can write nothing more (docs/adr/0168).
+The row's lock decides against a run that begins at the same moment. The worker of a run that was
+taken up then has an older epoch: it can write nothing more (docs/adr/0168).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ async def end_uncalled(
 
 
 async def end_overdue(engine: AsyncEngine, resources: TheatreResources, *, at: datetime) -> int:
-    """End every theatre that did not begin in time, each by itself; return how many."""
+    """End every theatre that did not begin in time, a transaction each; return how many."""
     async with engine.connect() as connection:
         found = await find_overdue_theatres(connection, at=at)
     ended = 0

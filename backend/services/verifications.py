@@ -158,9 +158,7 @@ async def cancel_verification(
     if ended:
         return verified
     if verified.theatre is None:
-        raise InvalidTransitionError(
-            "expected a verification that goes on, got one that is finished"
-        )
+        raise InvalidTransitionError("the verification is finished: it cannot be cancelled")
     await cancel_run(
         connection, engine, verification_id, user_id=user_id, versions=None, resources=resources
     )

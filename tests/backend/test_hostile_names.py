@@ -136,11 +136,11 @@ def test_an_id_that_is_a_path_names_nothing(ada: Client) -> None:
 @pytest.fixture
 def marker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A file that is written by whatever runs what the requests of a test name."""
-    format_openapi = tmp_path / "marker"
-    code = f"open({str(format_openapi)!r}, 'w').close()\ndef run(*_): return {{}}\n"
+    written = tmp_path / "marker"
+    code = f"open({str(written)!r}, 'w').close()\ndef run(*_): return {{}}\n"
     (tmp_path / "hostile_module.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
-    return format_openapi
+    return written
 
 
 def test_no_program_and_no_module_that_a_request_names_is_run(

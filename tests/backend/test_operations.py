@@ -138,9 +138,9 @@ def figures(client: Client) -> dict[str, float]:
 
 
 def test_every_figure_has_its_line_in_the_operators_page(client: Client) -> None:
-    format_openapi = client.get("/metrics").body.decode()
+    written = client.get("/metrics").body.decode()
     listed = re.findall(r"^\| `(theatre_\w+)` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    told = re.findall(r"^# HELP (theatre_\w+)(?<!_created) ", format_openapi, re.MULTILINE)
+    told = re.findall(r"^# HELP (theatre_\w+)(?<!_created) ", written, re.MULTILINE)
     assert sorted(told) == sorted(listed)
 
 
@@ -227,8 +227,8 @@ def test_what_is_no_secret_is_left() -> None:
 
 
 def test_a_message_is_one_line_whoever_wrote_it() -> None:
-    format_openapi = io.StringIO()
-    handler = logging.StreamHandler(format_openapi)
+    written = io.StringIO()
+    handler = logging.StreamHandler(written)
     handler.setFormatter(JsonLines())
     logger = logging.getLogger("echelon.test")
     logger.propagate = False
@@ -238,7 +238,7 @@ def test_a_message_is_one_line_whoever_wrote_it() -> None:
         exc_info=ValueError('Bearer abc\n{"level": "info"}'),
         extra={"fields": {"step": "sk-" + "a" * 20}},
     )
-    (line,) = format_openapi.getvalue().splitlines()
+    (line,) = written.getvalue().splitlines()
     document = json.loads(line)
     assert document["level"] == "error"
     assert document["message"] == 'x\n{"level": "info"}'

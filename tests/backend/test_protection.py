@@ -189,16 +189,16 @@ def resolve(database: Database) -> None:
 @pytest.mark.parametrize("statement", ["UPDATE {} SET {} = {}", "DELETE FROM {}", "TRUNCATE {}"])
 def test_evidence_is_only_added_to(evidence: Database, table: str, statement: str) -> None:
     column = Base.metadata.tables[table].columns.keys()[-1]
-    format_openapi = statement.format(table, column, column)
+    written = statement.format(table, column, column)
     with pytest.raises(errors.InsufficientPrivilege, match=f"permission denied for table {table}"):
-        change(evidence, format_openapi, APPLICATION)
+        change(evidence, written, APPLICATION)
     if statement.startswith("TRUNCATE"):
-        format_openapi += " CASCADE"
+        written += " CASCADE"
     with pytest.raises(
         errors.IntegrityConstraintViolation,
         match=r"^expected \w+ to be only added to, got (UPDATE|DELETE|TRUNCATE)",
     ):
-        change(evidence, format_openapi, OWNER)
+        change(evidence, written, OWNER)
     assert evidence.rows(f"SELECT count(*) FROM {table}") == [{"count": 1}]  # noqa: S608
 
 
@@ -324,12 +324,12 @@ def test_an_outcome_never_changes_and_an_epoch_never_falls(filled: Database) -> 
 def test_a_row_that_contradicts_itself_is_refused(
     evidence: Database, statement: str, constraint: str
 ) -> None:
-    format_openapi = f"UPDATE theatres SET {statement} WHERE id = '{OTHER_THEATRE_ID}'"  # noqa: S608
+    written = f"UPDATE theatres SET {statement} WHERE id = '{OTHER_THEATRE_ID}'"  # noqa: S608
     # The condition is to be seen, not the trigger that comes before it.
     with evidence.connected("postgres") as connection:
         connection.execute("SET session_replication_role = replica")
         with pytest.raises(errors.CheckViolation, match=f'"ck_theatres_{constraint}"'):
-            connection.execute(format_openapi.encode())
+            connection.execute(written.encode())
     assert evidence.rows("SELECT state FROM theatres WHERE id = %s", OTHER_THEATRE_ID) == [
         {"state": "DRAFT"}
     ]

@@ -37,11 +37,11 @@ def test_schemathesis_finds_nothing(client: Client, tmp_path: Path) -> None:
     """All checks and phases; two users who must not see each other's things."""
     ada, bob = client.registered("ada"), client.registered("bob")
     certified = run(ada, committed(ada, cartograph())).document
-    format_openapi(tmp_path, "theatre_id", certified["id"], *theatres(ada), *theatres(bob))
-    format_openapi(tmp_path, "certificate_id", certified["certificate_id"])
-    format_openapi(tmp_path, "sha256", upload(ada))
-    format_openapi(tmp_path, "debate_run_id", *map(debate, (ada, bob)))
-    format_openapi(tmp_path, "job_id", verification(ada), verification(bob))
+    written(tmp_path, "theatre_id", certified["id"], *theatres(ada), *theatres(bob))
+    written(tmp_path, "certificate_id", certified["certificate_id"])
+    written(tmp_path, "sha256", upload(ada))
+    written(tmp_path, "debate_run_id", *map(debate, (ada, bob)))
+    written(tmp_path, "job_id", verification(ada), verification(bob))
     users = [user("ada", ada), user("bob", bob)]
     (tmp_path / "users.json").write_text(json.dumps({"auth": users}))
     (tmp_path / "schemathesis.toml").write_text(CONFIGURED.read_text())
@@ -97,5 +97,5 @@ def user(name: str, client: Client) -> dict[str, object]:
     return {"name": name, "fixedHeaders": [credential]}
 
 
-def format_openapi(folder: Path, name: str, *values: str) -> None:
+def written(folder: Path, name: str, *values: str) -> None:
     (folder / f"{name}.txt").write_text("".join(f'"{value}"\n' for value in values))

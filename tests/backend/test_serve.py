@@ -59,12 +59,12 @@ class Serving:
 def serving(home: Path, name: str = "serve", **variables: str) -> Iterator[Serving]:
     log = home.parent / f"{name}.log"
     with (
-        log.open("wb") as format_openapi,
+        log.open("wb") as written,
         subprocess.Popen(
             [ECHELON, "serve", "--port", "0"],
             env=environment(home, more=variables),
-            stdout=format_openapi,
-            stderr=format_openapi,
+            stdout=written,
+            stderr=written,
         ) as process,
     ):
         try:
@@ -100,7 +100,7 @@ def test_the_service_runs_its_own_database_and_takes_it_along(home: EmbeddedHome
             check=False,
         )
         assert (refused.returncode, refused.stdout) == (2, "")
-        assert "expected the name of a user" in refused.stderr
+        assert "there is no user of this name" in refused.stderr
         assert service.end() == 0
     home.await_nothing_left()
     with serving(home.home, "again") as service:
@@ -187,10 +187,10 @@ def test_a_planted_secret_is_in_no_line_of_the_log(
         user = {"username": "bob", "email": f"{PLANTED}@b.cd", "password": PLANTED}
         assert client.post("/auth/register", user).status == 500
         assert service.end() == 0
-        format_openapi = service.log.read_text(encoding="utf-8")
+        written = service.log.read_text(encoding="utf-8")
         assert any("UndefinedTable" in line.get("exception", "") for line in service.lines)
     for secret in (PLANTED, token, token.split(".")[2], made["key"], PASSWORD):
-        assert secret.lower() not in format_openapi.lower()
+        assert secret.lower() not in written.lower()
     (noted,) = [line for line in service.lines if line.get("route") == "/auth/register"][:1]
     assert {name: noted[name] for name in ("level", "logger", "message", "method", "status")} == {
         "level": "info",
@@ -224,6 +224,6 @@ def test_in_production_without_its_keys_the_service_does_not_start(
     production = {**own, "ECHELON_MODE": "production", "ECHELON_JWT_KEYS": os.fspath(keys)}
     with serving(tmp_path / "home", **production) as service:
         assert service.process.wait(PATIENCE_SECONDS) == 1
-        format_openapi = service.log.read_text(encoding="utf-8")
-    assert f"expected the keys that sign tokens in {keys}, got: No such file" in format_openapi
+        written = service.log.read_text(encoding="utf-8")
+    assert f"expected the keys that sign tokens in {keys}, got: No such file" in written
     assert not keys.exists()

@@ -23,7 +23,7 @@ def with_config(template: Mapping[str, Any], **changes: Any) -> dict[str, Any]: 
     return {**template, "product_theatre_config": config}
 
 
-def format_openapi(path: Path, lines: list[dict[str, Any]]) -> Path:
+def written(path: Path, lines: list[dict[str, Any]]) -> Path:
     """Write a dataset."""
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path

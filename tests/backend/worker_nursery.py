@@ -106,14 +106,14 @@ def die_around_statement(name: str, *, is_before: bool) -> None:
 
 def stand_still(standing: Path) -> None:
     """Have the disk of this process stand still once, until somebody takes the file away."""
-    format_openapi = os.fsync
+    written = os.fsync
 
     def stands(fd: Any) -> None:  # noqa: ANN401 - whatever a file is to the disk
-        os.fsync = format_openapi
+        os.fsync = written
         standing.touch()
         while standing.exists():
             time.sleep(0.01)
-        format_openapi(fd)
+        written(fd)
 
     os.fsync = stands
 

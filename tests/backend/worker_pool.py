@@ -96,13 +96,13 @@ def worker_pool(database: Database, home: Path, **variables: str) -> Iterator[Wo
     given = environment(home, more=variables)
     log = home.parent / "workers.log"
     with (
-        log.open("wb") as format_openapi,
+        log.open("wb") as written,
         subprocess.Popen(
             [sys.executable, NURSERY],
             env=given,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=format_openapi,
+            stderr=written,
             encoding="utf-8",
         ) as nursery,
     ):
