@@ -1,4 +1,4 @@
-"""How far oracles stand apart, as one picture: a panel a measure, a line a pair of oracles."""
+"""The differences between oracles as one picture: a panel a measure, a line a pair of oracles."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from theatre.cli.plot_style import ACCENT, QUIET, finish, plain_style
 from theatre.engine.scoring import COMPOSITE
 
 _ROOM = 0.08
-"""Free space beside the outermost bound, in units of the difference."""
+"""Margin next to the outermost bound, in units of the difference."""
 
 
 def write_comparison(comparison: Mapping[str, Any], folder: Path) -> Path:

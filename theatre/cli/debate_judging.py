@@ -1,4 +1,4 @@
-"""The judge of debates as the command line asks it, and as it replays what it was answered."""
+"""The judge of debates on the command line: asked now, or replayed from a recorded evaluation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def judged(artefact: DebateArtefact, *, model: str, workspace: Workspace) -> Jso
 
 
 def judged_before(artefact: DebateArtefact, record: Path) -> JsonObject:
-    """Return what the exchanges come to that the output `record` of an evaluation holds.
+    """Return the result of the exchanges in `record`, the output of an earlier evaluation.
 
     Needs no network and no key. Raises JudgementRecordError where that is not what it says.
     """

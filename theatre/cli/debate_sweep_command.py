@@ -71,7 +71,7 @@ def sweep(plan_path: Path, *, folder: Path, as_json: bool) -> None:
 
 @dataclass(slots=True)
 class _Made:
-    """What one call of the command came to."""
+    """The result of one call of the command."""
 
     runs: int = 0
     failures: list[str] = field(default_factory=list)
@@ -112,16 +112,16 @@ class _Sweep:
         return made
 
     async def _make(self, run: SweepRun, construct: Debater | None) -> None:
-        """Make a run; DebateRunError where a construct does not answer, and nothing is left."""
+        """Make a run; DebateRunError where a construct does not answer, and no file is left."""
         entries: list[JsonObject] = []
         disposition = run.configuration.debaters.disposition()
         debater = construct or ScriptedDebater(self.scenario, disposition, run.seed)
-        # A script's run is the same whenever it is made.
+        # A fixed time: the run of a script must be the same whenever it is made.
         clock = counting_clock() if construct is None else utc_now
         speakers = {agent: debater for agent, _ in run.plan.participants}
         artefact = await DebateRun(run.plan, clock, entries.append).run(speakers)
         path = self.path(run)
-        # The log first: an artefact that is there has its log.
+        # The log first: an existing artefact must have its log.
         replace_durably(path.with_suffix(".log.jsonl"), b"".join(map(canonical_line, entries)))
         replace_durably(path, canonical_line(artefact))
 
@@ -134,7 +134,7 @@ class _Sweep:
                 yield run.configuration.name, debate
 
     def path(self, run: SweepRun) -> Path:
-        """Return where the artefact of a run lies, or will."""
+        """Return the path of a run's artefact."""
         return self.folder / "runs" / f"{run.plan.run_id}.json"
 
 
@@ -171,7 +171,7 @@ def _read(path: Path, registry: SchemaRegistry) -> Debate | None:
     try:
         return read_debate(path.read_bytes(), registry=registry).debate
     except (FileNotFoundError, ParseError, InvalidDebateError):
-        return None  # not there, or torn: it is made again
+        return None  # missing or incomplete: it is made again
 
 
 def _print(rows: list[JsonObject]) -> None:

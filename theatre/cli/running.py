@@ -1,4 +1,4 @@
-"""Runs one committed theatre: puts the parts together, keeps signals honest, closes everything."""
+"""Runs one committed theatre: builds the parts, handles signals, closes everything."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class RunOptions:
     """How the caller wants one run; none of it shows in a result.
 
     `headers_env` are request headers and the variables that hold their values. `on_recorded` is
-    told of each batch that became durable. With `ends_with_construct` a construct that is gone
+    called with each durable batch. With `ends_with_construct` a construct that is gone
     ends the run with ConstructUnreachableError, to be gone on with, and costs no episode. With
     `on_rehearsed` the run is a rehearsal: it leaves no certificate, and what it came to goes there.
     """
