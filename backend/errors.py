@@ -13,7 +13,7 @@ class BackendError(Exception):
 
 
 class SettingsError(BackendError):
-    """The environment does not configure a service that may start. Holds no values, only names."""
+    """The environment configures no service that may start. Names variables, never their values."""
 
     code = "settings-invalid"
 
@@ -25,7 +25,7 @@ class EmbeddedServerError(BackendError):
 
 
 class DatabaseRoleError(BackendError):
-    """The database role that the service works as could go round what the database enforces."""
+    """The database role of the service could get round what the database enforces."""
 
     code = "database-role"
 
@@ -63,7 +63,7 @@ class RequestInvalidError(BackendError):
     code = "validation-error"
 
     def __init__(self, violations: Sequence[RequestViolation]) -> None:
-        """Say all of them."""
+        """List all of them in the message."""
         super().__init__("\n".join(f"{one.pointer}: {one.detail}" for one in violations))
         self.violations = tuple(violations)
 
@@ -81,19 +81,19 @@ class BodyTooLargeError(BackendError):
 
 
 class BodyTimeoutError(BackendError):
-    """A body was not there in time, however steadily it came."""
+    """A body was not complete in time."""
 
     code = "request-timeout"
 
 
 class PreconditionFailedError(BackendError):
-    """What is to be changed is not in the version that the request names."""
+    """The version that the request names is not the current one."""
 
     code = "precondition-failed"
 
 
 class UnauthenticatedError(BackendError):
-    """Nobody is who the request says, or it does not say. The reason is for the log alone."""
+    """The request has no valid credential. The reason is for the log alone."""
 
     code = "unauthenticated"
 
@@ -117,7 +117,7 @@ class ClaimRejectedError(BackendError):
 
 
 class DecisionError(BackendError):
-    """The operator decides about a construct id of which there is nothing to decide."""
+    """The operator's decision does not fit the state of the construct id."""
 
     code = "construct-decision"
 
@@ -135,13 +135,13 @@ class IdempotencyInProgressError(BackendError):
 
 
 class RateLimitedError(BackendError):
-    """Somebody asks more often than anybody may; `retry_after` seconds on, they may again."""
+    """A client sends more requests than are allowed; it may retry after `retry_after` seconds."""
 
     code = "rate-limited"
     retry_after: int = 1
 
     def __init__(self, message: str, *, retry_after: int) -> None:
-        """Say what is counted and how much of it is allowed."""
+        """Take the message and the seconds after which to retry."""
         super().__init__(message)
         self.retry_after = retry_after
 
@@ -158,7 +158,7 @@ class EvidenceDamagedError(BackendError):
     code = "evidence-damaged"
 
     def __init__(self, message: str, *, found: str | None) -> None:
-        """Say which object; `found` is None where there is none."""
+        """Take the message; `found` is None for a missing object."""
         super().__init__(message)
         self.found = found
 
@@ -169,7 +169,7 @@ class DebateRefusedError(BackendError):
     code = "debate-invalid"
 
     def __init__(self, violations: Sequence[RequestViolation]) -> None:
-        """Say how many there are."""
+        """Count them in the message."""
         super().__init__(f"expected a valid debate, got {len(violations)} error(s)")
         self.violations = tuple(violations)
 
@@ -181,12 +181,12 @@ class DebateExistsError(BackendError):
 
 
 class DebateClosedError(BackendError):
-    """A run of a debate is over: nothing is appended any more."""
+    """A run of a debate is closed: nothing is appended any more."""
 
     code = "debate-closed"
 
 
 class BackupError(BackendError):
-    """A backup cannot be taken, or is none that can be restored here."""
+    """A backup cannot be taken, or cannot be restored here."""
 
     code = "backup"

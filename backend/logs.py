@@ -1,4 +1,4 @@
-"""Logs: one line of JSON a message, on stderr, with secrets blacked out wherever they turn up."""
+"""Logs: one line of JSON a message, on stderr, with secrets redacted everywhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SECRETS = re.compile(
 )
 _MAX_CHARACTERS = 16_000
 _OWN = frozenset({"at", "level", "logger", "request_id", "route", "method", "user_id"})
-"""Fields whose values are the service's own, or out of a list of its own."""
+"""Fields whose values are made by the service, or are from a fixed list."""
 
 
 def redacted(text: str) -> str:
@@ -64,5 +64,5 @@ def log_as_json(level: str) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     if level != "debug":
-        # It tells of every job, and one in a few seconds only looks whether there is any.
+        # It logs every job, and a periodic one runs every few seconds.
         logging.getLogger("procrastinate").setLevel(logging.WARNING)

@@ -30,14 +30,14 @@ from backend.api import (
     theatre_routes,
     verification_routes,
 )
-from backend.api.body_limits import BodyLimits, limits_of
-from backend.api.edge import Edge
+from backend.api.body_limits import BodyLimitMiddleware, limits_of
+from backend.api.edge import RequestMiddleware
 from backend.api.interface import DescribedApi
-from backend.api.kept_documents import DocumentCache, KeptDocuments
+from backend.api.kept_documents import CertificateCacheMiddleware, DocumentCache
 from backend.api.metrics import Metrics
-from backend.api.problems import answer_problems
+from backend.api.problems import install_problem_handlers
 from backend.api.rate_limits import RateLimits
-from backend.api.safe_methods import SafeMethods
+from backend.api.safe_methods import SafeMethodsMiddleware
 from backend.api.service import ReadyCheck, Service
 from backend.api.theatre_metrics import TheatreMetrics
 from backend.auth.passwords import Passwords
@@ -46,7 +46,7 @@ from backend.auth.tokens import Tokens
 from backend.database.migrations import head_revision
 from backend.database.sessions import POOL_SIZE
 from backend.errors import NotReadyError
-from backend.runtime import now, opened_runtime
+from backend.runtime import now, open_runtime
 from backend.services.workers import check_heartbeat
 from backend.settings import Settings
 from theatre.engine.clock import Clock
@@ -80,7 +80,7 @@ def create_app(
 ) -> FastAPI:
     """Return the application. It opens and closes its database in its lifespan.
 
-    Whoever serves it sets `stopping` when no more requests are taken: what only waits then ends.
+    The server sets `stopping` when it takes no more requests: requests that only wait then end.
     The lifespan raises SigningKeysError, EmbeddedServerError, MigrationError, DatabaseRoleError.
     """
     metrics, documents = Metrics(), DocumentCache()
@@ -95,11 +95,11 @@ def create_app(
         # FastAPI's own records would keep bodies and what was wrong with them.
         telemetry={"tracing": False, "metrics": False, "logs": False, "operation_spans": False},
     )
-    answer_problems(app)
-    app.add_middleware(BodyLimits, limit_of=limits_of(settings))
-    app.add_middleware(KeptDocuments, cache=documents)
-    app.add_middleware(SafeMethods)
-    app.add_middleware(Edge, metrics=metrics)
+    install_problem_handlers(app)
+    app.add_middleware(BodyLimitMiddleware, limit_of=limits_of(settings))
+    app.add_middleware(CertificateCacheMiddleware, cache=documents)
+    app.add_middleware(SafeMethodsMiddleware)
+    app.add_middleware(RequestMiddleware, metrics=metrics)
     app.include_router(operation_routes.router)
     for router in RESOURCES:
         app.include_router(router, prefix=PREFIX)
@@ -118,7 +118,7 @@ def _lifespan(
     @asynccontextmanager
     async def living(_app: FastAPI) -> AsyncIterator[dict[str, object]]:
         keys = KeyFile(await asyncio.to_thread(_key_file, settings))
-        async with opened_runtime(settings, works=settings.worker_in_api, clock=clock) as runtime:
+        async with open_runtime(settings, works=settings.worker_in_api, clock=clock) as runtime:
             await asyncio.to_thread(runtime.resources.constructs.isolation)
             theatre_metrics = TheatreMetrics(runtime.engine)
             metrics.registry.register(theatre_metrics)
@@ -141,12 +141,12 @@ def _lifespan(
                         ),
                     },
                     resources=runtime.resources,
-                    store_watch=runtime.store_watch,
-                    announcements=runtime.announcements,
+                    store_monitor=runtime.store_monitor,
+                    change_listener=runtime.change_listener,
                     documents=documents,
                     stopping=stopping,
                     rates=RateLimits(settings),
-                    turns=asyncio.Semaphore(POOL_SIZE // 4),
+                    admission=asyncio.Semaphore(POOL_SIZE // 4),
                 )
             }
 

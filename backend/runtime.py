@@ -1,4 +1,4 @@
-"""What a process of the service lives with, whether it serves HTTP, runs theatres, or both."""
+"""The long-lived parts of a process of the service: it serves HTTP, runs theatres, or both."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from datetime import UTC, datetime
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.database.opening import opened_database
+from backend.database.opening import open_database
 from backend.database.role_check import check_application_role
 from backend.database.sessions import POOL_SIZE, application_engine
-from backend.jobs.announcements import Announcements
+from backend.jobs.announcements import ChangeListener
 from backend.jobs.workers import Workers
-from backend.services.clean_up import cleaning
+from backend.services.clean_up import clean_up_periodically
 from backend.services.resources import TheatreResources
-from backend.services.store_watch import StoreWatch
+from backend.services.store_watch import StoreMonitor
 from backend.services.workers import workers_of
 from backend.settings import Settings
 from theatre.engine.clock import Clock
@@ -31,8 +31,8 @@ class Runtime:
 
     engine: AsyncEngine
     resources: TheatreResources
-    announcements: Announcements
-    store_watch: StoreWatch
+    change_listener: ChangeListener
+    store_monitor: StoreMonitor
     workers: Workers | None
 
 
@@ -42,7 +42,7 @@ def now() -> datetime:
 
 
 @asynccontextmanager
-async def opened_runtime(
+async def open_runtime(
     settings: Settings, *, works: bool, clock: Clock = now
 ) -> AsyncIterator[Runtime]:
     """Open database, resources and, where it `works`, workers; close them on leaving.
@@ -51,8 +51,8 @@ async def opened_runtime(
     raises.
     """
     async with AsyncExitStack() as stack:
-        opened = opened_database(settings)
-        # Both ends block: PostgreSQL starts, is migrated, and stops.
+        opened = open_database(settings)
+        # In a thread, since both ends block: PostgreSQL starts, is migrated, and stops.
         address = await asyncio.to_thread(opened.__enter__)
         stack.push_async_callback(asyncio.to_thread, opened.__exit__, None, None, None)
         engine = application_engine(address, pool_size=_pool_size(settings, works=works))
@@ -60,27 +60,27 @@ async def opened_runtime(
         async with engine.connect() as connection:
             await check_application_role(connection)
         resources = await asyncio.to_thread(TheatreResources.of, settings, clock=clock)
-        announcements = Announcements(address)
-        await stack.enter_async_context(announcements.listening())
-        store_watch = StoreWatch(resources.store)
-        await stack.enter_async_context(store_watch.watching())
+        change_listener = ChangeListener(address)
+        await stack.enter_async_context(change_listener.listen())
+        store_monitor = StoreMonitor(resources.store)
+        await stack.enter_async_context(store_monitor.monitor())
         workers = None
         if works:
-            workers = workers_of(address, engine, resources, announcements, settings)
+            workers = workers_of(address, engine, resources, change_listener, settings)
             await stack.enter_async_context(workers.working())
-            await stack.enter_async_context(cleaning(engine, resources))
+            await stack.enter_async_context(clean_up_periodically(engine, resources))
         yield Runtime(
             engine=engine,
             resources=resources,
-            announcements=announcements,
-            store_watch=store_watch,
+            change_listener=change_listener,
+            store_monitor=store_monitor,
             workers=workers,
         )
 
 
 async def work(settings: Settings, stop: asyncio.Event) -> None:
     """Run theatres until `stop` is set, and hand over what is under way then; errors as above."""
-    async with opened_runtime(settings, works=True):
+    async with open_runtime(settings, works=True):
         await stop.wait()
 
 

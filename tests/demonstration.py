@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from backend.database.embedded.locks import holding
+from backend.database.embedded.locks import hold_lock
 from tests.backend.embedded_home import EmbeddedHome, command_of, pids
 from tests.theatre.echelon_process import ECHELON, environment
 
@@ -52,7 +52,7 @@ def shared_demonstration(base: Path) -> Demonstration:
     """Return the one run below `base`; the first worker of a session that asks makes it."""
     base.mkdir(exist_ok=True)
     told = base / "told.json"
-    with holding(base / "lock", fcntl.LOCK_EX):
+    with hold_lock(base / "lock", fcntl.LOCK_EX):
         if not told.exists():
             told.write_text(json.dumps(asdict(_demonstration(base))), encoding="utf-8")
     return Demonstration(**json.loads(told.read_bytes()))

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from backend.api.bodies import FORM, form_body, json_body, takes
+from backend.api.bodies import FORM, describe_body, form_body, json_body
 from backend.api.declared_routes import public, resource_router
 from backend.api.rate_limits import Rate
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.auth.tokens import LIFETIME
 from backend.schemas.accounts import AccessToken, PasswordGrant, RegisteredUser, Registration
 from backend.services import accounts
@@ -25,13 +25,13 @@ router = resource_router("auth", DECLARED)
     "/auth/register",
     operation_id="register",
     status_code=201,
-    openapi_extra=takes(Registration),
+    openapi_extra=describe_body(Registration),
 )
 async def register(
     request: Request, body: Annotated[Registration, Depends(json_body(Registration))]
 ) -> RegisteredUser:
     """Make a user."""
-    service = service_of(request)
+    service = get_service(request)
     user_id = await accounts.register(
         service.engine,
         service.passwords,
@@ -46,13 +46,13 @@ async def register(
 @router.post(
     "/auth/token",
     operation_id="issue_token",
-    openapi_extra=takes(PasswordGrant, FORM),
+    openapi_extra=describe_body(PasswordGrant, FORM),
 )
 async def issue_token(
     request: Request, form: Annotated[PasswordGrant, Depends(form_body(PasswordGrant))]
 ) -> AccessToken:
     """Log in: the form of OAuth 2.0's password grant."""
-    service = service_of(request)
+    service = get_service(request)
     token = await accounts.log_in(
         service.engine,
         service.passwords,

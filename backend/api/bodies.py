@@ -1,6 +1,6 @@
 """Bodies: read whole as bytes, parsed strictly, and only then given a shape.
 
-FastAPI's own parsing would lose duplicate keys and NaN before anybody saw them.
+FastAPI's own parsing would accept duplicate keys and NaN in silence.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def strict_object(
 ) -> JsonObject:
     """Return the JSON object that a body is; ParseError for anything else.
 
-    Also for one of more than `max_members` members and items: what is looked at one by one later
-    must not be many times as dear as it was to send.
+    Also for one of more than `max_members` members and items: later checks look at each of them,
+    and must not cost many times as much as the request did.
     """
     document = parse_object(body, max_bytes=max(len(body), 1), max_depth=max_depth)
     counted = 0
@@ -85,10 +85,10 @@ def form_body(model: type[Document]) -> Callable[[Request], Awaitable[Document]]
     return read
 
 
-def takes(model: type[BaseModel], media_type: str = JSON) -> dict[str, Any]:
+def describe_body(model: type[BaseModel], media_type: str = JSON) -> dict[str, Any]:
     """Return the `openapi_extra` of a route that reads `model`."""
     schema = model.model_json_schema()
-    whole = _inlined(schema, schema.pop("$defs", {}))
+    whole = _inline_references(schema, schema.pop("$defs", {}))
     return {"requestBody": {"required": True, "content": {media_type: {"schema": whole}}}}
 
 
@@ -100,14 +100,14 @@ def require_media_type(request: Request, *accepted: str) -> str:
     return given
 
 
-def _inlined(schema: Any, definitions: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
+def _inline_references(schema: Any, definitions: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(schema, list):
-        return [_inlined(one, definitions) for one in schema]
+        return [_inline_references(one, definitions) for one in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
-        return _inlined(definitions[schema["$ref"].rpartition("/")[2]], definitions)
-    return {name: _inlined(one, definitions) for name, one in schema.items()}
+        return _inline_references(definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    return {name: _inline_references(one, definitions) for name, one in schema.items()}
 
 
 def _pairs(body: bytes) -> list[tuple[str, str]]:

@@ -35,11 +35,11 @@ def limits_of(settings: Settings) -> Callable[[str], BodyLimit]:
     return limit_of
 
 
-class BodyLimits:
+class BodyLimitMiddleware:
     """Counts and times a body as it is received.
 
-    Whoever reads on gets BodyTooLargeError or BodyTimeoutError; a body that is announced as too
-    large is refused unread.
+    Reading past a limit raises BodyTooLargeError or BodyTimeoutError; a body that is announced as
+    too large is refused unread.
     """
 
     def __init__(self, app: ASGIApp, *, limit_of: Callable[[str], BodyLimit]) -> None:

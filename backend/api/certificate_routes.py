@@ -10,10 +10,16 @@ from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse, Response
 
-from backend.api.conditional import FRESH, unchanged
+from backend.api.conditional import FRESH, answer_not_modified
 from backend.api.declared_routes import public, resource_router
-from backend.api.described_answers import DESCRIBED_BY, IF_NONE_MATCH, asks_with, exact, tagged
-from backend.api.kept_documents import KeptDocument
+from backend.api.described_answers import (
+    DESCRIBED_BY,
+    IF_NONE_MATCH,
+    describe_headers,
+    describe_immutable,
+    describe_tagged,
+)
+from backend.api.kept_documents import CachedDocument
 from backend.api.pages import (
     NO_NUL,
     Cursor,
@@ -22,9 +28,9 @@ from backend.api.pages import (
     Listing,
     Offset,
     cursor_of,
-    place_of,
+    parse_place,
 )
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.api.transactions import Reading
 from backend.repositories.certificate_views import CertificateFilter, CertificateView
 from backend.repositories.theatre_views import Place
@@ -64,8 +70,8 @@ _CLASSES = {
     "/theatres/{theatre_id}/certificate",
     operation_id="get_theatre_certificate",
     response_model=CertificateDocument,
-    responses=tagged(links=_DOCUMENT),
-    openapi_extra=asks_with(IF_NONE_MATCH),
+    responses=describe_tagged(links=_DOCUMENT),
+    openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 async def get_theatre_certificate(request: Request, theatre_id: UUID, reading: Reading) -> Response:
     """Return the certificate of a theatre, its tier as it is now."""
@@ -76,8 +82,8 @@ async def get_theatre_certificate(request: Request, theatre_id: UUID, reading: R
     "/certificates/{certificate_id}",
     operation_id="get_certificate",
     response_model=CertificateDocument,
-    responses=tagged(links=_DOCUMENT),
-    openapi_extra=asks_with(IF_NONE_MATCH),
+    responses=describe_tagged(links=_DOCUMENT),
+    openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 async def get_certificate(request: Request, certificate_id: UUID, reading: Reading) -> Response:
     """Return a certificate, its tier as it is now."""
@@ -88,8 +94,8 @@ async def get_certificate(request: Request, certificate_id: UUID, reading: Readi
     "/certificates/{certificate_id}/document",
     operation_id="get_certificate_document",
     response_class=Response,
-    responses=exact(TheatreCalibrationCertificate, "The certificate", **DESCRIBED_BY),
-    openapi_extra=asks_with(IF_NONE_MATCH),
+    responses=describe_immutable(TheatreCalibrationCertificate, "The certificate", **DESCRIBED_BY),
+    openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 async def get_certificate_document(
     request: Request, certificate_id: UUID, reading: Reading
@@ -99,8 +105,8 @@ async def get_certificate_document(
     That is the canonical form and a line feed; `document_sha256` is over the canonical form.
     """
     found = await certificates.certificate_document(reading, str(certificate_id))
-    kept = KeptDocument.of(str(certificate_id), found.document, found.document_sha256)
-    service_of(request).documents.keep(kept)
+    kept = CachedDocument.of(str(certificate_id), found.document, found.document_sha256)
+    get_service(request).documents.put(kept)
     return kept.answer(request)
 
 
@@ -118,7 +124,7 @@ async def list_certificates(
     cursor: Cursor = None,
 ) -> Response:
     """List certificates, the newest first; `tier` and `status` are those of now."""
-    service = service_of(request)
+    service = get_service(request)
     wanted = CertificateFilter(
         construct_id=construct_id,
         construct_version=construct_version,
@@ -133,11 +139,11 @@ async def list_certificates(
         now=service.clock(),
         limit=limit,
         offset=offset,
-        after=place_of(cursor, listing),
+        after=parse_place(cursor, listing),
     )
     last = page.certificates[-1][0] if len(page.certificates) == limit else None
     shown = CertificatePage(
-        certificates=[summary_of(view, worth) for view, worth in page.certificates],
+        certificates=[certificate_summary(view, worth) for view, worth in page.certificates],
         total=page.total,
         limit=limit,
         offset=offset,
@@ -157,8 +163,8 @@ async def get_routing(
     construct_version: FilterText = None,
     declared_review: Annotated[str | None, Query(max_length=100)] = None,
 ) -> Response:
-    """Return how far a construct is trusted now; UNVERIFIED for one that nobody knows."""
-    service = service_of(request)
+    """Return how far a construct is trusted now; UNVERIFIED for an unknown one."""
+    service = get_service(request)
     now = service.clock()
     answer = await routing.route(
         reading,
@@ -197,7 +203,7 @@ async def _shown(
     certificate_id: str | None = None,
     theatre_id: str | None = None,
 ) -> Response:
-    service = service_of(request)
+    service = get_service(request)
     read = await certificates.read_certificate(
         reading,
         certificate_id=certificate_id,
@@ -206,20 +212,22 @@ async def _shown(
         now=service.clock(),
     )
     effective = read.worth.effective
-    # Weak: `as_of` is another one at every reading.
+    # Weak: `as_of` changes with every reading.
     etag = f'W/"{read.sha256}.{effective.tier}.{effective.status}.{"+".join(effective.reasons)}"'
     shown = {
         **read.document,
-        **_worth(read.worth),
+        **_status_fields(read.worth),
         "as_of": to_jsonable_python(effective.as_of),
         "document_sha256": read.sha256,
     }
-    return unchanged(request, etag, **_CACHING) or JSONResponse(
+    return answer_not_modified(request, etag, **_CACHING) or JSONResponse(
         shown, headers={"ETag": etag, **_CACHING}
     )
 
 
-def summary_of(view: CertificateView, worth: certificates.Worth) -> CertificateSummary:
+def certificate_summary(
+    view: CertificateView, worth: certificates.CurrentStatus
+) -> CertificateSummary:
     """Return a certificate as lists show it."""
     return CertificateSummary.model_validate(
         {
@@ -229,7 +237,7 @@ def summary_of(view: CertificateView, worth: certificates.Worth) -> CertificateS
             "construct_id": view.construct_id,
             "construct_version": view.construct_version,
             "composite_score": view.composite_score,
-            **_worth(worth),
+            **_status_fields(worth),
             "replay_count": view.replay_count,
             "issued_at": view.issued_at,
             "expires_at": view.expires_at,
@@ -237,8 +245,8 @@ def summary_of(view: CertificateView, worth: certificates.Worth) -> CertificateS
     )
 
 
-def _worth(worth: certificates.Worth) -> dict[str, object]:
-    """Return what every view of a certificate says of it beside its own fields."""
+def _status_fields(worth: certificates.CurrentStatus) -> dict[str, object]:
+    """Return the fields that every view of a certificate adds to its own."""
     effective = worth.effective
     return {
         "verification_tier": effective.tier.value,

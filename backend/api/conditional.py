@@ -1,4 +1,4 @@
-"""Answers that a reader may have already, bytes that never change, and changes of what was read.
+"""Conditional requests: entity tags, immutable bytes, and changes of a version that was read.
 
 Entity tags and preconditions: RFC 9110 §13. Digests: RFC 9530.
 """
@@ -21,8 +21,8 @@ FRESH = "public, max-age=30"
 _VERSION = re.compile(r'"v([0-9]{1,18})"', re.ASCII)
 
 
-def unchanged(request: Request, etag: str, **headers: str) -> Response | None:
-    """Return the answer 304 where the reader has `etag` already, else None."""
+def answer_not_modified(request: Request, etag: str, **headers: str) -> Response | None:
+    """Return a 304 response where the client has `etag` already, else None."""
     given = request.headers.get("if-none-match", "")
     tags = {tag.strip().removeprefix("W/") for tag in given.split(",")}
     if etag.removeprefix("W/") in tags or "*" in tags:
@@ -30,12 +30,12 @@ def unchanged(request: Request, etag: str, **headers: str) -> Response | None:
     return None
 
 
-def described_by(path: str) -> dict[str, str]:
-    """Return the header that leads from bytes which never change to what they are worth now."""
+def describedby_header(path: str) -> dict[str, str]:
+    """Return the header that links immutable bytes to their current status."""
     return {"Link": f'</api/v1{path}>; rel="describedby"'}
 
 
-def immutable(
+def immutable_response(
     request: Request,
     body: bytes,
     *,
@@ -51,8 +51,8 @@ def immutable(
     """
     etag, caching = f'"{sha256}"', {"Cache-Control": IMMUTABLE}
     if view is not None:
-        caching |= described_by(view)
-    return unchanged(request, etag, **caching) or Response(
+        caching |= describedby_header(view)
+    return answer_not_modified(request, etag, **caching) or Response(
         body,
         media_type=media_type,
         headers={"ETag": etag, "Repr-Digest": repr_digest(digest or sha256), **caching},
@@ -60,11 +60,11 @@ def immutable(
 
 
 def tagged_json(request: Request, shown: object, *, caching: str) -> Response:
-    """Return a document under the hash of its own bytes."""
+    """Return a JSON response whose entity tag is the hash of its bytes."""
     whole = JSONResponse(shown, headers={"Cache-Control": caching})
     etag = f'"{hashlib.sha256(whole.body).hexdigest()}"'
     whole.headers["ETag"] = etag
-    return unchanged(request, etag, **{"Cache-Control": caching}) or whole
+    return answer_not_modified(request, etag, **{"Cache-Control": caching}) or whole
 
 
 def repr_digest(sha256: str) -> str:
@@ -72,10 +72,10 @@ def repr_digest(sha256: str) -> str:
     return f"sha-256=:{base64.b64encode(bytes.fromhex(sha256)).decode()}:"
 
 
-async def _wanted_versions(
+async def _parse_if_match(
     if_match: Annotated[
         str | None,
-        Header(description="entity tags of the theatre as it was read; 412 if it is another now"),
+        Header(description="entity tags of the theatre as it was read; 412 if it has changed"),
     ] = None,
 ) -> frozenset[int] | None:
     if if_match is None or if_match.strip() == "*":
@@ -84,5 +84,5 @@ async def _wanted_versions(
     return frozenset(int(tag[1]) for tag in found if tag is not None)
 
 
-WantedVersions = Annotated[frozenset[int] | None, Depends(_wanted_versions)]
+WantedVersions = Annotated[frozenset[int] | None, Depends(_parse_if_match)]
 """The versions of a theatre that a change may be made to; None for any."""

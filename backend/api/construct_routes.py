@@ -1,4 +1,4 @@
-"""Construct ids, by whoever claims them."""
+"""Construct ids, claimed by users."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from backend.api.bodies import json_body, takes
+from backend.api.bodies import describe_body, json_body
 from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
-from backend.api.pages import SHA256, Cursor, Limit, Listing, Offset, cursor_of, place_of
-from backend.api.service import service_of
+from backend.api.pages import SHA256, Cursor, Limit, Listing, Offset, cursor_of, parse_place
+from backend.api.service import get_service
 from backend.api.transactions import Transaction
 from backend.auth.principals import Scope
-from backend.repositories.registered_constructs import constructs_page
+from backend.repositories.registered_constructs import find_constructs
 from backend.schemas.constructs import ConstructDocument, ConstructPage, ConstructRequest
 from backend.services.constructs import claim_construct
 
@@ -27,7 +27,7 @@ router = resource_router("constructs", DECLARED)
     "/constructs",
     operation_id="register_construct",
     status_code=201,
-    openapi_extra=takes(ConstructRequest),
+    openapi_extra=describe_body(ConstructRequest),
 )
 async def register_construct(
     request: Request,
@@ -41,7 +41,7 @@ async def register_construct(
         construct_id=body.construct_id,
         author=body.author,
         user_id=user.user_id,
-        clock=service_of(request).clock,
+        clock=get_service(request).clock,
     )
     return ConstructDocument.model_validate(stored)
 
@@ -57,8 +57,8 @@ async def list_constructs(
 ) -> ConstructPage:
     """List the construct ids that you claim, the newest first."""
     listing = Listing("constructs", (user.user_id,), keys=SHA256)
-    stored, total = await constructs_page(
-        transaction, user.user_id, limit=limit, offset=offset, after=place_of(cursor, listing)
+    stored, total = await find_constructs(
+        transaction, user.user_id, limit=limit, offset=offset, after=parse_place(cursor, listing)
     )
     last = stored[-1] if len(stored) == limit else None
     return ConstructPage(

@@ -8,12 +8,12 @@ from fastapi import Path, Request
 
 from backend.api.bodies import require_media_type
 from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.api.transactions import Transaction
 from backend.auth.principals import Scope
 from backend.repositories.datasets import StoredDataset
 from backend.schemas.datasets import DatasetDocument
-from backend.services.datasets import own_upload, take_upload
+from backend.services.datasets import read_upload, take_upload
 from backend.services.ground_truth import UPLOADED
 
 DECLARED = {
@@ -35,7 +35,7 @@ _BODY = {"content": {LINES: {"schema": {"type": "string", "minLength": 1}}}, "re
 async def upload_dataset(request: Request, user: CurrentUser) -> DatasetDocument:
     """Upload ground truth, JSON lines of at most 64 MiB; it is named by its hash."""
     require_media_type(request, LINES, "application/jsonl")
-    service = service_of(request)
+    service = get_service(request)
     return _shown(
         await take_upload(
             service.engine, request.stream(), user_id=user.user_id, resources=service.resources
@@ -50,7 +50,7 @@ async def get_dataset(
     transaction: Transaction,
 ) -> DatasetDocument:
     """Return what is known of an upload of yours."""
-    return _shown(await own_upload(transaction, sha256, user_id=user.user_id))
+    return _shown(await read_upload(transaction, sha256, user_id=user.user_id))
 
 
 def _shown(dataset: StoredDataset) -> DatasetDocument:

@@ -1,4 +1,4 @@
-"""What is added to debates: events of runs that go on, and evaluations beside them."""
+"""Additions to debates: events of open runs, and evaluations."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from uuid import UUID
 from fastapi import Depends, Query, Request
 from starlette.responses import Response
 
-from backend.api.bodies import json_body, takes
+from backend.api.bodies import describe_body, json_body
 from backend.api.conditional import WantedVersions
 from backend.api.debate_documents import debate_document, evaluation_document
 from backend.api.debate_routes import RUN
 from backend.api.declared_routes import CurrentUser, for_owner, resource_router
-from backend.api.pages import Cursor, Limit, Listing, Offset, chain_page, sequence_of
-from backend.api.service import service_of
+from backend.api.pages import Cursor, Limit, Listing, Offset, chain_page, parse_sequence
+from backend.api.service import get_service
 from backend.api.transactions import Transaction
-from backend.api.turns import Turn
+from backend.api.turns import Admission
 from backend.auth.principals import Scope
 from backend.schemas.debates import (
     DebateDocument,
@@ -51,13 +51,13 @@ async def list_debate_events(
 ) -> Response:
     """List the entries of a run's log, as they were hashed."""
     listing = Listing("debate-events", (str(debate_run_id),))
-    lines, total = await debates.entries_of(
+    lines, total = await debates.read_entries(
         transaction,
         str(debate_run_id),
         user_id=user.user_id,
         limit=limit,
         offset=offset,
-        after=sequence_of(cursor, listing),
+        after=parse_sequence(cursor, listing),
     )
     return chain_page(
         lines, member="events", listing=listing, total=total, limit=limit, offset=offset
@@ -67,7 +67,7 @@ async def list_debate_events(
 @router.post(
     f"{RUN}/events",
     operation_id="append_debate_events",
-    openapi_extra=takes(EventsRequest),
+    openapi_extra=describe_body(EventsRequest),
 )
 async def append_debate_events(
     request: Request,
@@ -75,7 +75,7 @@ async def append_debate_events(
     debate_run_id: UUID,
     body: Annotated[EventsRequest, Depends(json_body(EventsRequest))],
     versions: WantedVersions,
-    _turn: Turn,
+    _turn: Admission,
     transaction: Transaction,
 ) -> DebateDocument:
     """Append events to a run that goes on, all or none; the log is never rewritten."""
@@ -85,7 +85,7 @@ async def append_debate_events(
         [debates.NewEvent(one.event_type, one.detail) for one in body.events],
         user_id=user.user_id,
         versions=versions,
-        clock=service_of(request).clock,
+        clock=get_service(request).clock,
     )
     return debate_document(view)
 
@@ -93,24 +93,24 @@ async def append_debate_events(
 @router.post(
     f"{RUN}/evaluations",
     operation_id="evaluate_debate",
-    openapi_extra=takes(EvaluationRequest),
+    openapi_extra=describe_body(EvaluationRequest),
 )
 async def evaluate_debate(
     request: Request,
     user: CurrentUser,
     debate_run_id: UUID,
     body: Annotated[EvaluationRequest, Depends(json_body(EvaluationRequest))],
-    _turn: Turn,
+    _turn: Admission,
     transaction: Transaction,
 ) -> Evaluations:
-    """Have evaluators judge a run as it is now; what they say is kept beside it."""
+    """Evaluate a run as it is now; the results are stored apart from the debate."""
     found = await debate_evaluations.run_evaluators(
         transaction,
         str(debate_run_id),
         body.evaluators,
         labels=body.labels,
         user_id=user.user_id,
-        clock=service_of(request).clock,
+        clock=get_service(request).clock,
     )
     return Evaluations(evaluations=[evaluation_document(one) for one in found])
 
@@ -123,7 +123,7 @@ async def list_debate_evaluations(
     artefact_sha256: Artefact = None,
 ) -> Evaluations:
     """List what evaluators said of a run as it is now, or as an earlier artefact."""
-    found = await debate_evaluations.kept_evaluations(
+    found = await debate_evaluations.read_evaluations(
         transaction, str(debate_run_id), user_id=user.user_id, artefact_sha256=artefact_sha256
     )
     return Evaluations(evaluations=[evaluation_document(one) for one in found])

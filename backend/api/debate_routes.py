@@ -9,17 +9,17 @@ from fastapi import Depends, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from backend.api.bodies import JSON, require_media_type, strict_object
-from backend.api.conditional import repr_digest, unchanged
+from backend.api.conditional import answer_not_modified, repr_digest
 from backend.api.debate_documents import debate_document, etag_of
 from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
 from backend.api.described_answers import (
     DEBATE_LOCATION,
     ETAG,
     IF_NONE_MATCH,
-    asks_with,
-    exact,
-    goes_on,
-    tagged,
+    describe_headers,
+    describe_immutable,
+    describe_links,
+    describe_tagged,
 )
 from backend.api.pages import (
     Cursor,
@@ -28,11 +28,11 @@ from backend.api.pages import (
     Listing,
     Offset,
     cursor_of,
-    place_of,
+    parse_place,
 )
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.api.transactions import Reading, Transaction
-from backend.api.turns import Turn
+from backend.api.turns import Admission
 from backend.auth.principals import Scope
 from backend.repositories.debates import DebateFilter
 from backend.repositories.theatre_views import Place
@@ -78,7 +78,7 @@ async def artefact_body(request: Request) -> bytes:
         200: {"model": DebateDocument, "description": "These bytes were submitted before"},
         201: {
             "headers": {**DEBATE_LOCATION, **ETAG},
-            "links": goes_on("get_debate", "evaluate_debate", named="debate_run_id"),
+            "links": describe_links("get_debate", "evaluate_debate", named="debate_run_id"),
         },
     },
     openapi_extra={"requestBody": _ARTEFACT},
@@ -87,18 +87,18 @@ async def submit_debate(
     request: Request,
     user: CurrentUser,
     body: Annotated[bytes, Depends(artefact_body)],
-    _turn: Turn,
+    _turn: Admission,
     transaction: Transaction,
     *,
     goes_on: Annotated[bool, Query(description="leave the run open for further events")] = False,
 ) -> Response:
     """Store a run of a debate by its artefact; its bytes are kept as they came."""
-    view, is_new = await debates.submit(
+    view, is_new = await debates.submit_debate(
         transaction,
         body,
         goes_on=goes_on,
         user_id=user.user_id,
-        clock=service_of(request).clock,
+        clock=get_service(request).clock,
     )
     headers = {"Location": f"/api/v1/debates/{view.id}", "ETag": etag_of(view)}
     shown = debate_document(view).model_dump(mode="json")
@@ -124,7 +124,7 @@ async def list_debates(
         wanted=DebateFilter(debate_id=debate_id, run_id=run_id),
         limit=limit,
         offset=offset,
-        after=place_of(cursor, listing),
+        after=parse_place(cursor, listing),
     )
     last = page.views[-1] if len(page.views) == limit else None
     return DebatePage(
@@ -140,16 +140,16 @@ async def list_debates(
     RUN,
     operation_id="get_debate",
     response_model=DebateDocument,
-    responses=tagged(),
-    openapi_extra=asks_with(IF_NONE_MATCH),
+    responses=describe_tagged(),
+    openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 async def get_debate(
     request: Request, user: CurrentUser, debate_run_id: UUID, reading: Reading
 ) -> Response:
     """Return a run of yours, and the hashes of what it is now."""
-    view = await debates.own_run(reading, str(debate_run_id), user_id=user.user_id)
+    view = await debates.read_run(reading, str(debate_run_id), user_id=user.user_id)
     etag = etag_of(view)
-    return unchanged(request, etag) or JSONResponse(
+    return answer_not_modified(request, etag) or JSONResponse(
         debate_document(view).model_dump(mode="json"), headers={"ETag": etag}
     )
 
@@ -158,22 +158,22 @@ async def get_debate(
     f"{RUN}/artefact",
     operation_id="get_debate_artefact",
     response_class=Response,
-    responses=exact(dict[str, Any], "The artefact"),
-    openapi_extra=asks_with(IF_NONE_MATCH),
+    responses=describe_immutable(dict[str, Any], "The artefact"),
+    openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 async def get_debate_artefact(
     request: Request,
     user: CurrentUser,
     debate_run_id: UUID,
-    _turn: Turn,
+    _turn: Admission,
     transaction: Transaction,
     events: Events = None,
 ) -> Response:
     """Return the artefact: as it was submitted, or as its first `events` show it."""
-    body = await debates.artefact_of(
+    body = await debates.read_artefact(
         transaction, str(debate_run_id), user_id=user.user_id, events=events
     )
     sha256 = sha256_hex(body)
     etag = f'"{sha256}"'
     headers = {"ETag": etag, "Repr-Digest": repr_digest(sha256)}
-    return unchanged(request, etag) or Response(body, media_type=JSON, headers=headers)
+    return answer_not_modified(request, etag) or Response(body, media_type=JSON, headers=headers)

@@ -1,8 +1,8 @@
-"""Routes that say beside their router whom they serve, and keep to it.
+"""Access policy: each route declares who may use it, and the policy is enforced before its code.
 
 A router is made by `resource_router(tag, DECLARED)`, where DECLARED has a line for each operation
 id. A route without a line cannot be made. Before a route's own code runs, unknown query parameters
-are refused, and who asks is proven as its line asks for; `CurrentUser` is that principal.
+are refused, and the credential is checked as its line requires; `CurrentUser` is the principal.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from starlette.types import Scope as HttpScope
 
 from backend.api.conditional import OPEN_TO_PAGES
 from backend.api.error_kinds import BY_SLUG
-from backend.api.idempotency import ReplayedAnswer, keep_if_claimed
+from backend.api.idempotency import ReplayedResponse, store_response
 from backend.api.rate_limits import Rate
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.auth.principals import Principal, Scope
 from backend.errors import (
     OutOfScopeError,
@@ -30,7 +30,7 @@ from backend.errors import (
     RequestViolation,
     UnauthenticatedError,
 )
-from backend.services.accounts import principal_of
+from backend.services.accounts import authenticate
 
 _BEARER = "bearer "
 # It keeps FastAPI's own kind of refusal out of the description; `interface` puts the real ones in.
@@ -43,17 +43,17 @@ class Access(StrEnum):
     """Whom a route serves."""
 
     PUBLIC = "public"
-    """Anybody: nothing that it answers belongs to a user."""
+    """Everyone: nothing in the answer belongs to a user."""
     USER = "user"
-    """Any user, with something that is nobody else's."""
+    """Any user, with their own things only."""
     OWNER = "owner"
-    """The owner of what the path names; for everybody else it is not there (404)."""
+    """The owner of what the path names; others get 404."""
     DISCLOSED = "disclosed"
-    """The owner, and anybody once it is public."""
+    """The owner, and everyone once it is public."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Declared:
+class AccessPolicy:
     """Whom a route serves, what a key needs for it, and whether `Idempotency-Key` is kept.
 
     `refuses`: the kinds of problems, by slug, that do not follow from the rest
@@ -67,38 +67,38 @@ class Declared:
     refuses: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Refuse a kind of problem that there is not."""
+        """Raise TypeError for an unknown kind of problem."""
         unknown = set(self.refuses) - set(BY_SLUG)
         if unknown:
             raise TypeError(f"expected kinds of problems, got {sorted(unknown)}")
 
 
-def public(*refuses: str, idempotent: bool = True, rate: Rate = Rate.READ) -> Declared:
-    """Declare a route for anybody."""
-    return Declared(access=Access.PUBLIC, idempotent=idempotent, rate=rate, refuses=refuses)
+def public(*refuses: str, idempotent: bool = True, rate: Rate = Rate.READ) -> AccessPolicy:
+    """Declare a route for everyone."""
+    return AccessPolicy(access=Access.PUBLIC, idempotent=idempotent, rate=rate, refuses=refuses)
 
 
-def for_users(scope: Scope, *refuses: str, idempotent: bool = True) -> Declared:
+def for_users(scope: Scope, *refuses: str, idempotent: bool = True) -> AccessPolicy:
     """Declare a route for any user."""
-    return Declared(access=Access.USER, scope=scope, idempotent=idempotent, refuses=refuses)
+    return AccessPolicy(access=Access.USER, scope=scope, idempotent=idempotent, refuses=refuses)
 
 
-def for_owner(scope: Scope, *refuses: str, idempotent: bool = True) -> Declared:
+def for_owner(scope: Scope, *refuses: str, idempotent: bool = True) -> AccessPolicy:
     """Declare a route for the owner of what its path names."""
-    return Declared(access=Access.OWNER, scope=scope, idempotent=idempotent, refuses=refuses)
+    return AccessPolicy(access=Access.OWNER, scope=scope, idempotent=idempotent, refuses=refuses)
 
 
-def disclosed(scope: Scope, *refuses: str) -> Declared:
-    """Declare a route for the owner, and for anybody once what it answers is public."""
-    return Declared(access=Access.DISCLOSED, scope=scope, refuses=refuses)
+def disclosed(scope: Scope, *refuses: str) -> AccessPolicy:
+    """Declare a route for the owner, and for everyone once its content is public."""
+    return AccessPolicy(access=Access.DISCLOSED, scope=scope, refuses=refuses)
 
 
 def sharing_headers(scope: HttpScope) -> dict[str, str]:
     """Return what an answer says of who may read it, problems included.
 
-    Any page may read what anybody may, without credentials; nothing else is for other pages.
+    Any web page may read public answers, without credentials; other answers are for no other page.
     """
-    declared: Declared | None = scope["state"].get("declared")
+    declared: AccessPolicy | None = scope["state"].get("declared")
     if declared is None:
         return {}
     headers = {} if declared.access is Access.PUBLIC else {"Vary": "Authorization"}
@@ -111,16 +111,16 @@ def sharing_headers(scope: HttpScope) -> dict[str, str]:
 class DeclaredRoute(APIRoute):
     """A route with its declaration. See the module."""
 
-    table: ClassVar[Mapping[str, Declared]] = {}
+    table: ClassVar[Mapping[str, AccessPolicy]] = {}
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 - FastAPI's own
         operation_id = str(options.get("operation_id"))
         if operation_id not in self.table:
-            raise TypeError(f"expected a declaration of {operation_id} beside its router, got none")
+            raise TypeError(f"expected a declaration of {operation_id} by its router, got none")
         self.declared = self.table[operation_id]
         super().__init__(path, endpoint, **options)
         self._query = frozenset(
-            field.alias for one in whole(self.dependant) for field in one.query_params
+            field.alias for one in walk_dependencies(self.dependant) for field in one.query_params
         )
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -129,7 +129,7 @@ class DeclaredRoute(APIRoute):
 
         async def admitted(request: Request) -> Response:
             request.state.declared = self.declared
-            rates = service_of(request).rates
+            rates = get_service(request).rates
             rates.admit_address(self.declared.rate, request.client.host if request.client else "")
             self._refuse_other_parameters(request)
             request.state.principal = principal = await self._admit(request)
@@ -137,12 +137,12 @@ class DeclaredRoute(APIRoute):
                 rates.admit_write(principal.user_id)
             try:
                 response = await answer(request)
-            except ReplayedAnswer as replayed:
+            except ReplayedResponse as replayed:
                 response = replayed.response
             else:
                 if response.status_code >= _FIRST_REFUSAL:
                     raise TypeError("expected a refusal to be raised, got one returned")
-                await keep_if_claimed(request, response)
+                await store_response(request, response)
             if self.declared.access is not Access.PUBLIC:
                 response.headers.setdefault("Cache-Control", "private, no-store")
             return response
@@ -172,8 +172,8 @@ class DeclaredRoute(APIRoute):
             if self.declared.access is Access.DISCLOSED:
                 return None
             raise UnauthenticatedError("expected a bearer credential, got none")
-        service = service_of(request)
-        principal = await principal_of(
+        service = get_service(request)
+        principal = await authenticate(
             service.engine, service.tokens, credential, clock=service.clock
         )
         if self.declared.scope is not None and self.declared.scope not in principal.scopes:
@@ -181,7 +181,7 @@ class DeclaredRoute(APIRoute):
         return principal
 
 
-def resource_router(tag: str, declared: Mapping[str, Declared]) -> APIRouter:
+def resource_router(tag: str, declared: Mapping[str, AccessPolicy]) -> APIRouter:
     """Return a router whose routes keep to `declared`, by operation id."""
     route_class = type("Declared" + tag.title(), (DeclaredRoute,), {"table": declared})
     return APIRouter(tags=[tag], route_class=route_class, responses=_REFUSALS)
@@ -189,7 +189,7 @@ def resource_router(tag: str, declared: Mapping[str, Declared]) -> APIRouter:
 
 # Not plain functions: FastAPI would run those in a thread each.
 async def get_current_user(request: Request) -> Principal:
-    """Return who asks; only routes for users and owners may depend on it."""
+    """Return the principal; only routes for users and owners may depend on it."""
     principal = cast("Principal | None", request.state.principal)
     if principal is None:
         raise TypeError("expected a route that is declared for users, got another")
@@ -197,7 +197,7 @@ async def get_current_user(request: Request) -> Principal:
 
 
 async def get_reader(request: Request) -> Principal | None:
-    """Return who asks on a disclosed route; None for the public."""
+    """Return the principal on a disclosed route; None for the public."""
     return cast("Principal | None", request.state.principal)
 
 
@@ -205,11 +205,11 @@ CurrentUser = Annotated[Principal, Depends(get_current_user)]
 Reader = Annotated[Principal | None, Depends(get_reader)]
 
 
-def whole(dependant: Dependant) -> Iterator[Dependant]:
+def walk_dependencies(dependant: Dependant) -> Iterator[Dependant]:
     """Yield what a route depends on, itself first, at every depth."""
     yield dependant
     for one in dependant.dependencies:
-        yield from whole(one)
+        yield from walk_dependencies(one)
 
 
 def _credential(request: Request) -> str | None:

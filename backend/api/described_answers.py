@@ -48,19 +48,19 @@ PREFER: dict[str, Any] = {
 }
 
 
-def asks_with(*parameters: dict[str, Any]) -> dict[str, Any]:
+def describe_headers(*parameters: dict[str, Any]) -> dict[str, Any]:
     """Return the `openapi_extra` of a route that reads these headers."""
     return {"parameters": list(parameters)}
 
 
-def tagged(*, links: dict[str, Any] | None = None) -> Described:
+def describe_tagged(*, links: dict[str, Any] | None = None) -> Described:
     """Describe a document with an entity tag."""
     described: dict[str, Any] = {"headers": {**ETAG, **CACHING}}
     return {200: {**described, "links": links} if links else described, **NOT_MODIFIED}
 
 
-def exact(model: object, description: str, **more: dict[str, Any]) -> Described:
-    """Describe a document whose bytes never change; `more` are headers of its own."""
+def describe_immutable(model: object, description: str, **more: dict[str, Any]) -> Described:
+    """Describe a document whose bytes never change; `more` are further headers."""
     headers = {**ETAG, **DIGEST, **CACHING, **more}
     return {
         200: {"model": model, "description": description, "headers": headers},
@@ -68,7 +68,7 @@ def exact(model: object, description: str, **more: dict[str, Any]) -> Described:
     }
 
 
-def downloads(*media_types: str, description: str) -> Described:
+def describe_download(*media_types: str, description: str) -> Described:
     """Describe a file, whole or one range of it."""
     content = {name: {"schema": _BODIES.get(name, _BYTES)} for name in media_types}
     headers = {**ETAG, **DIGEST, **CACHING, **DESCRIBED_BY}
@@ -84,7 +84,7 @@ def downloads(*media_types: str, description: str) -> Described:
     }
 
 
-def whole_file(media_type: str, *, description: str) -> Described:
+def describe_text_file(media_type: str, *, description: str) -> Described:
     """Describe a text that is always sent whole."""
     headers = {**ETAG, **DIGEST, **CACHING}
     content = {media_type: {"schema": {"type": "string"}}}
@@ -94,7 +94,7 @@ def whole_file(media_type: str, *, description: str) -> Described:
     }
 
 
-def goes_on(*operations: str, named: str = "theatre_id") -> dict[str, Any]:
+def describe_links(*operations: str, named: str = "theatre_id") -> dict[str, Any]:
     """Return the links from a theatre, or what else is `named`, to what can be done with it."""
     return {
         operation: {

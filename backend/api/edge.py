@@ -1,4 +1,4 @@
-"""What every request passes first: an id, a line in the log, a measurement, and the last refuge."""
+"""The outermost middleware: request id, access log, metrics, and the answer to unhandled errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from backend.api.declared_routes import sharing_headers
 from backend.api.metrics import Metrics
 from backend.api.problem_kinds import INTERNAL
-from backend.api.problems import problem
+from backend.api.problems import problem_response
 
 UNMATCHED = "unmatched"
 _SECURITY = {
@@ -25,8 +25,8 @@ _SECURITY = {
 _log = logging.getLogger(__name__)
 
 
-class Edge:
-    """The outermost layer. Whatever is raised within is logged here, and answered with a 500."""
+class RequestMiddleware:
+    """The outermost middleware: unhandled exceptions are logged here and answered with a 500."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -37,7 +37,7 @@ class Edge:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        # A dict of this request's own: what the lifespan made stays as it is.
+        # A copy for this request: the state of the lifespan must not change.
         scope["state"] = {**scope.get("state", {}), "request_id": str(uuid4())}
         answer = _Answer(scope, send)
         began = time.perf_counter()
@@ -45,12 +45,12 @@ class Edge:
         try:
             await self._app(scope, receive, answer.send)
         except ClientDisconnect:
-            pass  # Nobody is there to be answered.
+            pass  # The client has closed the connection.
         except Exception as error:  # noqa: BLE001 - the boundary: nothing is let out of here
             await self._fail(error, scope, receive, answer)
         finally:
             self._metrics.in_progress.dec()
-            self._note(scope, answer.status, time.perf_counter() - began)
+            self._log_request(scope, answer.status, time.perf_counter() - began)
 
     async def _fail(
         self, error: Exception, scope: Scope, receive: Receive, answer: _Answer
@@ -61,11 +61,11 @@ class Edge:
             extra={"fields": {"request_id": scope["state"]["request_id"]}},
         )
         if answer.status is None:
-            await problem(Request(scope), INTERNAL)(scope, receive, answer.send)
+            await problem_response(Request(scope), INTERNAL)(scope, receive, answer.send)
 
-    def _note(self, scope: Scope, status: int | None, seconds: float) -> None:
+    def _log_request(self, scope: Scope, status: int | None, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", UNMATCHED)
-        # 499: who asked has gone before there was an answer.
+        # 499: the client closed the connection before there was an answer.
         self._metrics.observe(route, scope["method"], status or 499, seconds)
         principal = scope["state"].get("principal")
         fields = {
@@ -80,7 +80,7 @@ class Edge:
 
 
 class _Answer:
-    """Passes an answer on, and knows its status once it has begun."""
+    """Passes an answer on, and records its status once it has begun."""
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope = scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backend import errors as service
 from backend.api import problem_kinds as kinds
-from backend.api.problem_kinds import unacceptable
+from backend.api.problem_kinds import unprocessable
 from theatre.construct_kit import errors as kit
 from theatre.debate import errors as debate
 from theatre.engine import errors as engine
@@ -16,40 +16,34 @@ from theatre.scorers.episode_runners import RunnerRegistrationError
 
 BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     engine.TheatreError: kinds.INTERNAL,
-    engine.CanonicalisationError: unacceptable("not-canonicalisable", "No canonical form"),
+    engine.CanonicalisationError: unprocessable("not-canonicalisable", "Not canonicalisable"),
     engine.ParseError: kinds.MALFORMED_JSON,
     engine.ClockError: kinds.VALIDATION_ERROR,
     engine.ResourceMissingError: kinds.INTERNAL,
     engine.ChainBrokenError: kinds.INTERNAL,
     engine.InvalidTemplateError: kinds.TEMPLATE_INVALID,
-    engine.DatasetError: unacceptable("dataset-unavailable", "The dataset cannot be used"),
-    engine.DatasetMismatchError: unacceptable(
-        "dataset-mismatch", "The dataset is not the committed one"
-    ),
+    engine.DatasetError: unprocessable("dataset-unavailable", "Dataset not usable"),
+    engine.DatasetMismatchError: unprocessable("dataset-mismatch", "Dataset changed"),
     engine.InvalidTransitionError: kinds.INVALID_TRANSITION,
     engine.StateConflictError: kinds.STATE_CONFLICT,
     engine.RunStoppedError: kinds.INTERNAL,
     engine.IsolationLostError: kinds.INTERNAL,
-    engine.CommitmentError: unacceptable("commitment-refused", "No commitment can be made"),
+    engine.CommitmentError: unprocessable("commitment-refused", "Commitment not possible"),
     engine.CoinError: kinds.INTERNAL,
-    engine.PinMismatchError: unacceptable("pin-mismatch", "Not the pinned version"),
-    engine.RehearsalAdapterError: unacceptable(
-        "mock-adapter-refused", "Canned answers are no evidence"
-    ),
+    engine.PinMismatchError: unprocessable("pin-mismatch", "Version does not match the pin"),
+    engine.RehearsalAdapterError: unprocessable("mock-adapter-refused", "Mock adapter not allowed"),
     engine.UnaskedError: kinds.INTERNAL,
     engine.UnplayableError: kinds.INTERNAL,
-    engine.UnknownScorerError: unacceptable("scorer-unknown", "A scorer is not installed"),
+    engine.UnknownScorerError: unprocessable("scorer-unknown", "Scorer not installed"),
     engine.NotReproducibleError: kinds.INTERNAL,
-    engine.ProgrammeError: unacceptable("programme-refused", "The programme cannot be executed"),
+    engine.ProgrammeError: unprocessable("programme-refused", "Programme not executable"),
     engine.ExecutionPathUnavailableError: kinds.EXECUTION_PATH,
     engine.JournalError: kinds.INTERNAL,
     engine.JournalChangedError: kinds.INTERNAL,
     engine.BundleError: kinds.INTERNAL,
     engine.AlreadySealedError: kinds.INTERNAL,
     engine.CertificateError: kinds.INTERNAL,
-    engine.HumanScoreRefusedError: unacceptable(
-        "human-score-refused", "The scores cannot be taken"
-    ),
+    engine.HumanScoreRefusedError: unprocessable("human-score-refused", "Scores not accepted"),
     engine.RlmfExportError: kinds.EXPORT_REFUSED,
     engine.NotFoundError: kinds.NOT_FOUND,
     engine.TierRecordError: kinds.INTERNAL,
@@ -61,27 +55,23 @@ BY_ERROR: dict[type[Exception], kinds.ProblemKind] = {
     oracles.ConstructRegistryError: kinds.INTERNAL,
     oracles.ConstructFilesError: kinds.INTERNAL,
     oracles.DatasetCopyError: kinds.INTERNAL,
-    oracles.UnknownConstructError: unacceptable("construct-unknown", "No such construct"),
-    oracles.ConstructUnreachableError: unacceptable(
-        "construct-unreachable", "The construct cannot be reached"
+    oracles.UnknownConstructError: unprocessable("construct-unknown", "Unknown construct"),
+    oracles.ConstructUnreachableError: unprocessable(
+        "construct-unreachable", "Construct not reachable"
     ),
-    oracles.IsolationUnavailableError: unacceptable(
-        "isolation-unavailable", "No program can be isolated here"
+    oracles.IsolationUnavailableError: unprocessable(
+        "isolation-unavailable", "Isolation not available"
     ),
     oracles.AdapterClosedError: kinds.INTERNAL,
-    oracles.OutboundRefusedError: unacceptable(
-        "endpoint-not-allowed", "Calls may not go to this endpoint"
-    ),
-    oracles.AddressNotAllowedError: unacceptable(
-        "address-not-allowed", "Calls may not go to this address"
-    ),
+    oracles.OutboundRefusedError: unprocessable("endpoint-not-allowed", "Endpoint not allowed"),
+    oracles.AddressNotAllowedError: unprocessable("address-not-allowed", "Address not allowed"),
     oracles.OutboundPolicyError: kinds.INTERNAL,
     oracles.RequestHeadersError: kinds.INTERNAL,
-    oracles.ConstructTransportError: unacceptable(
-        "construct-transport", "The construct is reached in another way"
+    oracles.ConstructTransportError: unprocessable(
+        "construct-transport", "Wrong transport for this construct"
     ),
-    oracles.SanitisePolicyError: unacceptable(
-        "sanitise-policy-invalid", "The sanitising cannot be obeyed"
+    oracles.SanitisePolicyError: unprocessable(
+        "sanitise-policy-invalid", "Sanitising policy not supported"
     ),
     kit.CallableNotFoundError: kinds.INTERNAL,
     kit.CallableBrokenError: kinds.INTERNAL,

@@ -11,12 +11,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from backend.api.declared_routes import CurrentUser, for_owner, resource_router
-from backend.api.described_answers import asks_with
-from backend.api.service import Service, service_of
+from backend.api.described_answers import describe_headers
+from backend.api.service import Service, get_service
 from backend.api.theatre_documents import theatre_document
 from backend.auth.principals import Scope as KeyScope
 from backend.services.theatre_events import theatre_events
-from backend.services.theatres import own_theatre
+from backend.services.theatres import read_theatre
 
 DECLARED = {"watch_theatre": for_owner(KeyScope.READ, "not-found")}
 router = resource_router("events", DECLARED)
@@ -25,7 +25,7 @@ _LAST_EVENT_ID = {
     "name": "Last-Event-ID",
     "in": "header",
     "required": False,
-    "description": "the event that was seen last: what came after it is told",
+    "description": "the last event that was received: later ones are sent",
     "schema": {"type": "string"},
 }
 _RETRY = b"retry: 1000\n\n"
@@ -39,13 +39,13 @@ _HIGHEST = 2**31 - 1
     responses={
         200: {"description": "Events", "content": {_STREAM: {"schema": {"type": "string"}}}}
     },
-    openapi_extra=asks_with(_LAST_EVENT_ID),
+    openapi_extra=describe_headers(_LAST_EVENT_ID),
 )
 async def watch_theatre(request: Request, user: CurrentUser, theatre_id: UUID) -> Response:
     """Watch a theatre: state, progress, hitl, end. `Last-Event-ID` resumes."""
-    service = service_of(request)
+    service = get_service(request)
     async with service.engine.connect() as connection:
-        await own_theatre(connection, str(theatre_id), user_id=user.user_id)
+        await read_theatre(connection, str(theatre_id), user_id=user.user_id)
     after = request.headers.get("last-event-id", "")
     seen = min(int(after), _HIGHEST) if after.isascii() and after.isdigit() else 0
     stream = _written(service, str(theatre_id), user_id=user.user_id, after=seen)
@@ -54,7 +54,7 @@ async def watch_theatre(request: Request, user: CurrentUser, theatre_id: UUID) -
 
 
 class _CountedStream(StreamingResponse):
-    """A stream that says when it is over, also where nobody ever read from it."""
+    """A stream that calls `ended` when it is over, even if it was never read."""
 
     def __init__(self, stream: AsyncIterator[bytes], ended: Callable[[], None]) -> None:
         super().__init__(stream, media_type=_STREAM)
@@ -74,7 +74,7 @@ async def _written(
     yield _RETRY
     events = theatre_events(
         service.engine,
-        service.announcements,
+        service.change_listener,
         theatre_id,
         user_id=user_id,
         after=after,

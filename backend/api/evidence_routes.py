@@ -1,4 +1,4 @@
-"""Evidence: for the owner, and for anybody once the theatre is resolved, as it discloses."""
+"""Evidence: for the owner, and public once the theatre is resolved, as far as it discloses."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from uuid import UUID
 from fastapi import Path, Request
 from starlette.responses import FileResponse, Response
 
-from backend.api.conditional import FRESH, IMMUTABLE, described_by, repr_digest, unchanged
+from backend.api.conditional import (
+    FRESH,
+    IMMUTABLE,
+    answer_not_modified,
+    describedby_header,
+    repr_digest,
+)
 from backend.api.declared_routes import Reader, disclosed, public, resource_router
 from backend.api.described_answers import (
     DESCRIBED_BY,
     IF_NONE_MATCH,
     RANGE,
-    asks_with,
-    downloads,
-    whole_file,
+    describe_download,
+    describe_headers,
+    describe_text_file,
 )
 from backend.api.pages import (
     NO_NUL,
@@ -28,13 +34,13 @@ from backend.api.pages import (
     Listing,
     Offset,
     chain_page,
+    parse_sequence,
     sequence_cursor_of,
-    sequence_of,
 )
-from backend.api.ranges import settle_range
-from backend.api.service import service_of
+from backend.api.ranges import normalise_range
+from backend.api.service import get_service
 from backend.api.transactions import Transaction
-from backend.api.turns import Turn
+from backend.api.turns import Admission
 from backend.auth.principals import Principal, Scope
 from backend.schemas.evidence import AuditPage, EpisodeDocument, EpisodePage, EpisodeRecord
 from backend.services import evidence
@@ -57,14 +63,14 @@ _KINDS = {".json": "application/json", ".jsonl": "application/x-ndjson", ".gz": 
     "/verify_bundle.py",
     operation_id="get_verifier",
     response_class=Response,
-    responses=whole_file("text/x-python", description="The program"),
-    openapi_extra=asks_with(IF_NONE_MATCH),
+    responses=describe_text_file("text/x-python", description="The program"),
+    openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 async def get_verifier(request: Request) -> Response:
     """Download the check of bundles as one file of plain Python, which needs nothing installed."""
     source, sha256 = _verifier()
     etag, caching = f'"{sha256}"', {"Cache-Control": FRESH}
-    return unchanged(request, etag, **caching) or Response(
+    return answer_not_modified(request, etag, **caching) or Response(
         source,
         media_type="text/x-python",
         headers={"ETag": etag, "Repr-Digest": repr_digest(sha256), **caching},
@@ -100,12 +106,12 @@ async def list_audit_events(
         reader=_id_of(reader),
         limit=limit,
         offset=offset,
-        after=sequence_of(cursor, listing),
+        after=parse_sequence(cursor, listing),
     )
     page = chain_page(
         lines, member="audit_events", listing=listing, total=total, limit=limit, offset=offset
     )
-    page.headers.update(described_by(f"/theatres/{theatre_id}/certificate"))
+    page.headers.update(describedby_header(f"/theatres/{theatre_id}/certificate"))
     return page
 
 
@@ -127,7 +133,7 @@ async def list_episodes(
         reader=_id_of(reader),
         limit=limit,
         offset=offset,
-        after=sequence_of(cursor, listing),
+        after=parse_sequence(cursor, listing),
     )
     return EpisodePage(
         episodes=[EpisodeDocument.model_validate(one) for one in page.items],
@@ -156,35 +162,35 @@ async def get_episode(
     "/theatres/{theatre_id}/evidence-bundle",
     operation_id="get_evidence_bundle",
     response_class=Response,
-    responses=downloads("application/gzip", description="The sealed bundle"),
-    openapi_extra=asks_with(IF_NONE_MATCH, RANGE),
+    responses=describe_download("application/gzip", description="The sealed bundle"),
+    openapi_extra=describe_headers(IF_NONE_MATCH, RANGE),
 )
 async def get_evidence_bundle(
-    request: Request, reader: Reader, theatre_id: UUID, _turn: Turn, transaction: Transaction
+    request: Request, reader: Reader, theatre_id: UUID, _turn: Admission, transaction: Transaction
 ) -> Response:
     """Download the sealed bundle (tar.gz), whole or in ranges, for `echelon check`."""
     found = await evidence.bundle_archive(
         transaction,
         str(theatre_id),
         reader=_id_of(reader),
-        resources=service_of(request).resources,
+        resources=get_service(request).resources,
     )
-    return _sent(request, theatre_id, found)
+    return _send_file(request, theatre_id, found)
 
 
 @router.get(
     "/theatres/{theatre_id}/evidence-bundle/{path:path}",
     operation_id="get_evidence_file",
     response_class=Response,
-    responses=downloads(*_KINDS.values(), "text/plain", description="The file"),
-    openapi_extra=asks_with(IF_NONE_MATCH, RANGE),
+    responses=describe_download(*_KINDS.values(), "text/plain", description="The file"),
+    openapi_extra=describe_headers(IF_NONE_MATCH, RANGE),
 )
 async def get_evidence_file(
     request: Request,
     reader: Reader,
     theatre_id: UUID,
     path: str,
-    _turn: Turn,
+    _turn: Admission,
     transaction: Transaction,
 ) -> Response:
     """Download one file of the sealed bundle by its name in the manifest."""
@@ -193,39 +199,39 @@ async def get_evidence_file(
         str(theatre_id),
         path,
         reader=_id_of(reader),
-        resources=service_of(request).resources,
+        resources=get_service(request).resources,
     )
-    return _sent(request, theatre_id, found)
+    return _send_file(request, theatre_id, found)
 
 
 @router.get(
     "/theatres/{theatre_id}/replay",
     operation_id="get_replay",
     response_class=Response,
-    responses=downloads("application/x-ndjson", description="Training records, one a line"),
-    openapi_extra=asks_with(IF_NONE_MATCH, RANGE),
+    responses=describe_download("application/x-ndjson", description="Training records, one a line"),
+    openapi_extra=describe_headers(IF_NONE_MATCH, RANGE),
 )
 async def get_replay(
-    request: Request, theatre_id: UUID, _turn: Turn, transaction: Transaction
+    request: Request, theatre_id: UUID, _turn: Admission, transaction: Transaction
 ) -> Response:
     """Download the training records of an archived theatre, one a line."""
     found = await evidence.training_export(
-        transaction, str(theatre_id), service_of(request).resources
+        transaction, str(theatre_id), get_service(request).resources
     )
-    return _sent(request, theatre_id, found)
+    return _send_file(request, theatre_id, found)
 
 
-def _sent(request: Request, theatre_id: UUID, found: evidence.EvidenceFile) -> Response:
+def _send_file(request: Request, theatre_id: UUID, found: evidence.EvidenceFile) -> Response:
     etag = f'"{found.sha256}"'
     headers = {
         "Cache-Control": IMMUTABLE if found.is_public else "private, no-store",
-        **described_by(f"/theatres/{theatre_id}/certificate"),
+        **describedby_header(f"/theatres/{theatre_id}/certificate"),
     }
-    not_modified = unchanged(request, etag, **headers)
+    not_modified = answer_not_modified(request, etag, **headers)
     if not_modified is not None:
         return not_modified
     status = found.path.stat()
-    settle_range(request, size=status.st_size, etag=etag)
+    normalise_range(request, size=status.st_size, etag=etag)
     return FileResponse(
         found.path,
         media_type=_KINDS.get(PurePath(found.name).suffix, "text/plain"),

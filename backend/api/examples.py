@@ -16,14 +16,14 @@ BARE = "application/vnd.theatre.template+json"
 
 
 @cache
-def recorded() -> dict[str, dict[str, Any]]:
+def read_examples() -> dict[str, dict[str, Any]]:
     """Return what was recorded, by operation id."""
     return cast("dict[str, dict[str, Any]]", json.loads(RECORDED.read_bytes()))
 
 
-def illustrate(operation: dict[str, Any]) -> None:
+def add_examples(operation: dict[str, Any]) -> None:
     """Put the recorded bodies into the description of an operation."""
-    kept = recorded().get(operation["operationId"], {"responses": {}})
+    kept = read_examples().get(operation["operationId"], {"responses": {}})
     body = kept.get("request")
     if body is not None:
         for media_type, described in operation["requestBody"]["content"].items():

@@ -1,7 +1,7 @@
 """`Idempotency-Key`: one effect and one answer, however often a request comes (docs/adr/0083).
 
-The key is claimed when the request's transaction begins, and the answer is put beside it before
-that transaction is committed: effect and answer are kept together, or neither is.
+The key is claimed when the request's transaction begins, and the answer is stored with it before
+that transaction is committed: effect and answer are stored together, or neither is.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import Response, StreamingResponse
 
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.errors import (
     IdempotencyInProgressError,
     IdempotencyMismatchError,
     RequestInvalidError,
     RequestViolation,
 )
-from backend.repositories.idempotency import KeyedRequest, claim, keep_answer, kept_answer
+from backend.repositories.idempotency import KeyedRequest, claim, find_answer, store_answer
 
 HEADER = "Idempotency-Key"
 REPLAYED = "Idempotent-Replayed"
@@ -31,7 +31,7 @@ _LOCK_NOT_AVAILABLE = "55P03"
 _PREFIX = re.compile(r"/api(/v1)?(?=/)")
 
 
-class ReplayedAnswer(Exception):  # noqa: N818 - no error: the answer to a request that had its effect
+class ReplayedResponse(Exception):  # noqa: N818 - no error: the answer to a request that had its effect
     """The request was answered before: this is the answer."""
 
     def __init__(self, response: Response) -> None:
@@ -44,46 +44,46 @@ class _Claimed(NamedTuple):
     request: KeyedRequest
 
 
-async def claim_if_keyed(request: Request, connection: AsyncConnection) -> None:
-    """Claim the key of a request in its transaction, if it has one and its route keeps it.
+async def claim_key(request: Request, connection: AsyncConnection) -> None:
+    """Claim the key of a request in its transaction, if it has one and its route stores answers.
 
-    Raises ReplayedAnswer, IdempotencyMismatchError, IdempotencyInProgressError where it was claimed
-    before.
+    Raises ReplayedResponse, IdempotencyMismatchError, IdempotencyInProgressError where it was
+    claimed before.
     """
-    keyed = await _keyed(request)
+    keyed = await _read_key(request)
     if keyed is None:
         return
-    now = service_of(request).clock()
+    now = get_service(request).clock()
     try:
         is_first = await claim(connection, keyed, at=now)
     except DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == _LOCK_NOT_AVAILABLE:
             raise IdempotencyInProgressError(
-                "expected the first request with this key to have ended, got it still at work"
+                "the first request with this key has not ended yet"
             ) from None
         raise
     if is_first:
         request.state.claimed = _Claimed(connection, keyed)
         return
-    kept = await kept_answer(connection, keyed)
+    kept = await find_answer(connection, keyed)
     if kept is None:
-        raise IdempotencyInProgressError("expected an answer under this key, got none any more")
+        raise IdempotencyInProgressError("the answer under this key has just expired")
     if not kept.belongs_to(keyed):
         raise IdempotencyMismatchError(
-            "expected the request that this key was used for, got another method, path or body"
+            "this key was used for a request with another method, path or body"
         )
-    raise ReplayedAnswer(Response(kept.answer, kept.status, {**kept.headers, REPLAYED: "true"}))
+    raise ReplayedResponse(Response(kept.answer, kept.status, {**kept.headers, REPLAYED: "true"}))
 
 
-async def keep_if_claimed(request: Request, response: Response) -> None:
-    """Keep the answer in the transaction that claimed the request's key, if one did."""
+async def store_response(request: Request, response: Response) -> None:
+    """Store the answer in the transaction that claimed the request's key, if one did."""
     claimed: _Claimed | None = getattr(request.state, "claimed", None)
     if claimed is None:
         return
     if isinstance(response, StreamingResponse):
         raise TypeError("expected an answer that can be kept, got one that is streamed")
     headers = {name: value for name, value in response.headers.items() if name != "content-length"}
-    await keep_answer(
+    await store_answer(
         claimed.connection,
         claimed.request,
         status=response.status_code,
@@ -92,7 +92,7 @@ async def keep_if_claimed(request: Request, response: Response) -> None:
     )
 
 
-async def _keyed(request: Request) -> KeyedRequest | None:
+async def _read_key(request: Request) -> KeyedRequest | None:
     given = request.headers.get(HEADER)
     principal, declared = request.state.principal, request.state.declared
     if given is None or request.method != "POST" or not declared.idempotent or principal is None:

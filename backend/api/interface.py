@@ -10,9 +10,9 @@ from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
 from backend.api.declared_routes import Access, DeclaredRoute
-from backend.api.examples import illustrate
+from backend.api.examples import add_examples
 from backend.api.idempotency import HEADER
-from backend.api.possible_problems import is_kept, problems_of
+from backend.api.possible_problems import keeps_answers, list_problems
 from backend.api.problem_kinds import ProblemKind
 from backend.api.problems import MEDIA_TYPE
 from backend.schemas.problems import ProblemDocument
@@ -37,7 +37,7 @@ class DescribedApi(FastAPI):
     """An application that describes what its routes declare."""
 
     def openapi(self) -> dict[str, Any]:
-        """Return the description, made once."""
+        """Return the description; it is built once."""
         if self.openapi_schema is None:
             described = super().openapi()
             components = described.setdefault("components", {})
@@ -61,7 +61,7 @@ class DescribedApi(FastAPI):
                     yield described["paths"][path][method.lower()], route
 
 
-def written(described: dict[str, Any]) -> str:
+def format_openapi(described: dict[str, Any]) -> str:
     """Return a description as `docs/openapi.json` has it: the same text for the same interface."""
     return json.dumps(described, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
 
@@ -74,25 +74,25 @@ def _describe(operation: dict[str, Any], route: DeclaredRoute, shared: dict[str,
         operation["security"] = [{"bearer": []}]
     parameters = operation.setdefault("parameters", [])
     for parameter in parameters:
-        _never_null(parameter)
-    if is_kept(route):
+        _remove_null(parameter)
+    if keeps_answers(route):
         parameters.append(_KEY)
     operation["responses"].pop("default")
-    for status, kinds in problems_of(route).items():
+    for status, kinds in list_problems(route).items():
         name = ".".join((str(status), *(kind.slug for kind in kinds)))
         shared[name] = _refusal(status, kinds)
         operation["responses"][str(status)] = {"$ref": f"#/components/responses/{name}"}
-    illustrate(operation)
+    add_examples(operation)
 
 
 def _refusal(status: int, kinds: list[ProblemKind]) -> dict[str, Any]:
     types = [f"/problems/{kind.slug}" for kind in kinds]
-    told = {"type": {"enum": types}, "status": {"const": status}}
+    members = {"type": {"enum": types}, "status": {"const": status}}
     return {
         "description": "; ".join(f"`{kind.slug}`: {kind.title}" for kind in kinds),
         "content": {
             MEDIA_TYPE: {
-                "schema": {"allOf": [{"$ref": _PROBLEM}, {"properties": told}]},
+                "schema": {"allOf": [{"$ref": _PROBLEM}, {"properties": members}]},
                 "examples": {kind.slug: {"value": _example(kind)} for kind in kinds},
             }
         },
@@ -110,8 +110,8 @@ def _example(kind: ProblemKind) -> dict[str, Any]:
     }
 
 
-def _never_null(parameter: dict[str, Any]) -> None:
-    """Describe a parameter that may be left out as such: no text of it stands for null."""
+def _remove_null(parameter: dict[str, Any]) -> None:
+    """Describe an optional parameter without null: no text of it means null."""
     schema = parameter["schema"]
     given = [one for one in schema.pop("anyOf", []) if one != {"type": "null"}]
     if len(given) == 1:

@@ -1,7 +1,7 @@
-"""Certificates' bytes in memory: they never change, and everybody asks for them.
+"""A cache of certificates in memory: their bytes never change, and they are read often.
 
-A certificate that was read once is answered before the framework sees the request again. The route
-behind it (`get_certificate_document`) says the same, more slowly.
+A cached certificate is answered before the framework sees the request. The route behind it
+(`get_certificate_document`) answers the same, more slowly.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from backend.api.bodies import JSON
-from backend.api.conditional import OPEN_TO_PAGES, immutable
+from backend.api.conditional import OPEN_TO_PAGES, immutable_response
 from theatre.engine.canonical_json import sha256_hex
 
 _DOCUMENT = re.compile(r"(/api/v1)?/certificates/([0-9a-f-]{36})/document")
 _AT_MOST = 2000
 
 
-class KeptDocument(NamedTuple):
+class CachedDocument(NamedTuple):
     """A certificate as it is given out: its file, and the hashes of document and file."""
 
     certificate_id: str
@@ -38,7 +38,7 @@ class KeptDocument(NamedTuple):
 
     def answer(self, request: Request) -> Response:
         """Return the bytes of the file, under the hash of the document."""
-        return immutable(
+        return immutable_response(
             request,
             self.body,
             sha256=self.sha256,
@@ -49,19 +49,19 @@ class KeptDocument(NamedTuple):
 
 
 class DocumentCache:
-    """The certificates that were asked for last."""
+    """The certificates that were read last."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, KeptDocument] = OrderedDict()
+        self._kept: OrderedDict[str, CachedDocument] = OrderedDict()
 
-    def keep(self, document: KeptDocument) -> None:
-        """Keep a certificate; the one that was asked for longest ago goes."""
+    def put(self, document: CachedDocument) -> None:
+        """Store a certificate; the least recently read one is dropped."""
         self._kept[document.certificate_id] = document
         if len(self._kept) > _AT_MOST:
             self._kept.popitem(last=False)
 
-    def find(self, certificate_id: str) -> KeptDocument | None:
-        """Return a certificate that is kept."""
+    def get(self, certificate_id: str) -> CachedDocument | None:
+        """Return a cached certificate; None where there is none."""
         found = self._kept.get(certificate_id)
         if found is not None:
             self._kept.move_to_end(certificate_id)
@@ -69,13 +69,13 @@ class DocumentCache:
 
 
 class _Route(NamedTuple):
-    """What measurements and logs call the route."""
+    """The route's name in metrics and logs."""
 
     path: str
 
 
-class KeptDocuments:
-    """Answers for certificates that are kept; passes on every other request."""
+class CertificateCacheMiddleware:
+    """Answers requests for cached certificates; passes on every other request."""
 
     def __init__(self, app: ASGIApp, *, cache: DocumentCache) -> None:
         self._app = app
@@ -85,7 +85,7 @@ class KeptDocuments:
         """Serve one request."""
         if scope["type"] == "http" and scope["method"] == "GET" and not scope["query_string"]:
             found = _DOCUMENT.fullmatch(scope["path"])
-            kept = None if found is None else self._cache.find(found[2])
+            kept = None if found is None else self._cache.get(found[2])
             if found is not None and kept is not None:
                 scope["route"] = _Route(
                     f"{found[1] or ''}/certificates/{{certificate_id}}/document"

@@ -7,14 +7,14 @@ from uuid import UUID
 
 from fastapi import Depends, Request
 
-from backend.api.bodies import json_body, takes
+from backend.api.bodies import describe_body, json_body
 from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
-from backend.api.pages import Cursor, Limit, Listing, Offset, cursor_of, place_of
-from backend.api.service import service_of
+from backend.api.pages import Cursor, Limit, Listing, Offset, cursor_of, parse_place
+from backend.api.service import get_service
 from backend.api.transactions import Transaction
 from backend.auth.principals import Scope
 from backend.errors import OutOfScopeError
-from backend.repositories.api_keys import keys_page
+from backend.repositories.api_keys import find_keys_page
 from backend.repositories.theatre_views import Place
 from backend.schemas.accounts import ApiKeyDocument, ApiKeyPage, KeyRequest, NewApiKey
 from backend.services import api_keys
@@ -28,7 +28,9 @@ DECLARED = {
 router = resource_router("keys", DECLARED)
 
 
-@router.post("/keys", operation_id="create_key", status_code=201, openapi_extra=takes(KeyRequest))
+@router.post(
+    "/keys", operation_id="create_key", status_code=201, openapi_extra=describe_body(KeyRequest)
+)
 async def create_key(
     request: Request,
     user: CurrentUser,
@@ -37,14 +39,14 @@ async def create_key(
 ) -> NewApiKey:
     """Make a key. It is in this answer and nowhere else."""
     if not user.scopes.issuperset(body.scopes):
-        raise OutOfScopeError("expected scopes that you have yourself, got more")
+        raise OutOfScopeError("a key cannot have scopes that you do not have")
     made = await api_keys.create_key(
         transaction,
         user_id=user.user_id,
         name=body.name,
         scopes=body.scopes,
         days=body.expires_in_days,
-        clock=service_of(request).clock,
+        clock=get_service(request).clock,
     )
     return NewApiKey(key=made.key, **made.stored._asdict())
 
@@ -60,8 +62,8 @@ async def list_keys(
 ) -> ApiKeyPage:
     """List your keys, the newest first, without the keys."""
     listing = Listing("keys", (user.user_id,))
-    keys, total = await keys_page(
-        transaction, user.user_id, limit=limit, offset=offset, after=place_of(cursor, listing)
+    keys, total = await find_keys_page(
+        transaction, user.user_id, limit=limit, offset=offset, after=parse_place(cursor, listing)
     )
     last = keys[-1] if len(keys) == limit else None
     return ApiKeyPage(
@@ -79,6 +81,6 @@ async def revoke_key(
 ) -> ApiKeyDocument:
     """Revoke a key of yours, from now on."""
     stored = await api_keys.revoke(
-        transaction, key_id=str(key_id), user_id=user.user_id, clock=service_of(request).clock
+        transaction, key_id=str(key_id), user_id=user.user_id, clock=get_service(request).clock
     )
     return ApiKeyDocument.model_validate(stored)

@@ -30,6 +30,6 @@ class Metrics:
         known = method if method in _METHODS else "other"
         self._seconds.labels(route, known, str(status)).observe(seconds)
 
-    def written(self) -> bytes:
+    def render(self) -> bytes:
         """Return all of it in Prometheus's text format."""
         return generate_latest(self.registry)

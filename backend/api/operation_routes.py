@@ -13,7 +13,7 @@ from backend.api.declared_routes import public, resource_router
 from backend.api.error_kinds import BY_SLUG
 from backend.api.metrics import CONTENT_TYPE
 from backend.api.rate_limits import Rate
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.database.migrations import head_revision
 from backend.errors import NotReadyError
 from backend.schemas.operations import Alive, ClosedTo, Ready, ReadyDetails, VersionDocument
@@ -34,7 +34,7 @@ _STORE = "evidence-store"
 
 @router.get("/livez", operation_id="alive")
 async def alive() -> Alive:
-    """Tell that the process answers; nothing else is asked."""
+    """Tell that the process answers; nothing else is checked."""
     return Alive(status="alive")
 
 
@@ -47,12 +47,12 @@ async def ready(
     """Tell that everything answers that requests need; 503 otherwise.
 
     An evidence store that is away makes it degraded, not unready: what is read from the database
-    is served on, and no other process would have the store either. Whoever sends requests asks
-    without `whole`; whoever is to be called, and looks at the status only, asks with it.
+    is served on, and no other process would have the store either. A load balancer asks
+    without `whole`; an alarm that looks only at the status asks with it.
     """
-    service = service_of(request)
+    service = get_service(request)
     checks = service.ready_checks
-    # Tried when the process began: what is waited for here is the memory of it.
+    # Probed when the process began: this only reads the cached result.
     isolation = await asyncio.to_thread(service.resources.constructs.isolation)
     details = ReadyDetails(isolation=ClosedTo.model_validate(isolation.as_document()))
     try:
@@ -61,7 +61,7 @@ async def ready(
                 await check()
     except TimeoutError:
         raise NotReadyError("expected every check to answer in time") from None
-    if service.store_watch.trouble is not None:
+    if service.store_monitor.trouble is not None:
         if whole:
             raise NotReadyError("expected an evidence store that takes something, got one away")
         return Ready(status="degraded", checks=sorted(checks), failing=[_STORE], details=details)
@@ -82,9 +82,9 @@ async def show_version() -> VersionDocument:
 )
 async def metrics(request: Request) -> Response:
     """Return the measurements in Prometheus's text format."""
-    service = service_of(request)
+    service = get_service(request)
     await service.theatre_metrics.count()
-    return Response(service.metrics.written(), media_type=CONTENT_TYPE)
+    return Response(service.metrics.render(), media_type=CONTENT_TYPE)
 
 
 @router.get("/problems/{slug}", operation_id="explain_problem")

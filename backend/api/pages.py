@@ -1,7 +1,7 @@
 """Pages: how many, from where, and a cursor to go on from.
 
-A cursor says behind which row the next page begins, and of which list with which filters it is:
-on another list it would skip rows in silence, so it is refused there.
+A cursor says after which row the next page begins, and for which list with which filters. On
+another list it would skip rows in silence, so it is refused there.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Listing(NamedTuple):
         return hashlib.sha256(json.dumps([self.name, self.filters]).encode()).hexdigest()[:16]
 
 
-def _not_too_deep(offset: int) -> int:
+def _check_offset(offset: int) -> int:
     if offset > MAX_OFFSET:
         raise ValueError(
             f"expected at most {MAX_OFFSET}; further on, send `next_cursor` of a page as `cursor`"
@@ -64,7 +64,7 @@ Offset = Annotated[
         description="how many to leave out; further on, use cursor",
         json_schema_extra={"maximum": MAX_OFFSET},
     ),
-    AfterValidator(_not_too_deep),
+    AfterValidator(_check_offset),
 ]
 FilterText = Annotated[str | None, Query(max_length=255, pattern=NO_NUL)]
 Cursor = Annotated[
@@ -74,12 +74,12 @@ Cursor = Annotated[
 
 def cursor_of(listing: Listing, place: Place) -> str:
     """Return the cursor of the page behind `place`."""
-    return _written(listing, place.created_at.isoformat(), place.id)
+    return _encode(listing, place.created_at.isoformat(), place.id)
 
 
 def sequence_cursor_of(listing: Listing, last: int | None) -> str | None:
     """Return the cursor of the page behind the row numbered `last`; None where nothing is."""
-    return None if last is None else _written(listing, last)
+    return None if last is None else _encode(listing, last)
 
 
 def chain_page(
@@ -93,8 +93,8 @@ def chain_page(
 ) -> Response:
     """Answer with the entries of a chain as `member`: the very bytes that were hashed.
 
-    `lines` are canonical, and not read again: a page of them may be large, and whoever reads it
-    would keep everybody else waiting.
+    `lines` are canonical, and are not parsed again: a page may be large, and parsing it would block
+    the event loop for all other requests.
     """
     last = cast("int", parse_object(lines[-1])["seq"]) if len(lines) == limit else None
     rest: JsonObject = {
@@ -109,22 +109,22 @@ def chain_page(
     return Response(body, media_type="application/json")
 
 
-def place_of(cursor: str | None, listing: Listing) -> Place | None:
+def parse_place(cursor: str | None, listing: Listing) -> Place | None:
     """Return where a cursor goes on; RequestInvalidError for one that is not of this list."""
-    return _read(cursor, listing, partial(_place, listing.keys))
+    return _decode(cursor, listing, partial(_place, listing.keys))
 
 
-def sequence_of(cursor: str | None, listing: Listing) -> int | None:
-    """Return the number that a cursor goes on behind; errors as `place_of`."""
-    return _read(cursor, listing, _number)
+def parse_sequence(cursor: str | None, listing: Listing) -> int | None:
+    """Return the number that a cursor goes on behind; errors as `parse_place`."""
+    return _decode(cursor, listing, _number)
 
 
-def _written(listing: Listing, *where: str | int) -> str:
+def _encode(listing: Listing, *where: str | int) -> str:
     text = json.dumps([listing.fingerprint, *where])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _read(
+def _decode(
     cursor: str | None, listing: Listing, place: Callable[[list[Any]], Where]
 ) -> Where | None:
     if cursor is None:
@@ -135,7 +135,7 @@ def _read(
         if fingerprint == listing.fingerprint:
             return place(where)
     except (binascii.Error, ValueError, TypeError, AttributeError, ArithmeticError, RecursionError):
-        pass  # Whatever it is, it was not made here.
+        pass  # Any damage means that this service did not issue it.
     raise RequestInvalidError(
         [
             RequestViolation(

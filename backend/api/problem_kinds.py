@@ -1,4 +1,4 @@
-"""The kinds of problems: slug, status and title of each, explained at `/problems/{slug}`.
+"""The types of problems: slug, status and title of each, explained at `/problems/{slug}`.
 
 Source: docs/contract/service.md §1. Which error is of which kind: `error_kinds`.
 """
@@ -15,176 +15,174 @@ class ProblemKind(NamedTuple):
     status: int
     title: str
     explanation: str
-    """What a caller can do. It is also the detail where the error's message is not for callers."""
-    tells: bool = True
-    """Whether the error's own message is for the caller."""
+    """What a client can do. It is also the detail where the error's message is not for clients."""
+    shows_message: bool = True
+    """Whether the error's own message is shown to the client."""
 
 
 INTERNAL = ProblemKind(
     "internal-error",
     500,
-    "The service failed",
-    "The fault is the service's. Nothing of the request was kept. Its operator finds the request "
+    "Internal error",
+    "The service failed, and nothing of the request was stored. The operator can find the request "
     "by its `instance`.",
-    tells=False,
+    shows_message=False,
 )
 NOT_READY = ProblemKind(
     "not-ready",
     503,
-    "The service is not ready",
-    "The database or something else that is needed does not answer. Try again after `Retry-After`.",
-    tells=False,
+    "Service unavailable",
+    "The database or another needed part does not answer. Retry after `Retry-After`.",
+    shows_message=False,
 )
 MALFORMED_JSON = ProblemKind(
     "malformed-json",
     400,
-    "The body is not strict JSON",
-    "Bodies are JSON in UTF-8 without duplicate keys, NaN, numbers beyond a double, integers "
+    "Malformed JSON",
+    "Bodies must be JSON in UTF-8 without duplicate keys, NaN, numbers beyond a double, integers "
     "beyond ±(2^53-1), lone surrogates or more than 64 levels of nesting.",
 )
-BAD_REQUEST = ProblemKind(
-    "bad-request", 400, "The request cannot be read", "The request breaks a rule of HTTP."
-)
+BAD_REQUEST = ProblemKind("bad-request", 400, "Bad request", "The request breaks a rule of HTTP.")
 UNAUTHENTICATED = ProblemKind(
     "unauthenticated",
     401,
-    "Who asks is not known",
-    "Send `Authorization: Bearer` with a token from `POST /auth/token` or a key. Tokens end after "
-    "an hour, keys on their day.",
-    tells=False,
+    "Authentication required",
+    "Send `Authorization: Bearer` with a token from `POST /auth/token` or a key. Tokens expire "
+    "after an hour, keys on their date.",
+    shows_message=False,
 )
 OUT_OF_SCOPE = ProblemKind(
-    "out-of-scope", 403, "The key may not do this", "Use a key that has the scope, or a token."
+    "out-of-scope", 403, "Insufficient scope", "Use a key that has the scope, or a token."
 )
 IDENTITY_SEPARATION = ProblemKind(
     "identity-separation",
     403,
-    "Who scores must be somebody else",
-    "The template commits that neither the theatre's owner nor an author of a construct scores.",
+    "Scorer not allowed",
+    "The template commits that neither the theatre's owner nor an author of a construct may score.",
 )
 NOT_FOUND = ProblemKind(
     "not-found",
     404,
-    "There is no such thing",
-    "Nothing is here, or nothing that is yours.",
-    tells=False,
+    "Not found",
+    "It does not exist, or it is not yours.",
+    shows_message=False,
 )
 METHOD_NOT_ALLOWED = ProblemKind(
-    "method-not-allowed", 405, "The method is not allowed", "`Allow` lists the methods that are."
+    "method-not-allowed", 405, "Method not allowed", "`Allow` lists the allowed methods."
 )
 REQUEST_TIMEOUT = ProblemKind(
-    "request-timeout", 408, "The body was not there in time", "Send the whole body sooner."
+    "request-timeout", 408, "Request timeout", "The whole body must arrive in time."
 )
 INVALID_TRANSITION = ProblemKind(
     "invalid-transition",
     409,
-    "The theatre is in no state for this",
+    "Not allowed in this state",
     "The detail names the current state and what it allows.",
 )
 STATE_CONFLICT = ProblemKind(
     "state-conflict",
     409,
-    "Somebody else moved the theatre at the same time",
-    "Read the theatre again.",
+    "Conflicting change",
+    "The theatre was changed at the same time. Read it again.",
 )
 EXECUTION_PATH = ProblemKind(
     "execution-path-unavailable",
     409,
-    "This execution path is not run here",
-    "Markets and simulations can be committed and read, and nothing here runs them.",
+    "Execution path not available",
+    "Markets and simulations can be committed and read, but this service cannot run them.",
 )
 EXPORT_REFUSED = ProblemKind(
-    "export-refused", 409, "There is nothing to export", "The run left no records for training."
+    "export-refused", 409, "Nothing to export", "The run left no training records."
 )
 DUPLICATE_SUBMISSION = ProblemKind(
     "duplicate-submission",
     409,
-    "These scores were submitted before",
-    "One submission per identity.",
+    "Scores already submitted",
+    "Each person may submit once.",
 )
 ALREADY_REGISTERED = ProblemKind(
     "already-registered",
     409,
-    "The name or the address is taken",
-    "Choose another, or log in. Upper and lower case do not differ.",
+    "Already registered",
+    "The name or the address is taken: choose another, or log in. Case is ignored.",
 )
 CLAIM_REJECTED = ProblemKind(
     "claim-rejected",
     409,
-    "The operator has rejected this claim",
-    "It may be made again 14 days later.",
+    "Claim rejected",
+    "The operator has rejected this claim. It may be made again 14 days later.",
 )
 IDEMPOTENCY_IN_PROGRESS = ProblemKind(
     "idempotency-in-progress",
     409,
-    "The first request with this key is still at work",
-    "Send the same request again after `Retry-After`.",
+    "Request in progress",
+    "The first request with this key has not ended. Send the same request again after "
+    "`Retry-After`.",
 )
 PRECONDITION_FAILED = ProblemKind(
     "precondition-failed",
     412,
-    "The theatre is another than the one that was read",
-    "Read it again: `If-Match` has to name the `ETag` of now.",
+    "Precondition failed",
+    "It changed since it was read. Read it again: `If-Match` must name the current `ETag`.",
 )
 CONTENT_TOO_LARGE = ProblemKind(
-    "content-too-large", 413, "The body is too large", "The detail names the limit."
+    "content-too-large", 413, "Body too large", "The detail names the limit."
 )
 UNSUPPORTED_MEDIA_TYPE = ProblemKind(
     "unsupported-media-type",
     415,
-    "The body is of another kind",
-    "The detail names the `Content-Type` that is read here.",
+    "Unsupported media type",
+    "The detail names the `Content-Type` that is accepted.",
 )
 RANGE_NOT_SATISFIABLE = ProblemKind(
     "range-not-satisfiable",
     416,
-    "The range begins behind the end",
-    "`Content-Range` says how many bytes there are.",
+    "Range not satisfiable",
+    "The range begins after the end. `Content-Range` gives the number of bytes.",
 )
 VALIDATION_ERROR = ProblemKind(
     "validation-error",
     422,
-    "The request does not have the shape",
-    "`errors` lists everything that is wrong with it.",
-    tells=False,
+    "Invalid request",
+    "`errors` lists everything that is wrong with the request.",
+    shows_message=False,
 )
 TEMPLATE_INVALID = ProblemKind(
     "template-invalid",
     422,
-    "The template breaks rules",
-    "`errors` lists all of them with pointers into the template.",
-    tells=False,
+    "Invalid template",
+    "`errors` lists every broken rule with a pointer into the template.",
+    shows_message=False,
 )
 DEBATE_INVALID = ProblemKind(
     "debate-invalid",
     422,
-    "The debate breaks rules",
-    "`errors` lists all of them with pointers into the artefact, or says which event does not fit.",
-    tells=False,
+    "Invalid debate",
+    "`errors` lists every broken rule with a pointer into the artefact, or the event that does not "
+    "fit.",
+    shows_message=False,
 )
 DEBATE_EXISTS = ProblemKind(
     "debate-exists",
     409,
-    "There is another artefact under these ids",
-    "What is stored is never changed: use a new `run_id`, or append events to a run that is open.",
+    "Debate run already exists",
+    "A stored artefact is never changed: use a new `run_id`, or append events to an open run.",
 )
 DEBATE_CLOSED = ProblemKind(
     "debate-closed",
     409,
-    "The run of the debate is over",
-    "Only a run that was submitted with `goes_on=true` takes events, until it is closed.",
+    "Debate run closed",
+    "Only a run that was submitted with `goes_on=true` accepts events, until it is closed.",
 )
 IDEMPOTENCY_MISMATCH = ProblemKind(
     "idempotency-mismatch",
     422,
-    "The idempotency key belongs to another request",
-    "A key stands for one request, method, path and body, for 48 hours.",
+    "Idempotency key already used",
+    "The key was used for another request. For 48 hours it stands for one method, path and body.",
 )
-RATE_LIMITED = ProblemKind(
-    "rate-limited", 429, "Too many requests", "Try again after `Retry-After`."
-)
+RATE_LIMITED = ProblemKind("rate-limited", 429, "Too many requests", "Retry after `Retry-After`.")
 
 
-def unacceptable(slug: str, title: str) -> ProblemKind:
+def unprocessable(slug: str, title: str) -> ProblemKind:
     """Return a kind for something well-formed that cannot be accepted."""
     return ProblemKind(slug, 422, title, "The detail says what was expected.")

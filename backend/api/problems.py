@@ -1,4 +1,4 @@
-"""Refusals as problem documents (RFC 9457), wherever they come from."""
+"""Errors as problem documents (RFC 9457), from every source."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _REFUSED_SCORES = {
 }
 _HEADERS: Mapping[int, Mapping[str, str]] = {
     401: {"WWW-Authenticate": "Bearer"},
-    # What is left of the body is not read.
+    # The rest of the body is not read: the connection cannot be used again.
     408: {"Connection": "close"},
     413: {"Connection": "close"},
     503: {"Retry-After": "1"},
@@ -68,7 +68,7 @@ class _Violation(Protocol):
     def detail(self) -> str: ...
 
 
-def problem(
+def problem_response(
     request: Request,
     kind: ProblemKind,
     *,
@@ -101,15 +101,15 @@ def problem(
     )
 
 
-def answer_problems(app: FastAPI) -> None:
-    """Have an application answer every refusal with a problem document."""
-    app.add_exception_handler(TheatreError, _known)
-    app.add_exception_handler(BackendError, _known)
-    app.add_exception_handler(HTTPException, _of_the_framework)
-    app.add_exception_handler(RequestValidationError, _misshapen)
+def install_problem_handlers(app: FastAPI) -> None:
+    """Make an application answer every error with a problem document."""
+    app.add_exception_handler(TheatreError, _answer_known)
+    app.add_exception_handler(BackendError, _answer_known)
+    app.add_exception_handler(HTTPException, _answer_framework_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid_request)
     for unavailable in (PoolTimeoutError, ConnectionError):
-        app.add_exception_handler(unavailable, _unavailable)
-    app.add_exception_handler(DBAPIError, _of_the_database)
+        app.add_exception_handler(unavailable, _answer_unavailable)
+    app.add_exception_handler(DBAPIError, _answer_database_error)
 
 
 def violations_of(error: ValidationError | RequestValidationError) -> list[RequestViolation]:
@@ -129,8 +129,8 @@ def _violation(loc: tuple[int | str, ...], one: ErrorDetails) -> RequestViolatio
     return RequestViolation(pointer, one["type"], model_message(one))
 
 
-def _discreet(violation: _Violation) -> RequestViolation:
-    """Return a violation as a problem tells it: never with the value (docs/adr/0080)."""
+def _redact(violation: _Violation) -> RequestViolation:
+    """Return a violation for a problem document: never with the value (docs/adr/0080)."""
     return RequestViolation(violation.pointer, violation.rule, without_values(violation.detail))
 
 
@@ -139,10 +139,10 @@ def _message(error: Exception) -> str:
     return first.discreet if isinstance(first, Message) else str(error)
 
 
-async def _known(request: Request, error: Exception) -> Response:
+async def _answer_known(request: Request, error: Exception) -> Response:
     kind = kind_of(error)
-    violations: Iterable[_Violation] = map(_discreet, getattr(error, "violations", ()))
-    detail = _message(error) if kind.tells else None
+    violations: Iterable[_Violation] = map(_redact, getattr(error, "violations", ()))
+    detail = _message(error) if kind.shows_message else None
     headers = {}
     if isinstance(error, ParseError):
         detail = _WITH_LITERALS.get(error.reason, detail)
@@ -159,34 +159,34 @@ async def _known(request: Request, error: Exception) -> Response:
     elif isinstance(error, RateLimitedError):
         headers["Retry-After"] = str(error.retry_after)
     if kind is INTERNAL:
-        # Out to where it is logged with all that is known of it (`edge`).
+        # Raised on to the outermost middleware, which logs it with its traceback.
         raise error
-    return problem(request, kind, detail=detail, violations=violations, headers=headers)
+    return problem_response(request, kind, detail=detail, violations=violations, headers=headers)
 
 
-async def _of_the_framework(request: Request, error: Exception) -> Response:
+async def _answer_framework_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - what it is registered for
     kind = BY_STATUS.get(error.status_code, INTERNAL)
     headers = dict(error.headers or {})
     if kind is METHOD_NOT_ALLOWED:
         headers["Allow"] = ", ".join(allowed_methods(request))
-    return problem(request, kind, headers=headers)
+    return problem_response(request, kind, headers=headers)
 
 
-async def _misshapen(request: Request, error: Exception) -> Response:
+async def _answer_invalid_request(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101 - what it is registered for
-    return problem(request, BY_STATUS[422], violations=violations_of(error))
+    return problem_response(request, BY_STATUS[422], violations=violations_of(error))
 
 
-async def _unavailable(request: Request, error: Exception) -> Response:  # noqa: ARG001 - any one
-    return problem(request, NOT_READY)
+async def _answer_unavailable(request: Request, error: Exception) -> Response:  # noqa: ARG001 - any one
+    return problem_response(request, NOT_READY)
 
 
-async def _of_the_database(request: Request, error: Exception) -> Response:
+async def _answer_database_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, DBAPIError)  # noqa: S101 - what it is registered for
     state = getattr(error.orig, "sqlstate", None)
     if state == _NOT_A_CHARACTER:
-        return problem(request, BY_STATUS[422], detail=_NO_NUL)
+        return problem_response(request, BY_STATUS[422], detail=_NO_NUL)
     if error.connection_invalidated or _UNAVAILABLE.fullmatch(state or "08000"):
-        return problem(request, NOT_READY)
+        return problem_response(request, NOT_READY)
     raise error

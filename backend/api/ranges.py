@@ -1,4 +1,4 @@
-"""Parts of files (RFC 9110 §14): one range of bytes; what else is asked is answered whole."""
+"""Range requests (RFC 9110 §14): one range of bytes; any other request gets the whole file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ _RANGE = re.compile(r"bytes=(?:(\d{1,18})-(\d{0,18})|-(\d{1,18}))", re.ASCII | r
 _UNSATISFIABLE = 416
 
 
-def settle_range(request: Request, *, size: int, etag: str) -> None:
-    """Leave a `Range` on the request only where it is one range of what the reader has begun.
+def normalise_range(request: Request, *, size: int, etag: str) -> None:
+    """Remove `Range` from the request unless it is one range of the version that the client has.
 
     Raises HTTPException (416) for one behind the end. RFC 9110 lets a server ignore every other
     request for parts, and wants it for malformed ones.

@@ -1,7 +1,7 @@
-"""How often anybody may ask, counted in this process (docs/design/service.md, "Rate limits").
+"""Rate limits, counted in this process (docs/design/service.md, "Rate limits").
 
-By GCRA, the generic cell rate algorithm (ITU-T I.371): one number for each that asks. A whole
-minute's worth may come at once; after that, as many as fit between.
+By GCRA, the generic cell rate algorithm (ITU-T I.371): one number a client. A burst of a whole
+minute's requests is allowed; after that they must come at the average rate.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ _ROUNDING_SECONDS = 1e-4
 """More than the error of a minute's sum of intervals, less than the shortest of them."""
 
 _REMEMBERED = 100_000
-"""Whoever is forgotten beyond that starts anew: memory stays bounded, and nobody is locked out."""
+"""Beyond that the oldest client is dropped and starts anew: memory stays bounded."""
 
 _MAX_STREAMS = 5
 _IPV6_NETWORK = 64
 
 
 class Rate(StrEnum):
-    """What a request is counted as, whoever sends it. By address, since anybody may send it."""
+    """The class of a request, counted by address, since no credential is needed to send it."""
 
     READ = "requests"
     LOGIN = "log-ins and registrations"
     """Each hashes a password."""
     UNLIMITED = "nothing"
-    """What a supervisor asks: a flood must not have the service restarted."""
+    """Health checks: a flood of other requests must not make a supervisor restart the service."""
 
 
 class RateLimiter:
-    """Admits each that asks so many times a minute."""
+    """Admits each client so many times a minute."""
 
     def __init__(
         self, per_minute: int, *, of: str, monotonic: Callable[[], float] = time.monotonic

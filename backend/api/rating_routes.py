@@ -7,12 +7,12 @@ from uuid import UUID
 
 from fastapi import Depends, Path, Request
 
-from backend.api.bodies import json_body, takes
+from backend.api.bodies import describe_body, json_body
 from backend.api.declared_routes import CurrentUser, for_users, resource_router
 from backend.api.pages import NO_NUL
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.api.transactions import Transaction
-from backend.api.turns import Turn
+from backend.api.turns import Admission
 from backend.auth.principals import Scope
 from backend.schemas.ratings import RatedItem, Rating, Scale, Scores, ScoresTaken
 from backend.services import ratings
@@ -34,10 +34,14 @@ router = resource_router("ratings", DECLARED)
 
 @router.get("/theatres/{theatre_id}/hitl", operation_id="get_rating")
 async def get_rating(
-    request: Request, user: CurrentUser, theatre_id: UUID, _turn: Turn, transaction: Transaction
+    request: Request,
+    user: CurrentUser,
+    theatre_id: UUID,
+    _turn: Admission,
+    transaction: Transaction,
 ) -> Rating:
     """Return the rubric that a theatre waits at, its scale, and what is to be scored."""
-    service = service_of(request)
+    service = get_service(request)
     found = await ratings.open_rating(
         transaction,
         service.engine,
@@ -51,7 +55,7 @@ async def get_rating(
 @router.post(
     "/theatres/{theatre_id}/hitl/{step_id}/scores",
     operation_id="submit_scores",
-    openapi_extra=takes(Scores),
+    openapi_extra=describe_body(Scores),
 )
 async def submit_scores(
     request: Request,
@@ -59,11 +63,11 @@ async def submit_scores(
     theatre_id: UUID,
     step_id: Annotated[str, Path(max_length=1000, pattern=NO_NUL)],
     body: Annotated[Scores, Depends(json_body(Scores))],
-    _turn: Turn,
+    _turn: Admission,
     transaction: Transaction,
 ) -> ScoresTaken:
     """Score all items at once; when enough people have, the run goes on."""
-    service = service_of(request)
+    service = get_service(request)
     desk = await ratings.submit_scores(
         transaction,
         service.engine,

@@ -8,7 +8,7 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from backend.api.bodies import JSON
-from backend.api.conditional import immutable
+from backend.api.conditional import immutable_response
 from theatre.engine.canonical_json import canonical_bytes, parse_object, sha256_hex
 
 Format = Annotated[
@@ -20,7 +20,7 @@ Format = Annotated[
 def receipt_answer(request: Request, receipt: bytes, form: str | None) -> Response:
     """Return the receipt, or the canonical bytes that its hash is of."""
     body = receipt if form is None else _hashed_bytes(receipt)
-    return immutable(request, body, sha256=sha256_hex(body), media_type=JSON)
+    return immutable_response(request, body, sha256=sha256_hex(body), media_type=JSON)
 
 
 def _hashed_bytes(receipt: bytes) -> bytes:

@@ -10,13 +10,13 @@ from starlette.responses import JSONResponse, Response
 
 from backend.api.conditional import WantedVersions
 from backend.api.declared_routes import CurrentUser, for_owner, resource_router
-from backend.api.described_answers import ETAG, LOCATION, PREFER, asks_with, goes_on
-from backend.api.service import Service, service_of
-from backend.api.theatre_bodies import may_take, optional_json_body
+from backend.api.described_answers import ETAG, LOCATION, PREFER, describe_headers, describe_links
+from backend.api.service import Service, get_service
+from backend.api.theatre_bodies import describe_optional_body, optional_json_body
 from backend.api.theatre_documents import etag_of, theatre_document
 from backend.api.transactions import Transaction
-from backend.api.turns import Turn
-from backend.api.waiting import HeldAnswer, seconds_to_wait
+from backend.api.turns import Admission
+from backend.api.waiting import DeferredResponse, seconds_to_wait
 from backend.auth.principals import Scope
 from backend.repositories.theatre_runs import UNFINISHED
 from backend.repositories.theatre_views import TheatreView
@@ -60,7 +60,7 @@ _ACCEPTED = 202
             "model": TheatreDocument,
             "description": "Over, or waiting for people",
             "headers": {**LOCATION, **ETAG},
-            "links": goes_on(
+            "links": describe_links(
                 "get_theatre_certificate",
                 "list_audit_events",
                 "list_episodes",
@@ -69,9 +69,12 @@ _ACCEPTED = 202
                 "get_rating",
             ),
         },
-        202: {"headers": {**LOCATION, **ETAG}, "links": goes_on("get_theatre", "cancel_theatre")},
+        202: {
+            "headers": {**LOCATION, **ETAG},
+            "links": describe_links("get_theatre", "cancel_theatre"),
+        },
     },
-    openapi_extra={**may_take(RunRequest), **asks_with(PREFER)},
+    openapi_extra={**describe_optional_body(RunRequest), **describe_headers(PREFER)},
 )
 async def run_theatre(
     request: Request,
@@ -79,11 +82,11 @@ async def run_theatre(
     theatre_id: UUID,
     body: Annotated[RunRequest, Depends(optional_json_body(RunRequest))],
     versions: WantedVersions,
-    _turn: Turn,
+    _turn: Admission,
     transaction: Transaction,
 ) -> Response:
     """Run a COMMITTED theatre to its end; with `Prefer: wait=N` the answer waits for that."""
-    service = service_of(request)
+    service = get_service(request)
     view = await runs.accept_run(
         transaction,
         str(theatre_id),
@@ -93,7 +96,7 @@ async def run_theatre(
         ground_truth_path=body.ground_truth_path,
         resources=service.resources,
     )
-    return _accepted(request, service, view, user_id=user.user_id)
+    return _accept_run(request, service, view, user_id=user.user_id)
 
 
 @router.post(
@@ -109,7 +112,7 @@ async def run_theatre(
         },
         202: {"headers": {**LOCATION, **ETAG}},
     },
-    openapi_extra=asks_with(PREFER),
+    openapi_extra=describe_headers(PREFER),
 )
 async def cancel_theatre(
     request: Request,
@@ -119,7 +122,7 @@ async def cancel_theatre(
     transaction: Transaction,
 ) -> Response:
     """Resolve a theatre as void: at once before it has begun, else after what the run is doing."""
-    service = service_of(request)
+    service = get_service(request)
     view = await runs.cancel_run(
         transaction,
         service.engine,
@@ -128,7 +131,7 @@ async def cancel_theatre(
         versions=versions,
         resources=service.resources,
     )
-    return _accepted(request, service, view, user_id=user.user_id)
+    return _accept_run(request, service, view, user_id=user.user_id)
 
 
 @router.post(
@@ -143,7 +146,7 @@ async def settle_theatre(
     return await runs.refuse_settling(transaction, str(theatre_id), user_id=user.user_id)
 
 
-def _accepted(request: Request, service: Service, view: TheatreView, *, user_id: str) -> Response:
+def _accept_run(request: Request, service: Service, view: TheatreView, *, user_id: str) -> Response:
     seconds = seconds_to_wait(request)
     shown = _shown(service, view)
     headers = {"Location": f"/api/v1/theatres/{view.id}", "ETag": etag_of(view)}
@@ -155,7 +158,7 @@ def _accepted(request: Request, service: Service, view: TheatreView, *, user_id:
     async def later() -> Response:
         now = await runs.until_idle(
             service.engine,
-            service.announcements,
+            service.change_listener,
             view.id,
             user_id=user_id,
             seconds=float(seconds),
@@ -165,7 +168,7 @@ def _accepted(request: Request, service: Service, view: TheatreView, *, user_id:
         applied = {"ETag": etag_of(now), "Preference-Applied": f"wait={seconds}"}
         return JSONResponse(_shown(service, now), 200 if is_over else _ACCEPTED, headers=applied)
 
-    held = HeldAnswer(shown, later)
+    held = DeferredResponse(shown, later)
     held.headers.update({"Location": headers["Location"], "Retry-After": "1"})
     return held
 

@@ -1,4 +1,4 @@
-"""HEAD and OPTIONS (RFC 9110 §9.3): for every path that there is, without a route of their own."""
+"""HEAD and OPTIONS (RFC 9110 §9.3) for every path, without separate routes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from backend.api.route_methods import allowed_methods
 
 
-class SafeMethods:
-    """Answers HEAD as GET without a body, and OPTIONS with what is allowed."""
+class SafeMethodsMiddleware:
+    """Answers HEAD as GET without a body, and OPTIONS with the allowed methods."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -30,7 +30,7 @@ class SafeMethods:
                 return
             await send(message)
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-            # Nothing is read, and no stream kept open, to be thrown away.
+            # HEAD must not read a body or keep a stream open to throw it away.
             raise _HeadSentError
 
         scope["method"] = "GET"
@@ -50,4 +50,4 @@ class SafeMethods:
 
 
 class _HeadSentError(Exception):
-    """The head of an answer is out, and nobody wants the rest."""
+    """The head of the response is sent; the body is not wanted."""

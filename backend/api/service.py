@@ -1,4 +1,4 @@
-"""What one process of the service holds for as long as it runs. Made by the lifespan."""
+"""The long-lived parts of one process of the service. Made by the lifespan."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from backend.api.rate_limits import RateLimits
 from backend.api.theatre_metrics import TheatreMetrics
 from backend.auth.passwords import Passwords
 from backend.auth.tokens import Tokens
-from backend.jobs.announcements import Announcements
+from backend.jobs.announcements import ChangeListener
 from backend.services.resources import TheatreResources
-from backend.services.store_watch import StoreWatch
+from backend.services.store_watch import StoreMonitor
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
@@ -39,16 +39,16 @@ class Service:
     theatre_metrics: TheatreMetrics
     ready_checks: Mapping[str, ReadyCheck]
     resources: TheatreResources
-    store_watch: StoreWatch
-    announcements: Announcements
+    store_monitor: StoreMonitor
+    change_listener: ChangeListener
     documents: DocumentCache
     stopping: asyncio.Event
     """Set when the process takes no more requests."""
     rates: RateLimits
-    turns: asyncio.Semaphore
-    """Each may take two connections: half of the pool is left to everybody else."""
+    admission: asyncio.Semaphore
+    """Each may take two connections: half of the pool must stay free for other requests."""
 
 
-def service_of(request: Request) -> Service:
+def get_service(request: Request) -> Service:
     """Return the service that a request came to."""
     return cast("Service", request.state.service)

@@ -11,11 +11,11 @@ from starlette.responses import Response
 
 from backend.api.conditional import FRESH, IMMUTABLE, tagged_json
 from backend.api.declared_routes import public, resource_router
-from backend.api.described_answers import IF_NONE_MATCH, asks_with, tagged
-from backend.api.pages import NO_NUL, SHA256, Cursor, Limit, Listing, Offset, cursor_of, place_of
-from backend.api.service import service_of
+from backend.api.described_answers import IF_NONE_MATCH, describe_headers, describe_tagged
+from backend.api.pages import NO_NUL, SHA256, Cursor, Limit, Listing, Offset, cursor_of, parse_place
+from backend.api.service import get_service
 from backend.api.transactions import Transaction
-from backend.repositories.template_views import template_of, templates_page
+from backend.repositories.template_views import find_templates, template_of
 from backend.repositories.theatre_views import Place
 from backend.schemas.templates import (
     AvailableTemplateDocument,
@@ -44,10 +44,10 @@ async def list_templates(
     cursor: Cursor = None,
 ) -> TemplatePage:
     """List the templates that were committed, the newest first, and what ships or is accepted."""
-    accepted_templates = service_of(request).resources.accepted_templates
+    accepted_templates = get_service(request).resources.accepted_templates
     available = await asyncio.to_thread(accepted_templates.available)
-    views, total = await templates_page(
-        transaction, limit=limit, offset=offset, after=place_of(cursor, _LISTING)
+    views, total = await find_templates(
+        transaction, limit=limit, offset=offset, after=parse_place(cursor, _LISTING)
     )
     response.headers["Cache-Control"] = FRESH
     last = views[-1] if len(views) == limit else None
@@ -69,8 +69,8 @@ async def list_templates(
     "/templates/{template_id}",
     operation_id="get_template",
     response_model=WholeTemplateDocument,
-    responses=tagged(),
-    openapi_extra=asks_with(IF_NONE_MATCH),
+    responses=describe_tagged(),
+    openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 async def get_template(
     request: Request,

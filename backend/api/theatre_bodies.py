@@ -8,13 +8,20 @@ from typing import Annotated, Any
 from fastapi import Depends, Request
 from pydantic import ValidationError
 
-from backend.api.bodies import JSON, Document, json_body, require_media_type, strict_object, takes
+from backend.api.bodies import (
+    JSON,
+    Document,
+    describe_body,
+    json_body,
+    require_media_type,
+    strict_object,
+)
 from backend.api.examples import BARE
 from backend.api.problems import violations_of
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.errors import RequestInvalidError
 from backend.schemas.theatres import TheatreRequest
-from backend.services.theatres import places_in
+from backend.services.theatres import find_endpoints
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject
 
 MAX_MEMBERS = 10_000
@@ -44,8 +51,8 @@ async def addresses_in_template(
 
     A dependency, to be asked for before a transaction: name servers take their time.
     """
-    constructs = service_of(request).resources.constructs
-    return await constructs.resolve_addresses(places_in(document))
+    constructs = get_service(request).resources.constructs
+    return await constructs.resolve_addresses(find_endpoints(document))
 
 
 def optional_json_body(model: type[Document]) -> Callable[[Request], Awaitable[Document]]:
@@ -58,16 +65,16 @@ def optional_json_body(model: type[Document]) -> Callable[[Request], Awaitable[D
     return read
 
 
-def takes_template() -> dict[str, Any]:
+def describe_template_body() -> dict[str, Any]:
     """Return the `openapi_extra` of a route that reads a template."""
-    described = takes(TheatreRequest)
+    described = describe_body(TheatreRequest)
     bare = {"schema": {"type": "object", "description": "a template, as docs/templates.md has it"}}
     described["requestBody"]["content"][BARE] = bare
     return described
 
 
-def may_take(model: type[Document]) -> dict[str, Any]:
+def describe_optional_body(model: type[Document]) -> dict[str, Any]:
     """Return the `openapi_extra` of a route whose body may be left out."""
-    described = takes(model)
+    described = describe_body(model)
     described["requestBody"]["required"] = False
     return described

@@ -1,6 +1,6 @@
 """Theatres and runs as Prometheus reads them: of the whole deployment, by state and outcome.
 
-They are counted from the rows, so that every process tells the same and none is lost by a restart.
+They are counted from the rows, so that every process shows the same and a restart loses none.
 No label names a construct, a template or a user.
 """
 
@@ -22,7 +22,7 @@ from backend.repositories.run_totals import RunTotals, run_totals
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
 
 _FRESH_SECONDS = 5.0
-"""Whoever asks again within so long gets what was counted: the route is public."""
+"""Seconds for which a count is reused: the route is public, and counting costs a query."""
 _PATIENCE_SECONDS = 2.0
 _log = logging.getLogger(__name__)
 
@@ -77,13 +77,13 @@ class TheatreMetrics(Collector):
 
 
 def _of_theatres(totals: Sequence[RunTotals]) -> Iterator[Metric]:
-    in_state = _counted(totals, lambda one: one.state)
+    in_state = _count_family(totals, lambda one: one.state)
     states = GaugeMetricFamily("theatre_theatres", "Theatres by state.", labels=["state"])
     steps = CounterMetricFamily(
         "theatre_state_transitions", "Steps of theatres, by where they lead.", labels=["to_state"]
     )
     beyond = in_state.total()
-    # The states are a line that nobody leaves: who is in one has come through all before it.
+    # States have one order: a theatre in one has passed all earlier ones.
     for state in VALID_TRANSITIONS:
         states.add_metric([state.value], in_state[state.value])
         if state is not TheatreState.DRAFT:
@@ -93,18 +93,18 @@ def _of_theatres(totals: Sequence[RunTotals]) -> Iterator[Metric]:
 
 
 def _of_runs(totals: Sequence[RunTotals]) -> Iterator[Metric]:
-    at_work = _counted(totals, lambda one: one.run_status)
+    at_work = _count_family(totals, lambda one: one.run_status)
     statuses = GaugeMetricFamily("theatre_runs", "Runs by status.", labels=["status"])
     for status in RUN_STATUSES:
         statuses.add_metric([status], at_work[status])
-    ended = _counted(totals, lambda one: one.outcome)
+    ended = _count_family(totals, lambda one: one.outcome)
     outcomes = CounterMetricFamily(
         "theatre_run_outcomes", "Theatres that are resolved, by outcome.", labels=["outcome"]
     )
     for outcome in OUTCOMES:
         outcomes.add_metric([outcome], ended[outcome])
     yield from (statuses, outcomes)
-    for name, told, value in (
+    for name, text, value in (
         ("theatre_episodes", "Episodes that are recorded.", sum(one.episodes for one in totals)),
         (
             "theatre_episode_failures",
@@ -117,10 +117,10 @@ def _of_runs(totals: Sequence[RunTotals]) -> Iterator[Metric]:
             sum(one.refusals for one in totals),
         ),
     ):
-        yield CounterMetricFamily(name, told, value=value)
+        yield CounterMetricFamily(name, text, value=value)
 
 
-def _counted(
+def _count_family(
     totals: Sequence[RunTotals], key: Callable[[RunTotals], str | None]
 ) -> Counter[str | None]:
     counted: Counter[str | None] = Counter()

@@ -9,16 +9,16 @@ from uuid import UUID
 from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from backend.api.conditional import WantedVersions, unchanged
+from backend.api.conditional import WantedVersions, answer_not_modified
 from backend.api.declared_routes import CurrentUser, for_owner, for_users, public, resource_router
 from backend.api.described_answers import (
     ETAG,
     IF_NONE_MATCH,
     LOCATION,
-    asks_with,
-    exact,
-    goes_on,
-    tagged,
+    describe_headers,
+    describe_immutable,
+    describe_links,
+    describe_tagged,
 )
 from backend.api.pages import (
     Cursor,
@@ -27,22 +27,22 @@ from backend.api.pages import (
     Listing,
     Offset,
     cursor_of,
-    place_of,
+    parse_place,
 )
 from backend.api.receipts import Format, receipt_answer
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.api.theatre_bodies import (
     addresses_in_template,
-    may_take,
+    describe_optional_body,
+    describe_template_body,
     optional_json_body,
-    takes_template,
     template_body,
 )
 from backend.api.theatre_documents import etag_of, theatre_document
 from backend.api.transactions import Reading, Transaction
-from backend.api.turns import Turn
+from backend.api.turns import Admission
 from backend.auth.principals import Scope
-from backend.repositories.commitments import receipt_of
+from backend.repositories.commitments import find_receipt
 from backend.repositories.theatre_views import Place, TheatreFilter
 from backend.schemas.theatres import (
     Commitment,
@@ -94,9 +94,12 @@ router = resource_router("theatres", DECLARED)
     response_model=CreatedTheatre,
     responses={
         200: {"model": DryRun, "description": "Valid; nothing was stored"},
-        201: {"headers": {**LOCATION, **ETAG}, "links": goes_on("get_theatre", "commit_theatre")},
+        201: {
+            "headers": {**LOCATION, **ETAG},
+            "links": describe_links("get_theatre", "commit_theatre"),
+        },
     },
-    openapi_extra=takes_template(),
+    openapi_extra=describe_template_body(),
 )
 async def create_theatre(
     request: Request,
@@ -108,8 +111,8 @@ async def create_theatre(
     dry_run: bool = False,
 ) -> Response:
     """Make a DRAFT of a template; with `dry_run=true` only validate it."""
-    service = service_of(request)
-    template = await theatres.validated(document, found, service.resources)
+    service = get_service(request)
+    template = await theatres.validate_template(document, found, service.resources)
     if dry_run:
         return JSONResponse(_dry_run(template).model_dump(mode="json"))
     view = await theatres.create_theatre(
@@ -143,9 +146,9 @@ async def list_theatres(
         wanted=wanted,
         limit=limit,
         offset=offset,
-        after=place_of(cursor, listing),
+        after=parse_place(cursor, listing),
     )
-    now = service_of(request).clock()
+    now = get_service(request).clock()
     return TheatrePage(
         theatres=[theatre_document(view, now=now) for view in page.views],
         total=page.total,
@@ -159,21 +162,21 @@ async def list_theatres(
     "/theatres/{theatre_id}",
     operation_id="get_theatre",
     response_model=WholeTheatre,
-    responses=tagged(),
-    openapi_extra=asks_with(IF_NONE_MATCH),
+    responses=describe_tagged(),
+    openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 async def get_theatre(
     request: Request, user: CurrentUser, theatre_id: UUID, reading: Reading
 ) -> Response:
     """Return a theatre of yours: its template, how far it is, and why it has no certificate."""
-    view = await theatres.own_theatre(reading, str(theatre_id), user_id=user.user_id)
+    view = await theatres.read_theatre(reading, str(theatre_id), user_id=user.user_id)
     etag = etag_of(view)
-    same = unchanged(request, etag)
+    same = answer_not_modified(request, etag)
     if same is not None:
         return same
-    made = theatre_document(view, now=service_of(request).clock()).model_dump()
-    parameters = await theatres.template_of_theatre(reading, view)
-    ending = await theatres.ending_of_theatre(reading, view)
+    made = theatre_document(view, now=get_service(request).clock()).model_dump()
+    parameters = await theatres.read_template(reading, view)
+    ending = await theatres.read_ending(reading, view)
     shown = WholeTheatre.model_validate({**made, "parameters": parameters, "ending": ending})
     return JSONResponse(shown.model_dump(mode="json"), headers={"ETag": etag})
 
@@ -181,8 +184,8 @@ async def get_theatre(
 @router.post(
     "/theatres/{theatre_id}/commit",
     operation_id="commit_theatre",
-    responses={200: {"links": goes_on("get_commitment", "run_theatre")}},
-    openapi_extra=may_take(CommitRequest),
+    responses={200: {"links": describe_links("get_commitment", "run_theatre")}},
+    openapi_extra=describe_optional_body(CommitRequest),
 )
 async def commit_theatre(
     request: Request,
@@ -190,11 +193,11 @@ async def commit_theatre(
     theatre_id: UUID,
     body: Annotated[CommitRequest, Depends(optional_json_body(CommitRequest))],
     versions: WantedVersions,
-    _turn: Turn,
+    _turn: Admission,
     transaction: Transaction,
 ) -> TheatreDocument:
     """Freeze template, pins and ground truth of a DRAFT under one hash."""
-    service = service_of(request)
+    service = get_service(request)
     view = await theatres.commit_theatre(
         transaction,
         service.engine,
@@ -211,14 +214,14 @@ async def commit_theatre(
     "/theatres/{theatre_id}/commitment",
     operation_id="get_commitment",
     response_class=Response,
-    responses=exact(Commitment | HashedCommitment, "The receipt, or the hashed bytes"),
-    openapi_extra=asks_with(IF_NONE_MATCH),
+    responses=describe_immutable(Commitment | HashedCommitment, "The receipt, or the hashed bytes"),
+    openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 async def get_commitment(
     request: Request, theatre_id: UUID, transaction: Transaction, form: Format = None
 ) -> Response:
     """Return a commitment receipt; `format=canonical`: the very bytes that were hashed."""
-    return receipt_answer(request, await receipt_of(transaction, str(theatre_id)), form)
+    return receipt_answer(request, await find_receipt(transaction, str(theatre_id)), form)
 
 
 def _dry_run(template: theatres.ValidTemplate) -> DryRun:

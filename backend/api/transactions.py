@@ -8,8 +8,8 @@ from typing import Annotated
 from fastapi import Depends, Request
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.api.idempotency import claim_if_keyed
-from backend.api.service import service_of
+from backend.api.idempotency import claim_key
+from backend.api.service import get_service
 
 
 async def get_transaction(request: Request) -> AsyncIterator[AsyncConnection]:
@@ -17,21 +17,21 @@ async def get_transaction(request: Request) -> AsyncIterator[AsyncConnection]:
 
     The idempotency key of a POST, where it has one, is claimed in it.
     """
-    async with service_of(request).engine.begin() as connection:
-        await claim_if_keyed(request, connection)
+    async with get_service(request).engine.begin() as connection:
+        await claim_key(request, connection)
         yield connection
 
 
 async def get_reading(request: Request) -> AsyncIterator[AsyncConnection]:
-    """Yield a connection on which every statement stands for itself, for routes that only read.
+    """Yield a connection in autocommit mode, for routes that only read.
 
-    That saves the two ways to the server which begin and end a transaction. What is read by two
+    That saves the two round trips which begin and end a transaction. What is read by two
     statements may be of two moments, as it may in a transaction that is READ COMMITTED.
     """
-    async with service_of(request).engine.connect() as connection:
+    async with get_service(request).engine.connect() as connection:
         yield await connection.execution_options(isolation_level="AUTOCOMMIT")
 
 
-# The scope is the point: FastAPI's default commits when the answer is on its way (docs/adr/0079).
+# scope="function" matters: FastAPI's default commits after the answer is sent (docs/adr/0079).
 Transaction = Annotated[AsyncConnection, Depends(get_transaction, scope="function")]
 Reading = Annotated[AsyncConnection, Depends(get_reading, scope="function")]

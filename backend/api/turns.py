@@ -1,7 +1,7 @@
-"""Turns: requests that keep connections for long, or need a second one, are few at a time.
+"""Admission: requests that hold connections for long, or need a second one, are limited.
 
-Else so many of them as there are connections would wait for one another, and everybody for them
-(docs/design/service.md, "An admission semaphore for long requests").
+Otherwise as many of them as there are connections would wait for each other, and all other
+requests for them (docs/design/service.md, "An admission semaphore for long requests").
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.errors import NotReadyError
 
 _PATIENCE_SECONDS = 20.0
 
 
-async def get_turn(request: Request) -> AsyncIterator[None]:
-    """Wait for a turn and keep it until the transaction that comes after this is over.
+async def acquire_admission(request: Request) -> AsyncIterator[None]:
+    """Wait for the semaphore and hold it until the transaction that follows is over.
 
-    NotReadyError where none comes. A route reads its body before: who sends slowly has no turn.
+    NotReadyError after too long a wait. The body is read before: a slow sender must not hold it.
     """
-    turns = service_of(request).turns
+    turns = get_service(request).admission
     try:
         async with asyncio.timeout(_PATIENCE_SECONDS):
             await turns.acquire()
@@ -35,5 +35,5 @@ async def get_turn(request: Request) -> AsyncIterator[None]:
         turns.release()
 
 
-# Taken before the transaction, which is asked for later, and given back after it.
-Turn = Annotated[None, Depends(get_turn, scope="function")]
+# Acquired before the transaction begins, and released after it.
+Admission = Annotated[None, Depends(acquire_admission, scope="function")]

@@ -10,9 +10,9 @@ from uuid import UUID
 from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from backend.api.bodies import JSON, json_body, takes
-from backend.api.certificate_routes import summary_of
-from backend.api.conditional import FRESH, repr_digest, unchanged
+from backend.api.bodies import JSON, describe_body, json_body
+from backend.api.certificate_routes import certificate_summary
+from backend.api.conditional import FRESH, answer_not_modified, repr_digest
 from backend.api.declared_routes import CurrentUser, for_owner, for_users, public, resource_router
 from backend.api.described_answers import (
     DIGEST,
@@ -20,12 +20,12 @@ from backend.api.described_answers import (
     IF_NONE_MATCH,
     JOB_LOCATION,
     NOT_MODIFIED,
-    asks_with,
+    describe_headers,
 )
-from backend.api.pages import Cursor, FilterText, Limit, Listing, Offset, cursor_of, place_of
-from backend.api.service import service_of
+from backend.api.pages import Cursor, FilterText, Limit, Listing, Offset, cursor_of, parse_place
+from backend.api.service import get_service
 from backend.api.transactions import Reading, Transaction
-from backend.api.turns import Turn
+from backend.api.turns import Admission
 from backend.auth.principals import Scope
 from backend.repositories.theatre_views import Place
 from backend.schemas.verifications import (
@@ -62,7 +62,7 @@ async def addresses_of_endpoint(
 ) -> Mapping[str, Sequence[str]]:
     """Return the addresses of the host that a request names, before a transaction begins."""
     places = [] if body.oracle.endpoint is None else [body.oracle.endpoint]
-    return await service_of(request).resources.constructs.resolve_addresses(places)
+    return await get_service(request).resources.constructs.resolve_addresses(places)
 
 
 _JOB = "/verification/status/{job_id}"
@@ -82,7 +82,7 @@ _GOES_ON = {
     status_code=202,
     response_model=VerificationStatus,
     responses={202: {"headers": JOB_LOCATION, "links": _GOES_ON}},
-    openapi_extra=takes(VerificationRequest),
+    openapi_extra=describe_body(VerificationRequest),
 )
 async def run_verification(
     request: Request,
@@ -92,12 +92,12 @@ async def run_verification(
     transaction: Transaction,
 ) -> Response:
     """Read ground truth, commit to it, and score a construct that summarises changes against it."""
-    verified = await verifications.ask_for_verification(
+    verified = await verifications.request_verification(
         transaction,
         body.model_dump(mode="json", by_alias=True),
         found,
         user_id=user.user_id,
-        resources=service_of(request).resources,
+        resources=get_service(request).resources,
     )
     job = f"/api/v1/verification/status/{verified.stored.id}"
     headers = {"Location": job, "Retry-After": "1"}
@@ -109,7 +109,9 @@ async def get_verification_status(
     user: CurrentUser, job_id: UUID, reading: Reading
 ) -> VerificationStatus:
     """Return how far a verification of yours is."""
-    return _status(await verifications.own_verification(reading, str(job_id), user_id=user.user_id))
+    return _status(
+        await verifications.read_verification(reading, str(job_id), user_id=user.user_id)
+    )
 
 
 @router.post("/verification/cancel/{job_id}", operation_id="cancel_verification", status_code=202)
@@ -120,10 +122,10 @@ async def cancel_verification(
     return _status(
         await verifications.cancel_verification(
             transaction,
-            service_of(request).engine,
+            get_service(request).engine,
             str(job_id),
             user_id=user.user_id,
-            resources=service_of(request).resources,
+            resources=get_service(request).resources,
         )
     )
 
@@ -140,21 +142,21 @@ async def cancel_verification(
         },
         **NOT_MODIFIED,
     },
-    openapi_extra=asks_with(IF_NONE_MATCH),
+    openapi_extra=describe_headers(IF_NONE_MATCH),
 )
 async def get_verification_result(
-    request: Request, user: CurrentUser, job_id: UUID, _turn: Turn, transaction: Transaction
+    request: Request, user: CurrentUser, job_id: UUID, _turn: Admission, transaction: Transaction
 ) -> Response:
     """Return the verification certificate of a finished verification of yours."""
-    document = await verifications.result_of(
+    document = await verifications.read_result(
         transaction,
         str(job_id),
         user_id=user.user_id,
-        resources=service_of(request).resources,
+        resources=get_service(request).resources,
     )
     sha256 = hashlib.sha256(document).hexdigest()
     headers = {"ETag": f'"{sha256}"', "Repr-Digest": repr_digest(sha256)}
-    return unchanged(request, headers["ETag"]) or Response(
+    return answer_not_modified(request, headers["ETag"]) or Response(
         document, media_type=JSON, headers=headers
     )
 
@@ -174,7 +176,7 @@ async def list_verification_certificates(
     cursor: Cursor = None,
 ) -> Response:
     """List the certificates that verifications have earned, the newest first."""
-    service = service_of(request)
+    service = get_service(request)
     listing = Listing("verification-certificates", (construct_id,))
     page = await verifications.list_verified(
         reading,
@@ -183,13 +185,13 @@ async def list_verification_certificates(
         now=service.clock(),
         limit=limit,
         offset=offset,
-        after=place_of(cursor, listing),
+        after=parse_place(cursor, listing),
     )
     last = page.certificates[-1][0].certificate if len(page.certificates) == limit else None
     shown = VerificationPage(
         certificates=[
             VerifiedCertificate(
-                **summary_of(view.certificate, worth).model_dump(),
+                **certificate_summary(view.certificate, worth).model_dump(),
                 precision=view.precision,
                 recall=view.recall,
                 reply_accuracy=view.reply_accuracy,

@@ -1,4 +1,4 @@
-"""`Prefer: wait=N` (RFC 7240): an answer that is held back until a run is over."""
+"""`Prefer: wait=N` (RFC 7240): a response that waits until a run is over."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _WAIT = re.compile(
 
 
 def seconds_to_wait(request: Request) -> int:
-    """Return how long a reader prefers to wait, at most a minute; 0 without a preference."""
+    """Return how many seconds a client prefers to wait, at most 60; 0 without a preference."""
     found = _WAIT.search(request.headers.get("prefer", ""))
     return min(int(found[1]), MAX_WAIT_SECONDS) if found else 0
 
 
-class HeldAnswer(JSONResponse):
-    """The answer 202 as it is kept; what is sent is `later`, which is asked for when it is due.
+class DeferredResponse(JSONResponse):
+    """A 202 as it is stored under an idempotency key; what is sent is the result of `later`.
 
-    It is sent after the request's transaction is committed: nothing is held while it waits.
+    It is sent after the request's transaction is committed: no connection is held while it waits.
     """
 
     def __init__(self, accepted: object, later: Callable[[], Awaitable[Response]]) -> None:

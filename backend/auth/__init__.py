@@ -1,1 +1,1 @@
-"""Who asks: signing keys, tokens, passwords, keys for tools. No statements: see repositories."""
+"""Authentication: signing keys, tokens, passwords, API keys. Statements are in repositories."""

@@ -20,6 +20,6 @@ def is_api_key(credential: str) -> bool:
     return _KEY.fullmatch(credential) is not None
 
 
-def hashed_key(key: str) -> str:
-    """Return what the database keeps. No slow hash: nobody guesses 256 bits."""
+def hash_key(key: str) -> str:
+    """Return the hash that the database stores. A fast one is enough for 256 random bits."""
     return hashlib.sha256(key.encode()).hexdigest()

@@ -9,25 +9,25 @@ from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
 _AT_ONCE = 2
-"""A hash takes 64 MiB: whoever sends many log-ins waits, and nobody else does."""
+"""A hash takes 64 MiB: many log-ins at once must wait, and other requests must not."""
 
 
 class Passwords:
-    """Hashes and checks passwords beside the event loop, one instance a process."""
+    """Hashes and checks passwords in threads, one instance a process."""
 
     def __init__(self) -> None:
         self._hasher = PasswordHasher()
         self._turn = asyncio.Semaphore(_AT_ONCE)
-        # Checked for users that there are not, so that the time does not tell.
-        self._nobodys = _nobodys_hash()
+        # Checked for unknown users: the response time must not show that a name is unknown.
+        self._nobodys = _dummy_hash()
 
-    async def hashed(self, password: str) -> str:
+    async def hash(self, password: str) -> str:
         """Return the hash of a password, with its salt and parameters."""
         async with self._turn:
             return await asyncio.to_thread(self._hasher.hash, password)
 
     async def match(self, password: str, password_hash: str | None) -> bool:
-        """Tell whether this is the password; for None it takes as long, and is not."""
+        """Tell whether this is the password; False for None, after the same time."""
         async with self._turn:
             same = await asyncio.to_thread(self._same, password, password_hash or self._nobodys)
         return same and password_hash is not None
@@ -40,6 +40,6 @@ class Passwords:
 
 
 @cache
-def _nobodys_hash() -> str:
+def _dummy_hash() -> str:
     """Return a hash with the parameters of all others; making one takes as long as a log-in."""
     return PasswordHasher().hash("nobody's")

@@ -1,4 +1,4 @@
-"""Who asks, once it is proven, and what they may do."""
+"""The authenticated user and the scopes of the credential."""
 
 from __future__ import annotations
 

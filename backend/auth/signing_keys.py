@@ -46,12 +46,12 @@ class KeyFile:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._seen = _mark(path)
+        self._seen = _file_stamp(path)
         self._keys = _read(path)
 
     def current(self) -> KeySet:
         """Return the keys in the file now; SigningKeysError where it cannot be used any more."""
-        mark = _mark(self._path)
+        mark = _file_stamp(self._path)
         if mark != self._seen:
             self._keys = _read(self._path)
             self._seen = mark
@@ -72,7 +72,7 @@ def make_key_file(path: Path) -> None:
             os.fsync(file.fileno())
         os.link(draft, path)
     except FileExistsError:
-        pass  # Another process was first: its key is the one.
+        pass  # Another process was first: its key is used.
     finally:
         draft.unlink()
 
@@ -93,7 +93,7 @@ def _base64url(number: int) -> str:
     return base64.urlsafe_b64encode(number.to_bytes(32, "big")).rstrip(b"=").decode()
 
 
-def _mark(path: Path) -> tuple[int, int, int]:
+def _file_stamp(path: Path) -> tuple[int, int, int]:
     try:
         status = path.stat()
     except OSError as error:

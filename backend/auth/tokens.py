@@ -35,7 +35,7 @@ class _Verified(NamedTuple):
 
 
 class Tokens:
-    """Signs and verifies. One instance a process: it remembers what it verified."""
+    """Signs and verifies tokens. One instance a process: it caches what it verified."""
 
     def __init__(self, keys: KeyFile, *, issuer: str, clock: Clock) -> None:
         self._keys = keys
@@ -44,7 +44,7 @@ class Tokens:
         self._verified: OrderedDict[bytes, _Verified] = OrderedDict()
 
     def issue(self, user_id: str) -> str:
-        """Return a token for a user, good for `LIFETIME`."""
+        """Return a token for a user, valid for `LIFETIME`."""
         keys = self._keys.current()
         now = self._clock()
         claims = {
@@ -62,13 +62,13 @@ class Tokens:
         return jwt.encode(claims, key, algorithm=ALGORITHM, headers=headers)
 
     def user_of(self, token: str) -> str:
-        """Return whose token it is; UnauthenticatedError unless it is one of ours, and good now."""
+        """Return the user of a valid token of this service; UnauthenticatedError for any other."""
         if len(token) > _MAX_CHARACTERS:
             raise UnauthenticatedError("expected a token, got more characters than one has")
         keys = self._keys.current()
         digest = hashlib.sha256(token.encode()).digest()
         known = self._verified.get(digest)
-        # Which keys there are may change while a token is remembered.
+        # The key file may change while a token is cached.
         if known is None or known.keys is not keys:
             known = self._verify(token, keys)
             self._verified[digest] = known

@@ -9,9 +9,9 @@ from pathlib import Path
 import click
 
 from backend.cli.construct_decisions import construct
-from backend.cli.database_work import owned_database
-from backend.cli.refusals import or_end
-from backend.database.opening import opened_database
+from backend.cli.database_work import open_owned_database
+from backend.cli.refusals import end_on_refusal
+from backend.database.opening import open_database
 from backend.database.sessions import application_engine
 from backend.evidence_store import EvidenceStore
 from backend.runtime import now
@@ -35,8 +35,8 @@ admin.add_command(construct)
 @json_option
 def fsck(*, as_json: bool) -> None:
     """Re-verify the whole evidence store and every row against it; exit 10 where one differs."""
-    settings = or_end(Settings.from_environment)
-    report = or_end(lambda: asyncio.run(_checked(settings)))
+    settings = end_on_refusal(Settings.from_environment)
+    report = end_on_refusal(lambda: asyncio.run(_checked(settings)))
     if as_json:
         print_document(_document(report))
     else:
@@ -53,14 +53,14 @@ def backup(folder: Path, *, as_json: bool) -> None:
 
     Exit 10 where the store has lost objects, which the backup then lacks.
     """
-    settings = or_end(Settings.from_environment)
+    settings = end_on_refusal(Settings.from_environment)
 
     def taken() -> Backup:
-        with owned_database(settings, migrated=True) as address:
+        with open_owned_database(settings, migrated=True) as address:
             return take_backup(address, _store(settings), folder, at=now())
 
-    done = or_end(taken)
-    _tell("backed up", done, as_json=as_json)
+    done = end_on_refusal(taken)
+    _print_backup("backed up", done, as_json=as_json)
     if done.damaged:
         raise CommandEndedError(ExitCode.CHECK_FAILED)
 
@@ -73,16 +73,16 @@ def restore(folder: Path, *, as_json: bool) -> None:
 
     Signing keys are no part of it: users log in anew where they are not copied by hand.
     """
-    settings = or_end(Settings.from_environment)
+    settings = end_on_refusal(Settings.from_environment)
 
     def restored() -> Backup:
-        with owned_database(settings, migrated=False) as address:
+        with open_owned_database(settings, migrated=False) as address:
             return restore_backup(address, _store(settings), folder)
 
-    _tell("restored", or_end(restored), as_json=as_json)
+    _print_backup("restored", end_on_refusal(restored), as_json=as_json)
 
 
-def _tell(what: str, done: Backup, *, as_json: bool) -> None:
+def _print_backup(what: str, done: Backup, *, as_json: bool) -> None:
     if as_json:
         print_document({**done._asdict(), "damaged": list(done.damaged)})
         return
@@ -97,7 +97,7 @@ def _store(settings: Settings) -> EvidenceStore:
 
 async def _checked(settings: Settings) -> StoreReport:
     # It blocks; the loop has nothing else to do meanwhile.
-    with opened_database(settings) as address:
+    with open_database(settings) as address:
         engine = application_engine(address, pool_size=1)
         try:
             resources = TheatreResources.of(settings, clock=now, environment=os.environ)

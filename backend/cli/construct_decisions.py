@@ -7,9 +7,9 @@ from collections.abc import Callable
 import click
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.cli.database_work import as_operator
+from backend.cli.database_work import run_as_operator
 from backend.repositories.registered_constructs import Decision
-from backend.repositories.users import id_of_user
+from backend.repositories.users import find_user_id
 from backend.runtime import now
 from backend.services.constructs import decide_claim
 from theatre.cli.output import echo
@@ -20,7 +20,7 @@ def construct() -> None:
     """Decide whose construct ids are whose."""
 
 
-def _about_constructs(command: Callable[..., None]) -> Callable[..., None]:
+def _construct_options(command: Callable[..., None]) -> Callable[..., None]:
     """Take construct ids and the user whose they are, or are not."""
     command = click.option("--user", "username", required=True, help="Who claims them.")(command)
     return click.argument("construct_ids", metavar="CONSTRUCT_ID…", nargs=-1, required=True)(
@@ -29,7 +29,7 @@ def _about_constructs(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @construct.command()
-@_about_constructs
+@_construct_options
 def confirm(construct_ids: tuple[str, ...], username: str) -> None:
     """Confirm that CONSTRUCT_IDs belong to a user: runs that end from now on count.
 
@@ -39,27 +39,27 @@ def confirm(construct_ids: tuple[str, ...], username: str) -> None:
 
 
 @construct.command()
-@_about_constructs
+@_construct_options
 def reject(construct_ids: tuple[str, ...], username: str) -> None:
     """Reject a user's claims of CONSTRUCT_IDs: others may claim them, the user in 14 days."""
     _decide(construct_ids, "rejected", username)
 
 
 @construct.command()
-@_about_constructs
+@_construct_options
 def release(construct_ids: tuple[str, ...], username: str) -> None:
-    """Take confirmed CONSTRUCT_IDs from a user: anybody may claim them, old runs count no more."""
+    """Take confirmed CONSTRUCT_IDs from a user: others may claim them, old runs do not count."""
     _decide(construct_ids, "released", username)
 
 
 def _decide(construct_ids: tuple[str, ...], decision: Decision, username: str) -> None:
     async def decided(connection: AsyncConnection) -> None:
-        user_id = await id_of_user(connection, username)
+        user_id = await find_user_id(connection, username)
         if user_id is None:
-            raise click.UsageError("expected the name of a user, got one that nobody has")
+            raise click.UsageError("there is no user of this name")
         for one in construct_ids:
             await decide_claim(connection, one, decision, user_id=user_id, at=now())
 
-    as_operator(decided)
+    run_as_operator(decided)
     for one in construct_ids:
         echo(f"{decision} for {username}: {one}")

@@ -1,4 +1,4 @@
-"""What commands do in the service's database, beside a running service or without one."""
+"""Commands' work in the service's database, with or without a running service."""
 
 from __future__ import annotations
 
@@ -10,43 +10,43 @@ from typing import TypeVar
 import click
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.cli.refusals import or_end
+from backend.cli.refusals import end_on_refusal
 from backend.database import migrations
 from backend.database.embedded import EmbeddedServer
-from backend.database.opening import opened_database
+from backend.database.opening import open_database
 from backend.database.roles import OWNER
 from backend.database.sessions import application_engine, operator_engine
 from backend.errors import SettingsError
-from backend.repositories.users import user_by_name
+from backend.repositories.users import find_user_by_name
 from backend.settings import Settings
 
 T = TypeVar("T")
 
 
-def in_database(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    """Do `work` in one transaction and return what it does; a refusal ends the command."""
-    settings = or_end(Settings.from_environment)
+def run_in_database(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+    """Do `work` in one transaction and return its result; an error ends the command."""
+    settings = end_on_refusal(Settings.from_environment)
 
     def worked() -> T:
-        with opened_database(settings) as address:
-            return asyncio.run(_worked(application_engine(address, pool_size=1), work))
+        with open_database(settings) as address:
+            return asyncio.run(_run_work(application_engine(address, pool_size=1), work))
 
-    return or_end(worked)
+    return end_on_refusal(worked)
 
 
-def as_operator(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    """Do `work` like `in_database`, with what only the owner of the tables may do."""
-    settings = or_end(Settings.from_environment)
+def run_as_operator(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+    """Do `work` like `run_in_database`, with the rights of the owner of the tables."""
+    settings = end_on_refusal(Settings.from_environment)
 
     def worked() -> T:
-        with owned_database(settings, migrated=True) as address:
-            return asyncio.run(_worked(operator_engine(address), work))
+        with open_owned_database(settings, migrated=True) as address:
+            return asyncio.run(_run_work(operator_engine(address), work))
 
-    return or_end(worked)
+    return end_on_refusal(worked)
 
 
 @contextmanager
-def owned_database(settings: Settings, *, migrated: bool) -> Iterator[str]:
+def open_owned_database(settings: Settings, *, migrated: bool) -> Iterator[str]:
     """Yield the address of the database as the owner of its tables."""
     if settings.database_url is None:
         with EmbeddedServer(settings.home) as server:
@@ -61,16 +61,16 @@ def owned_database(settings: Settings, *, migrated: bool) -> Iterator[str]:
         yield settings.migration_url.get_secret_value()
 
 
-async def user_id_of(connection: AsyncConnection, username: str) -> str:
-    """Return the id of a user; UsageError for a name that nobody has."""
-    user = await user_by_name(connection, username)
+async def require_user_id(connection: AsyncConnection, username: str) -> str:
+    """Return the id of a user; UsageError for an unknown name."""
+    user = await find_user_by_name(connection, username)
     if user is None:
-        raise click.UsageError("expected the name of a user, got one that nobody has")
+        raise click.UsageError("there is no user of this name")
     return user.id
 
 
-async def _worked(engine: AsyncEngine, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
-    # It blocks; the loop has nothing else to do meanwhile.
+async def _run_work(engine: AsyncEngine, work: Callable[[AsyncConnection], Awaitable[T]]) -> T:
+    # It blocks; the event loop has no other task.
     try:
         async with engine.begin() as connection:
             return await work(connection)

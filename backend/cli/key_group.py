@@ -10,8 +10,8 @@ import click
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.auth.principals import Scope
-from backend.cli.database_work import in_database, user_id_of
-from backend.repositories.api_keys import StoredKey, keys_of
+from backend.cli.database_work import require_user_id, run_in_database
+from backend.repositories.api_keys import StoredKey, find_keys
 from backend.runtime import now
 from backend.services.api_keys import MAX_DAYS, NewKey, create_key, revoke
 from theatre.cli.output import echo, json_option, print_document
@@ -44,13 +44,13 @@ def create(username: str, name: str, scopes: tuple[str, ...], days: int, *, as_j
     """Make a key and print it, this once."""
 
     async def made(connection: AsyncConnection) -> NewKey:
-        user_id = await user_id_of(connection, username)
+        user_id = await require_user_id(connection, username)
         granted = tuple(map(Scope, scopes))
         return await create_key(
             connection, user_id=user_id, name=name, scopes=granted, days=days, clock=now
         )
 
-    new = in_database(made)
+    new = run_in_database(made)
     if as_json:
         shown = ("id", "name", "scopes", "expires_at")
         document = _document(new.stored)
@@ -67,13 +67,13 @@ def list_(username: str, *, as_json: bool) -> None:
     """List a user's keys, the newest first, also those that are good no more."""
 
     async def found(connection: AsyncConnection) -> Sequence[StoredKey]:
-        return await keys_of(connection, await user_id_of(connection, username))
+        return await find_keys(connection, await require_user_id(connection, username))
 
-    keys = in_database(found)
+    keys = run_in_database(found)
     if as_json:
         print_document({"keys": [_document(one) for one in keys]})
         return
-    rows = [(one.id, one.name, " ".join(one.scopes), _standing(one, now())) for one in keys]
+    rows = [(one.id, one.name, " ".join(one.scopes), _key_status(one, now())) for one in keys]
     print_table(("id", "name", "scopes", "standing"), rows)
 
 
@@ -85,14 +85,14 @@ def revoke_(key_id: UUID, username: str, *, as_json: bool) -> None:
     """Revoke the key KEY_ID, for good; an id is what `list` shows, not the key itself."""
 
     async def revoked(connection: AsyncConnection) -> StoredKey:
-        user_id = await user_id_of(connection, username)
+        user_id = await require_user_id(connection, username)
         return await revoke(connection, key_id=str(key_id), user_id=user_id, clock=now)
 
-    stored = in_database(revoked)
+    stored = run_in_database(revoked)
     if as_json:
         print_document(_document(stored))
     else:
-        echo(f"{stored.name}: {_standing(stored, now())}")
+        echo(f"{stored.name}: {_key_status(stored, now())}")
 
 
 def _document(stored: StoredKey) -> JsonObject:
@@ -102,16 +102,16 @@ def _document(stored: StoredKey) -> JsonObject:
         "scopes": list(stored.scopes),
         "created_at": format_rfc3339(stored.created_at),
         "expires_at": format_rfc3339(stored.expires_at),
-        "last_used_at": _or_none(stored.last_used_at),
-        "revoked_at": _or_none(stored.revoked_at),
+        "last_used_at": _format_or_none(stored.last_used_at),
+        "revoked_at": _format_or_none(stored.revoked_at),
     }
 
 
-def _or_none(moment: datetime | None) -> str | None:
+def _format_or_none(moment: datetime | None) -> str | None:
     return None if moment is None else format_rfc3339(moment)
 
 
-def _standing(stored: StoredKey, at: datetime) -> str:
+def _key_status(stored: StoredKey, at: datetime) -> str:
     if stored.revoked_at is not None:
         return f"revoked {format_rfc3339(stored.revoked_at)}"
     word = "until" if stored.expires_at > at else "expired"

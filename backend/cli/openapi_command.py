@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from backend.api.interface import written
+from backend.api.interface import format_openapi
 from backend.main import create_app
 from backend.settings import Settings
 
@@ -15,4 +15,4 @@ from backend.settings import Settings
 def openapi() -> None:
     """Print the description of the HTTP interface, as docs/openapi.json has it."""
     # Nothing is opened for it: the application does that when it is served.
-    click.echo(written(create_app(Settings(home=Path())).openapi()), nl=False)
+    click.echo(format_openapi(create_app(Settings(home=Path())).openapi()), nl=False)

@@ -1,4 +1,4 @@
-"""How commands of the service end where it refuses."""
+"""How commands of the service end after an error."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from theatre.cli.output import echo
 T = TypeVar("T")
 
 
-def or_end(action: Callable[[], T]) -> T:
-    """Return what `action` returns; say a refusal and end the command with exit code 5."""
+def end_on_refusal(action: Callable[[], T]) -> T:
+    """Return what `action` returns; print an error of the service and end with exit code 5."""
     try:
         return action()
     except BackendError as error:

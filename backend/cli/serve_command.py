@@ -1,4 +1,4 @@
-"""`echelon serve`: the HTTP interface, until it is told to end."""
+"""`echelon serve`: serves the HTTP interface until it is stopped."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import threading
 import click
 import uvicorn
 
-from backend.cli.refusals import or_end
+from backend.cli.refusals import end_on_refusal
 from backend.logs import log_as_json
 from backend.main import create_app
 from backend.settings import Settings
@@ -26,7 +26,7 @@ _CHUNK_BYTES = 4096
 
 
 class AnnouncingServer(uvicorn.Server):
-    """Says that it is stopping before it waits for the requests at work: some only wait too."""
+    """Sets `stopping` before it waits for open requests: some of these only wait, too."""
 
     def __init__(self, config: uvicorn.Config, *, stopping: asyncio.Event) -> None:
         super().__init__(config)
@@ -48,7 +48,7 @@ class AnnouncingServer(uvicorn.Server):
 )
 def serve(host: str, port: int, *, until_stdin_ends: bool) -> None:
     """Serve the HTTP interface until SIGTERM or SIGINT; requests at work are finished first."""
-    settings = or_end(Settings.from_environment)
+    settings = end_on_refusal(Settings.from_environment)
     log_as_json(settings.log_level)
     stopping = asyncio.Event()
     server = AnnouncingServer(
@@ -67,11 +67,11 @@ def serve(host: str, port: int, *, until_stdin_ends: bool) -> None:
         stopping=stopping,
     )
     for ending in (signal.SIGINT, signal.SIGTERM):
-        # The server drains, and then raises the signal again: being told to end is no failure.
+        # The server drains, and then raises the signal again: a requested stop is no failure.
         signal.signal(ending, lambda *_: None)
     if until_stdin_ends:
         threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
-    with contextlib.suppress(SystemExit):  # Of a start that failed: the log says of what.
+    with contextlib.suppress(SystemExit):  # A failed start; the log has the reason.
         server.run()
     if not server.started:
         echo("error (service): expected the service to start, got what the log says", err=True)

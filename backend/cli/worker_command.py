@@ -1,4 +1,4 @@
-"""`echelon worker`: runs of theatres, until it is told to end."""
+"""`echelon worker`: runs theatres until it is stopped."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import signal
 
 import click
 
-from backend.cli.refusals import or_end
+from backend.cli.refusals import end_on_refusal
 from backend.logs import log_as_json
 from backend.runtime import work
 from backend.settings import Settings
@@ -17,15 +17,15 @@ from backend.settings import Settings
 def worker() -> None:
     """Run theatres until SIGTERM or SIGINT; what is under way then is handed over.
 
-    Any number of these may work beside each other, on any machine with the same database and the
+    Any number of these may work at the same time, on any machine with the same database and the
     same evidence store.
     """
-    settings = or_end(Settings.from_environment)
+    settings = end_on_refusal(Settings.from_environment)
     log_as_json(settings.log_level)
-    or_end(lambda: asyncio.run(_worked(settings)))
+    end_on_refusal(lambda: asyncio.run(_run_workers(settings)))
 
 
-async def _worked(settings: Settings) -> None:
+async def _run_workers(settings: Settings) -> None:
     stop = asyncio.Event()
     for ending in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(ending, stop.set)

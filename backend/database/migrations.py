@@ -21,7 +21,7 @@ from backend.errors import MigrationError
 from theatre.engine.schema_registry import resource_root
 
 _LOCK = 5_127_044_203_311_871_041
-"""Any number, always the same: the advisory lock of whoever migrates."""
+"""Any number, always the same: the advisory lock that a migration holds."""
 
 
 def upgrade(address: str, revision: str = "head") -> None:
@@ -68,7 +68,7 @@ def _migrating(address: str) -> Iterator[Config]:
 
 
 def _config(connection: Connection | None = None) -> Config:
-    # What alembic tells people on stdout is nobody's business here.
+    # Alembic's messages for people must not go to stdout.
     config = Config(stdout=io.StringIO())
     # The file format of alembic gives a meaning to per cent signs.
     config.set_main_option("script_location", str(_folder()).replace("%", "%%"))

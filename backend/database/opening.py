@@ -13,7 +13,7 @@ from backend.settings import Settings
 
 
 @contextmanager
-def opened_database(settings: Settings) -> Iterator[str]:
+def open_database(settings: Settings) -> Iterator[str]:
     """Yield the address of a database at the newest revision, for `application_engine`. Blocks.
 
     The embedded one runs until the end of the `with` statement, and is migrated; the operator's is

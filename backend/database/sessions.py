@@ -15,7 +15,7 @@ _CONNECT_SECONDS = 3
 _SESSION = {
     "application_name": "echelon",
     "timezone": "UTC",
-    # Whatever role logs in, it works as the one that owns nothing (docs/adr/0077).
+    # Whichever role logs in, the session works as the one that owns nothing (docs/adr/0077).
     "role": APPLICATION,
     "statement_timeout": "5s",
     "lock_timeout": "3s",
@@ -33,14 +33,14 @@ def application_engine(address: str, *, pool_size: int = POOL_SIZE) -> AsyncEngi
         pool_size=pool_size,
         max_overflow=0,
         pool_timeout=_ACQUIRE_SECONDS,
-        # What was submitted is in no message of an error, and so in no log.
+        # Submitted values must not be in error messages, and so not in logs.
         hide_parameters=True,
         connect_args={"server_settings": _SESSION},
     )
 
 
 def operator_engine(address: str) -> AsyncEngine:
-    """Return an engine for the operator's own commands, working as whoever logs in.
+    """Return an engine for the operator's own commands, working as the role that logs in.
 
     The caller disposes of it.
     """
@@ -48,7 +48,7 @@ def operator_engine(address: str) -> AsyncEngine:
 
 
 def owner_engine(address: str) -> Engine:
-    """Return an engine without a pool for migrations, working as whoever logs in."""
+    """Return an engine without a pool for migrations, working as the role that logs in."""
     return create_engine(_url(address, "psycopg"), poolclass=NullPool)
 
 

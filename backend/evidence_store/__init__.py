@@ -5,7 +5,7 @@ write depends on a condition: S3-compatible servers differ in whether they honou
 """
 
 from backend.evidence_store.digests import sha256_at, sha256_of
-from backend.evidence_store.names import KeptObject, Shelf
+from backend.evidence_store.names import ObjectKind, StoredObject
 from backend.evidence_store.store import EvidenceStore
 
-__all__ = ["EvidenceStore", "KeptObject", "Shelf", "sha256_at", "sha256_of"]
+__all__ = ["EvidenceStore", "ObjectKind", "StoredObject", "sha256_at", "sha256_of"]

@@ -6,7 +6,7 @@ import hashlib
 from functools import lru_cache
 from pathlib import Path
 
-from backend.evidence_store.failures import on_disk
+from backend.evidence_store.failures import wrap_disk_errors
 
 
 def sha256_of(path: Path) -> str:
@@ -17,7 +17,7 @@ def sha256_of(path: Path) -> str:
 
 def sha256_at(place: Path) -> str | None:
     """Return the SHA-256 of a file, None where there is none; EvidenceStoreError if unreadable."""
-    with on_disk("read an object"):
+    with wrap_disk_errors("read an object"):
         try:
             return sha256_of(place)
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What stores and disks refuse, told as one kind of error."""
+"""Errors of stores and disks, as EvidenceStoreError."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from backend.errors import EvidenceStoreError
 
 
 @contextlib.contextmanager
-def answering(action: str) -> Iterator[None]:
-    """Raise EvidenceStoreError for whatever the store refuses meanwhile."""
+def wrap_store_errors(action: str) -> Iterator[None]:
+    """Raise EvidenceStoreError for any error of the store in this block."""
     try:
         yield
     except (BaseError, OSError) as error:
@@ -23,8 +23,8 @@ def answering(action: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def on_disk(action: str) -> Iterator[None]:
-    """Raise EvidenceStoreError for what the disk refuses; FileNotFoundError stays what it is."""
+def wrap_disk_errors(action: str) -> Iterator[None]:
+    """Raise EvidenceStoreError for errors of the disk in this block, except FileNotFoundError."""
     try:
         yield
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""What lies on the local disk beside the store: drafts, copies of objects, unpacked bundles."""
+"""Files on the local disk: drafts, copies of objects, unpacked bundles."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
-from backend.evidence_store.failures import on_disk
-from backend.evidence_store.names import Shelf
+from backend.evidence_store.failures import wrap_disk_errors
+from backend.evidence_store.names import ObjectKind
 
 PROBE = bytes(64 * 1024)
-"""What a disk has to have room for, to count as one that takes something."""
+"""The bytes that a disk must have room for, to count as writable."""
 
 
 class LocalDisk:
-    """One folder; nothing in it is needed for longer than who put it there works with it."""
+    """One folder of temporary files; each is needed only while its writer works with it."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -27,19 +27,19 @@ class LocalDisk:
         """The folder of bundles that were unpacked to hand out single files."""
         return self._folder / "unpacked"
 
-    def copy_of(self, shelf: Shelf, name: str) -> Path:
+    def copy_of(self, kind: ObjectKind, name: str) -> Path:
         """Return where the copy of an object is, if there is one."""
-        return self._folder / shelf / name
+        return self._folder / kind / name
 
     @contextlib.contextmanager
     def draft(self) -> Iterator[Path]:
-        """Give a new path for a file, which is removed after; EvidenceStoreError for a bad disk."""
+        """Yield a path for a new file, removed afterwards; EvidenceStoreError if the disk fails."""
         drafts = self._folder / "drafts"
-        with on_disk("make a draft"):
+        with wrap_disk_errors("make a draft"):
             drafts.mkdir(parents=True, exist_ok=True)
         path = drafts / str(uuid4())
         try:
-            with on_disk("write a draft"):
+            with wrap_disk_errors("write a draft"):
                 yield path
         finally:
             path.unlink(missing_ok=True)
@@ -50,9 +50,9 @@ class LocalDisk:
             path.write_bytes(PROBE)
 
     def forget(self, *, before: datetime) -> int:
-        """Remove what was last written before; return how much."""
+        """Remove files that were last written before; return how many."""
         removed = 0
-        for folder in ("drafts", "unpacked", *Shelf):
+        for folder in ("drafts", "unpacked", *ObjectKind):
             for path in (self._folder / folder).glob("*"):
                 # Another process may clean up at the same time.
                 with contextlib.suppress(FileNotFoundError):

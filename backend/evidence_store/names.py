@@ -1,4 +1,4 @@
-"""What is kept, and under which key."""
+"""Kinds of objects, and their keys."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from backend.errors import EvidenceDamagedError
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
-class Shelf(StrEnum):
-    """What kinds of objects there are; the first part of their keys."""
+class ObjectKind(StrEnum):
+    """The kinds of objects, which are the first part of their keys."""
 
     DATASETS = "datasets"
     BUNDLES = "bundles"
     EXPORTS = "exports"
 
 
-class KeptObject(NamedTuple):
+class StoredObject(NamedTuple):
     """An object as the store lists it; the name is the SHA-256 that its bytes should have."""
 
     name: str
     size_bytes: int
-    kept_at: datetime
+    stored_at: datetime
 
 
-def checked_name(sha256: str) -> str:
-    """Return what is a SHA-256; EvidenceDamagedError for anything else, which is never a key."""
+def require_sha256(sha256: str) -> str:
+    """Return a SHA-256; EvidenceDamagedError for other text, which must not become a key."""
     if not _SHA256.fullmatch(sha256):
         raise EvidenceDamagedError(
             "expected a SHA-256 of 64 lower-case hex digits, got another text", found=None
@@ -37,14 +37,14 @@ def checked_name(sha256: str) -> str:
     return sha256
 
 
-def key_of(shelf: Shelf, sha256: str) -> str:
-    """Return the key of an object; errors as `checked_name`."""
-    return f"{shelf}/{checked_name(sha256)}"
+def key_of(kind: ObjectKind, sha256: str) -> str:
+    """Return the key of an object; errors as `require_sha256`."""
+    return f"{kind}/{require_sha256(sha256)}"
 
 
-def require_found(shelf: Shelf, sha256: str, found: str | None) -> None:
+def require_found(kind: ObjectKind, sha256: str, found: str | None) -> None:
     """Raise EvidenceDamagedError unless the bytes that were found have the hash of their key."""
     if found != sha256:
         raise EvidenceDamagedError(
-            f"expected {shelf}/{sha256} in the evidence store, got {found or 'none'}", found=found
+            f"expected {kind}/{sha256} in the evidence store, got {found or 'none'}", found=found
         )

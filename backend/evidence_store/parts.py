@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backend.errors import EvidenceStoreError
-from backend.evidence_store.failures import on_disk
-from backend.evidence_store.objects import Listed, Objects
+from backend.evidence_store.failures import wrap_disk_errors
+from backend.evidence_store.objects import ListedObject, ObjectStore
 from theatre.engine.canonical_json import canonical_bytes, parse_object
 from theatre.engine.errors import ParseError
 
@@ -25,7 +25,7 @@ PARTS = "parts"
 INDEX = ".parts"
 _AT_A_TIME = 4
 _RELIED_ON = timedelta(days=1)
-"""A part of an earlier attempt that is older is sent again: clean-up may be about to remove it."""
+"""Older parts of an earlier attempt are sent again: clean-up may be about to remove them."""
 
 
 class _Index(NamedTuple):
@@ -41,17 +41,17 @@ class _Index(NamedTuple):
         }
 
 
-class Parts:
-    """Objects in parts; errors as `Objects`."""
+class MultipartObjects:
+    """Objects in parts; errors as `ObjectStore`."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: ObjectStore) -> None:
         self._objects = objects
 
     def put(self, key: str, source: Path, *, size_bytes: int) -> None:
-        """Send what of a file is not there yet; the object is there once all of it is."""
+        """Send the missing parts of a file; the object exists once all of them do."""
         index = _Index(size_bytes, PART_BYTES)
         since = datetime.now(UTC) - _RELIED_ON
-        there = {one.key: one.size_bytes for one in self._parts(key) if one.kept_at > since}
+        there = {one.key: one.size_bytes for one in self._parts(key) if one.stored_at > since}
         missing = [
             (number, part)
             for number, (part, size) in enumerate(index.parts(key).items())
@@ -60,7 +60,7 @@ class Parts:
 
         def send(one: tuple[int, str]) -> None:
             number, part = one
-            with on_disk("read what is to be kept"), source.open("rb") as content:
+            with wrap_disk_errors("read what is to be kept"), source.open("rb") as content:
                 content.seek(number * PART_BYTES)
                 piece = content.read(PART_BYTES)
             self._objects.put(part, piece)
@@ -70,7 +70,7 @@ class Parts:
                 pass
         self._objects.put(f"{key}{INDEX}", canonical_bytes(index._asdict()))
 
-    def find(self, key: str) -> Listed | None:
+    def find(self, key: str) -> ListedObject | None:
         """Return what there is of an object; None unless all of it is there."""
         index = self._index(key)
         named = self._objects.find(f"{key}{INDEX}")
@@ -78,7 +78,7 @@ class Parts:
             return None
         there = {one.key: one.size_bytes for one in self._parts(key)}
         whole = all(there.get(part) == size for part, size in index.parts(key).items())
-        return Listed(key, index.size_bytes, named.kept_at) if whole else None
+        return ListedObject(key, index.size_bytes, named.stored_at) if whole else None
 
     def size_of(self, key: str) -> int:
         """Return the size of an object by its index; 0 where that cannot be read."""
@@ -93,7 +93,7 @@ class Parts:
         return self._pieces(index.parts(key))
 
     def remove(self, key: str) -> None:
-        """Remove an object, if there is one: first what says that it is there."""
+        """Remove an object, if there is one; its index first: no reader must find half of it."""
         self._objects.remove(f"{key}{INDEX}")
         for part in [one.key for one in self._parts(key)]:
             self._objects.remove(part)
@@ -106,7 +106,7 @@ class Parts:
         last: dict[str, datetime] = {}
         for one in self._objects.below(PARTS):
             key = one.key.removeprefix(f"{PARTS}/").rpartition("/")[0]
-            last[key] = max(one.kept_at, last.get(key, one.kept_at))
+            last[key] = max(one.stored_at, last.get(key, one.stored_at))
         given_up = [
             key
             for key, at in last.items()
@@ -116,7 +116,7 @@ class Parts:
             self.remove(key)
         return len(given_up)
 
-    def _parts(self, key: str) -> Iterator[Listed]:
+    def _parts(self, key: str) -> Iterator[ListedObject]:
         return self._objects.below(f"{PARTS}/{key}")
 
     def _index(self, key: str) -> _Index | None:

@@ -1,4 +1,4 @@
-"""The store as everybody uses it: kept by hash, verified when read."""
+"""The evidence store: objects are stored by hash, and verified when read."""
 
 from __future__ import annotations
 
@@ -16,15 +16,21 @@ from obstore.store import LocalStore
 from backend.errors import EvidenceDamagedError, EvidenceStoreError
 from backend.evidence_store.addresses import bucket_of, folder_of
 from backend.evidence_store.digests import sha256_at
-from backend.evidence_store.failures import answering, on_disk
+from backend.evidence_store.failures import wrap_disk_errors, wrap_store_errors
 from backend.evidence_store.local_disk import PROBE, LocalDisk
-from backend.evidence_store.names import KeptObject, Shelf, checked_name, key_of, require_found
-from backend.evidence_store.objects import Objects
-from backend.evidence_store.parts import INDEX, PART_BYTES, Parts
+from backend.evidence_store.names import (
+    ObjectKind,
+    StoredObject,
+    key_of,
+    require_found,
+    require_sha256,
+)
+from backend.evidence_store.objects import ObjectStore
+from backend.evidence_store.parts import INDEX, PART_BYTES, MultipartObjects
 
 
 class Sink(Protocol):
-    """Takes bytes: a file that is open for writing, or whoever counts them."""
+    """Takes bytes: a file that is open for writing, or a counter."""
 
     def write(self, piece: memoryview, /) -> object:
         """Take the next bytes."""
@@ -47,11 +53,11 @@ class EvidenceStore:
         self.folder = folder_of(url, home)
         """Where the objects are; None for a bucket."""
         if self.folder is None:
-            self._objects = Objects(bucket_of(url or ""))
+            self._objects = ObjectStore(bucket_of(url or ""))
         else:
-            with answering("open the folder"):
-                self._objects = Objects(LocalStore(self.folder, mkdir=True))
-        self._parts = Parts(self._objects)
+            with wrap_store_errors("open the folder"):
+                self._objects = ObjectStore(LocalStore(self.folder, mkdir=True))
+        self._parts = MultipartObjects(self._objects)
 
     def draft(self) -> AbstractContextManager[Path]:
         """Give a new path on the local disk for what is to be kept; the file is removed after.
@@ -60,95 +66,95 @@ class EvidenceStore:
         """
         return self._local.draft()
 
-    def keep(self, shelf: Shelf, source: Path) -> KeptObject:
+    def put(self, kind: ObjectKind, source: Path) -> StoredObject:
         """Make the bytes of a file durable under their hash; the same bytes again change nothing.
 
         What an earlier attempt has brought there is not sent again, be it the object or parts.
         """
-        with on_disk("read what is to be kept"), source.open("rb") as content:
+        with wrap_disk_errors("read what is to be kept"), source.open("rb") as content:
             sha256 = hashlib.file_digest(content, "sha256").hexdigest()
             size = source.stat().st_size
-        there = self.find(shelf, sha256)
+        there = self.find(kind, sha256)
         if there is not None and there.size_bytes == size:
             return there
-        self._send(shelf, sha256, source, size)
-        return self._must_find(shelf, sha256)
+        self._send(kind, sha256, source, size)
+        return self._must_find(kind, sha256)
 
-    def bring(self, shelf: Shelf, sha256: str) -> Path:
+    def fetch(self, kind: ObjectKind, sha256: str) -> Path:
         """Return a local file with the verified bytes of an object.
 
         A file is hashed once for as long as the process runs and the file is not written to.
         """
-        name = checked_name(sha256)
+        name = require_sha256(sha256)
         if self.folder is not None:
-            place = self.folder / shelf / name
+            place = self.folder / kind / name
         else:
-            place = self._local.copy_of(shelf, name)
+            place = self._local.copy_of(kind, name)
             if sha256_at(place) != sha256:
-                self._fetch(shelf, sha256, place)
-        require_found(shelf, sha256, sha256_at(place))
+                self._fetch(kind, sha256, place)
+        require_found(kind, sha256, sha256_at(place))
         return place
 
-    def verify(self, shelf: Shelf, sha256: str, sink: Sink | None = None) -> None:
-        """Read an object's bytes from the store itself, past every local copy; errors as above.
+    def verify(self, kind: ObjectKind, sha256: str, sink: Sink | None = None) -> None:
+        """Read an object's bytes from the store itself, not from a local copy; errors as above.
 
-        A sink is given them while they come: what it makes of them holds where nothing is raised.
+        A sink takes them as they arrive: its result is valid only where nothing is raised.
         """
-        self._receive(shelf, sha256, sink)
+        self._receive(kind, sha256, sink)
 
-    def copy_out(self, shelf: Shelf, sha256: str, target: Path) -> None:
-        """Put an object's verified bytes at a path outside of the store, durable; errors as above.
+    def copy_out(self, kind: ObjectKind, sha256: str, target: Path) -> None:
+        """Write an object's verified bytes durably to a path outside of the store; errors as above.
 
-        Nothing is there where they are not those of the hash.
+        No file is left where the bytes do not have the hash.
         """
-        with on_disk("copy an object"):
+        with wrap_disk_errors("copy an object"):
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 with target.open("wb") as handle:
-                    self._receive(shelf, sha256, handle)
+                    self._receive(kind, sha256, handle)
                     handle.flush()
                     os.fsync(handle.fileno())
             except EvidenceDamagedError:
                 target.unlink()
                 raise
 
-    def find(self, shelf: Shelf, name: str) -> KeptObject | None:
+    def find(self, kind: ObjectKind, name: str) -> StoredObject | None:
         """Return what the store says of an object; None where there is none, or not all of it."""
-        key = f"{shelf}/{name}"
+        key = f"{kind}/{name}"
         found = self._objects.find(key)
         if found is None and self.folder is None:
             found = self._parts.find(key)
-        return None if found is None else KeptObject(name, found.size_bytes, found.kept_at)
+        return None if found is None else StoredObject(name, found.size_bytes, found.stored_at)
 
-    def kept(self, shelf: Shelf) -> Iterator[KeptObject]:
-        """Yield every object of a shelf, in no order."""
-        for one in self._objects.below(shelf):
-            name = one.key.removeprefix(f"{shelf}/")
+    def list_objects(self, kind: ObjectKind) -> Iterator[StoredObject]:
+        """Yield every object of a kind, in no order."""
+        for one in self._objects.below(kind):
+            name = one.key.removeprefix(f"{kind}/")
             if self.folder is None and name.endswith(INDEX):
                 whole = name.removesuffix(INDEX)
-                yield KeptObject(whole, self._parts.size_of(f"{shelf}/{whole}"), one.kept_at)
+                yield StoredObject(whole, self._parts.size_of(f"{kind}/{whole}"), one.stored_at)
             else:
-                yield KeptObject(name, one.size_bytes, one.kept_at)
+                yield StoredObject(name, one.size_bytes, one.stored_at)
 
-    def remove(self, shelf: Shelf, name: str) -> None:
+    def remove(self, kind: ObjectKind, name: str) -> None:
         """Remove an object that nothing names, and its local copy."""
-        key = f"{shelf}/{name}"
+        key = f"{kind}/{name}"
         self._objects.remove(key)
         if self.folder is None:
             self._parts.remove(key)
-        self._local.copy_of(shelf, name).unlink(missing_ok=True)
+        self._local.copy_of(kind, name).unlink(missing_ok=True)
 
     def probe(self) -> None:
-        """Return where store and local disk would take something now; EvidenceStoreError else.
+        """Return where store and local disk can be written to now; EvidenceStoreError otherwise.
 
-        It asks once, and waits for seconds at most.
+        It tries once, and waits for a few seconds at most.
         """
         self._local.probe()
         if self.folder is not None:
-            with on_disk("keep an object"):
+            with wrap_disk_errors("keep an object"):
                 _write_and_remove(self.folder / f".probe-{uuid4()}")
         else:
-            for _ in Objects(bucket_of(self._url or "", patient=False)).below("probe"):
+            for _ in ObjectStore(bucket_of(self._url or "", patient=False)).below("probe"):
                 pass
 
     @property
@@ -156,67 +162,67 @@ class EvidenceStore:
         """The folder of bundles that were unpacked to hand out single files."""
         return self._local.unpacked
 
-    def forget_local(self, *, before: datetime) -> int:
+    def remove_local(self, *, before: datetime) -> int:
         """Remove copies, drafts and unpacked bundles from before, on this machine; say how many.
 
-        What is asked for again is brought again.
+        What is needed again is fetched again.
         """
         return self._local.forget(before=before)
 
-    def forget_broken_uploads(self, *, before: datetime) -> int:
-        """Remove what uploads have left that broke off before and that nobody went on with."""
+    def remove_broken_uploads(self, *, before: datetime) -> int:
+        """Remove the parts of broken uploads from before that were not resumed."""
         if self.folder is None:
             return self._parts.remove_leftovers(before=before)
-        # Drafts of obstore's: its listing does not show them.
+        # obstore's temporary files: its own listing does not show them.
         left = [
             path
-            for shelf in Shelf
-            for path in (self.folder / shelf).glob("*#*")
+            for kind in ObjectKind
+            for path in (self.folder / kind).glob("*#*")
             if path.stat().st_mtime <= before.timestamp()
         ]
         for path in left:
             path.unlink(missing_ok=True)
         return len(left)
 
-    def _send(self, shelf: Shelf, sha256: str, source: Path, size: int) -> None:
-        key = key_of(shelf, sha256)
+    def _send(self, kind: ObjectKind, sha256: str, source: Path, size: int) -> None:
+        key = key_of(kind, sha256)
         if self.folder is not None:
             self._objects.put(key, source)
-            with on_disk("make an object durable"):
-                _sync(self.folder / shelf / sha256)
+            with wrap_disk_errors("make an object durable"):
+                _sync(self.folder / kind / sha256)
         elif size > PART_BYTES:
             self._parts.put(key, source, size_bytes=size)
         else:
-            with on_disk("read what is to be kept"):
+            with wrap_disk_errors("read what is to be kept"):
                 content = source.read_bytes()
             self._objects.put(key, content)
 
-    def _fetch(self, shelf: Shelf, sha256: str, place: Path) -> None:
+    def _fetch(self, kind: ObjectKind, sha256: str, place: Path) -> None:
         with self.draft() as draft:
-            with on_disk("keep a local copy"), draft.open("wb") as target:
-                self._receive(shelf, sha256, target)
-            with on_disk("keep a local copy"):
+            with wrap_disk_errors("keep a local copy"), draft.open("wb") as target:
+                self._receive(kind, sha256, target)
+            with wrap_disk_errors("keep a local copy"):
                 place.parent.mkdir(parents=True, exist_ok=True)
                 draft.replace(place)
 
-    def _receive(self, shelf: Shelf, sha256: str, target: Sink | None) -> None:
+    def _receive(self, kind: ObjectKind, sha256: str, target: Sink | None) -> None:
         """Read an object to its end, into `target` where one is given, and verify it."""
-        key = key_of(shelf, sha256)
+        key = key_of(kind, sha256)
         pieces = self._objects.read(key)
         if pieces is None and self.folder is None:
             pieces = self._parts.read(key)
         if pieces is None:
-            require_found(shelf, sha256, None)
+            require_found(kind, sha256, None)
             return
         digest = hashlib.sha256()
         for piece in pieces:
             digest.update(piece)
             if target is not None:
                 target.write(piece)
-        require_found(shelf, sha256, digest.hexdigest())
+        require_found(kind, sha256, digest.hexdigest())
 
-    def _must_find(self, shelf: Shelf, sha256: str) -> KeptObject:
-        there = self.find(shelf, sha256)
+    def _must_find(self, kind: ObjectKind, sha256: str) -> StoredObject:
+        there = self.find(kind, sha256)
         if there is None:
             raise EvidenceStoreError("expected an object that was kept to be there, got none")
         return there

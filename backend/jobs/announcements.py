@@ -1,7 +1,7 @@
-"""What changed in which theatre, as the database announces it to every process.
+"""Announcements of changed theatres, from the database to every process.
 
 A trigger sends the id of each theatre that a committed transaction changed. One connection of a
-process listens; where it is lost, everybody looks once and listens again.
+process listens; where it is lost, every waiting part looks once, and the process listens again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _AGAIN_SECONDS = 1.0
 _log = logging.getLogger(__name__)
 
 
-class News:
-    """What somebody who waits for changes of one theatre holds."""
+class ChangeSignal:
+    """Signals changes of one theatre to one waiting part."""
 
     def __init__(self) -> None:
         self._changed = asyncio.Event()
 
-    def tell(self) -> None:
-        """Have the waiting end."""
+    def notify(self) -> None:
+        """End the wait."""
         self._changed.set()
 
     async def wait(self, seconds: float) -> bool:
@@ -43,17 +43,17 @@ class News:
         return has_changed
 
 
-class Announcements:
-    """Listens for as long as its context lasts."""
+class ChangeListener:
+    """Listens while its context is open."""
 
     def __init__(self, address: str) -> None:
         self._address = address
-        self._waiting: defaultdict[str, set[News]] = defaultdict(set)
-        # So that the first failure is told, and not each of a long outage.
+        self._waiting: defaultdict[str, set[ChangeSignal]] = defaultdict(set)
+        # Log the first failure of an outage, not each retry.
         self._is_listening = True
 
     @contextlib.asynccontextmanager
-    async def listening(self) -> AsyncIterator[Self]:
+    async def listen(self) -> AsyncIterator[Self]:
         """Listen; a database that is away is asked again until it is back."""
         task = asyncio.create_task(self._listen())
         try:
@@ -63,14 +63,14 @@ class Announcements:
             await asyncio.gather(task, return_exceptions=True)
 
     @contextlib.contextmanager
-    def about(self, theatre_id: str) -> Iterator[News]:
-        """Yield the news of one theatre: look at it after this has begun, then wait."""
-        news = News()
-        self._waiting[theatre_id].add(news)
+    def subscribe(self, theatre_id: str) -> Iterator[ChangeSignal]:
+        """Yield the signal of one theatre: read the theatre after this has begun, then wait."""
+        changes = ChangeSignal()
+        self._waiting[theatre_id].add(changes)
         try:
-            yield news
+            yield changes
         finally:
-            self._waiting[theatre_id].discard(news)
+            self._waiting[theatre_id].discard(changes)
             if not self._waiting[theatre_id]:
                 del self._waiting[theatre_id]
 
@@ -88,15 +88,15 @@ class Announcements:
         async with await listening_connection(self._address) as connection:
             await connection.execute(_LISTEN)
             self._is_listening = True
-            # Something may have changed while nobody listened.
+            # Changes while no connection listened were missed: all waiting parts must look once.
             for theatre_id in list(self._waiting):
-                self._tell(theatre_id)
+                self._notify(theatre_id)
             while True:
                 async for heard in connection.notifies(timeout=_CHECK_SECONDS):
-                    self._tell(heard.payload)
-                # A connection that is silently dead says nothing for ever.
+                    self._notify(heard.payload)
+                # A dead connection would stay silent for ever: ask it now and then.
                 await connection.execute("SELECT 1")
 
-    def _tell(self, theatre_id: str) -> None:
-        for news in self._waiting.get(theatre_id, ()):
-            news.tell()
+    def _notify(self, theatre_id: str) -> None:
+        for changes in self._waiting.get(theatre_id, ()):
+            changes.notify()

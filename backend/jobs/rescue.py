@@ -1,4 +1,4 @@
-"""Runs and shards whose worker is gone, and jobs that nobody needs any more."""
+"""Finds runs and shards whose worker is lost, and jobs that no row needs any more."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from backend.jobs.queue import END_WAITING, queue_ingestion, queue_run, queue_shard
 
 
-def _lost(chosen: str, *, of: str, rows: str, job: str, state: str, going: str, also: str) -> str:
-    """Return the query that finds, and locks, the rows of the table `of` that nobody carries.
+def _build_lost_query(
+    chosen: str, *, of: str, rows: str, job: str, state: str, going: str, also: str
+) -> str:
+    """Return the query that finds, and locks, the rows of the table `of` that no worker carries.
 
     A row is held by the `job` that it names where that is being done by a worker whose heart
     beats, and may wait, `queued`, for one that is to be done; one that is `going` may not. A job
@@ -34,7 +36,7 @@ def _lost(chosen: str, *, of: str, rows: str, job: str, state: str, going: str, 
 
 
 _LOST = text(
-    _lost(
+    _build_lost_query(
         "theatres.id",
         of="theatres",
         rows="theatres",
@@ -49,7 +51,7 @@ _LOST = text(
     )
 )
 _LOST_SHARDS = text(
-    _lost(
+    _build_lost_query(
         "shards.theatre_id, shards.number",
         of="shards",
         # Of a run that they carry.
@@ -63,7 +65,7 @@ JOIN theatres ON theatres.id = shards.theatre_id
     )
 )
 _LOST_INGESTIONS = text(
-    _lost(
+    _build_lost_query(
         "verifications.id",
         of="verifications",
         rows="verifications",
@@ -97,7 +99,7 @@ _DROP_WORKERS = text("""
     DELETE FROM procrastinate_workers
     WHERE last_heartbeat < now() - make_interval(secs => :lease_seconds)
 """)
-_AGAIN = text("""
+_RETRY = text("""
     UPDATE procrastinate_jobs SET status = 'todo'
     WHERE status = 'doing' AND task_name = :task AND worker_id IS NULL
 """)
@@ -121,8 +123,8 @@ async def rescue_lost_runs(connection: AsyncConnection, *, lease_seconds: float)
     """Queue anew every run whose worker has not been heard of for the lease; return the theatres.
 
     Their epoch rises: a worker that was only paused can write nothing more. Each has a new job;
-    whoever did the old one cannot end this one. From the second loss in a row on it waits, for a
-    while that is drawn: what kills workers from outside has time to pass.
+    the worker of the old one cannot end this one. From the second loss in a row on it waits for a
+    random time: what kills workers from outside has time to pass.
     """
     found = await connection.execute(_LOST, {"lease_seconds": lease_seconds})
     lost = [str(theatre_id) for theatre_id in found.scalars()]
@@ -165,5 +167,5 @@ async def drop_leftovers(connection: AsyncConnection, *, lease_seconds: float) -
     """Delete workers that were not heard of for the lease, and the jobs that they left over."""
     # Their jobs lose them, by the foreign key.
     await connection.execute(_DROP_WORKERS, {"lease_seconds": lease_seconds})
-    await connection.execute(_AGAIN, {"task": END_WAITING})
+    await connection.execute(_RETRY, {"task": END_WAITING})
     await connection.execute(_DROP_JOBS)

@@ -1,8 +1,8 @@
 """The workers of one process: for runs, ingestions and upkeep, started again after an outage.
 
 procrastinate takes jobs up and keeps the heartbeat; what a job does is given by the caller.
-Upkeep has a worker of its own: runs, which are long, would starve it (docs/adr/0114). So have
-ingestions, which mostly wait for others, and must not keep runs waiting (docs/adr/0150).
+Upkeep has a separate worker: long runs would starve it (docs/adr/0114). So have ingestions, which
+mostly wait for other services and must not keep runs waiting (docs/adr/0150).
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Duties:
-    """What the jobs do. None of it raises for what only concerns one run."""
+class JobHandlers:
+    """What the jobs do. No handler raises for what only concerns one run."""
 
     run_theatre: Callable[[str, int], Awaitable[None]]
     """The theatre, and the number of the job."""
@@ -61,23 +61,23 @@ class Duties:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class WorkerOptions:
     """How the workers of a process work."""
 
     runs_at_a_time: int
     lease_seconds: float
-    """A worker that is not heard of for so long has lost its runs."""
+    """A worker without a heartbeat for so many seconds has lost its runs."""
     drain_seconds: float
-    """How long a worker that is told to stop waits for its runs."""
+    """How many seconds a stopping worker waits for its runs."""
 
     @property
-    def beat_seconds(self) -> float:
+    def heartbeat_seconds(self) -> float:
         """Return the time between two heartbeats, and between two looks for lost runs."""
         return self.lease_seconds / _BEATS_IN_A_LEASE
 
 
 class _Worker(Protocol):
-    """What is used of procrastinate's worker, whose methods say no types."""
+    """The part of procrastinate's worker that is used here; its own methods are untyped."""
 
     worker_id: int | None
 
@@ -87,18 +87,18 @@ class _Worker(Protocol):
 
 
 class Workers:
-    """Works for as long as its context lasts."""
+    """Work while the context is open."""
 
-    def __init__(self, address: str, duties: Duties, terms: Terms) -> None:
+    def __init__(self, address: str, handlers: JobHandlers, terms: WorkerOptions) -> None:
         self._address = address
-        self._duties = duties
+        self._duties = handlers
         self._terms = terms
         self._stopping = asyncio.Event()
         self._current: tuple[_Worker, ...] = ()
 
     @property
     def ids(self) -> list[int]:
-        """Return the numbers of the workers that are registered now."""
+        """Return the ids of the workers that are registered now."""
         return [worker.worker_id for worker in self._current if worker.worker_id is not None]
 
     @contextlib.asynccontextmanager
@@ -126,7 +126,7 @@ class Workers:
                     await asyncio.sleep(_LOOK_SECONDS)
 
     async def _work(self) -> None:
-        """Start the workers, and start them again when they end: a database was away."""
+        """Start the workers, and start them again when they end, as in a database outage."""
         pause = _AGAIN_SECONDS
         while not self._stopping.is_set():
             began = asyncio.get_running_loop().time()
@@ -142,12 +142,12 @@ class Workers:
             pause = min(2 * pause, _LONGEST_SECONDS)
 
     async def _work_once(self) -> None:
-        # A pool of its own each time: an old one would wait longer and longer for the database.
+        # A new pool each time: an old one would wait longer and longer for the database.
         app = _app(self._address, self._duties, self._terms)
         async with app.open_async():
             with self._registered(app) as workers:
                 tasks = [asyncio.create_task(worker.run()) for worker in workers]
-                # Behind them: a worker that has not begun would not hear that it is to stop.
+                # After them: a worker that has not begun would miss the order to stop.
                 told = asyncio.create_task(self._stopping.wait())
                 await asyncio.wait([*tasks, told], return_when=asyncio.FIRST_COMPLETED)
                 told.cancel()
@@ -177,17 +177,17 @@ class Workers:
             queues=[queue],
             name=queue,
             concurrency=slots,
-            fetch_job_polling_interval=min(5.0, terms.beat_seconds),
+            fetch_job_polling_interval=min(5.0, terms.heartbeat_seconds),
             shutdown_graceful_timeout=terms.drain_seconds,
             delete_jobs=DeleteJobCondition.SUCCESSFUL,
             install_signal_handlers=False,
-            update_heartbeat_interval=terms.beat_seconds,
+            update_heartbeat_interval=terms.heartbeat_seconds,
             stalled_worker_timeout=terms.lease_seconds,
         )
         return cast("_Worker", worker)
 
 
-def _app(address: str, duties: Duties, terms: Terms) -> App:
+def _app(address: str, handlers: JobHandlers, terms: WorkerOptions) -> App:
     """Return the queue's application with its tasks."""
     connector = PsycopgConnector(
         conninfo=address,
@@ -201,23 +201,23 @@ def _app(address: str, duties: Duties, terms: Terms) -> App:
 
     @app.task(name=RUN_THEATRE, queue=RUNS, pass_context=True)
     async def run_theatre(context: JobContext, *, theatre_id: str) -> None:
-        await duties.run_theatre(theatre_id, context.job.id or 0)
+        await handlers.run_theatre(theatre_id, context.job.id or 0)
 
     @app.task(name=RUN_SHARD, queue=RUNS, pass_context=True)
     async def run_shard(context: JobContext, *, theatre_id: str, number: int) -> None:
-        await duties.run_shard(theatre_id, number, context.job.id or 0)
+        await handlers.run_shard(theatre_id, number, context.job.id or 0)
 
     @app.task(name=INGEST, queue=INGESTIONS, pass_context=True)
     async def ingest(context: JobContext, *, verification_id: str) -> None:
-        await duties.ingest(verification_id, context.job.id or 0)
+        await handlers.ingest(verification_id, context.job.id or 0)
 
     @app.task(name=END_WAITING, queue=UPKEEP, retry=again)
     async def end_waiting(*, theatre_id: str) -> None:
-        await duties.end_waiting(theatre_id)
+        await handlers.end_waiting(theatre_id)
 
-    @app.periodic(cron=f"* * * * * */{max(1, round(terms.beat_seconds))}")
+    @app.periodic(cron=f"* * * * * */{max(1, round(terms.heartbeat_seconds))}")
     @app.task(name="rescue", queue=UPKEEP, queueing_lock="rescue")
     async def rescue(timestamp: int) -> None:  # noqa: ARG001 - procrastinate gives it by name
-        await duties.rescue()
+        await handlers.rescue()
 
     return app

@@ -1,4 +1,4 @@
-"""Keys for tools. Every statement for a user has the user in its WHERE clause."""
+"""API keys. Every statement for a user has the user in its WHERE clause."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from backend.database.models import ApiKey, User
 from backend.repositories.theatre_views import Place
 
 _NOTED_EVERY = timedelta(minutes=1)
-"""When a key was last used is kept to the minute: not every request has to write."""
+"""The last use of a key is stored to the minute: not every request must write."""
 
 
 class StoredKey(NamedTuple):
-    """A key as its owner sees it. Nobody sees the key."""
+    """A key as its owner sees it, without the secret."""
 
     id: str
     name: str
@@ -29,7 +29,7 @@ class StoredKey(NamedTuple):
 
 
 class KeyOwner(NamedTuple):
-    """Whose a key is, what it may do, and when it was last noted as used."""
+    """The owner of a key, its scopes, and its last recorded use."""
 
     user_id: str
     username: str
@@ -46,7 +46,7 @@ async def insert_key(
     )
 
 
-async def keys_of(connection: AsyncConnection, user_id: str) -> Sequence[StoredKey]:
+async def find_keys(connection: AsyncConnection, user_id: str) -> Sequence[StoredKey]:
     """Return all keys of a user, the newest first."""
     found = await connection.execute(
         select(*_SHOWN).where(ApiKey.user_id == user_id).order_by(*_NEWEST_FIRST)
@@ -54,7 +54,7 @@ async def keys_of(connection: AsyncConnection, user_id: str) -> Sequence[StoredK
     return [StoredKey(*row) for row in found]
 
 
-async def keys_page(
+async def find_keys_page(
     connection: AsyncConnection, user_id: str, *, limit: int, offset: int, after: Place | None
 ) -> tuple[Sequence[StoredKey], int]:
     """Return a page of a user's keys, the newest first, and how many there are."""
@@ -72,9 +72,9 @@ async def keys_page(
 async def revoke_key(
     connection: AsyncConnection, *, key_id: str, user_id: str, at: datetime
 ) -> StoredKey | None:
-    """Revoke a user's key from `at` on, or leave it as revoked as it is; None if it is not theirs.
+    """Revoke a user's key from `at` on; None if it is not theirs.
 
-    A revoked key keeps its first moment.
+    A key that is revoked already keeps its first time of revocation.
     """
     own = (ApiKey.id == key_id, ApiKey.user_id == user_id)
     await connection.execute(
@@ -84,18 +84,18 @@ async def revoke_key(
     return None if row is None else StoredKey(*row)
 
 
-async def owner_of_key(
+async def find_key_owner(
     connection: AsyncConnection, secret_sha256: str, *, at: datetime
 ) -> KeyOwner | None:
-    """Return whose key it is; None unless key and user are good at `at`."""
+    """Return the owner of a key; None unless key and user are valid at `at`."""
     row = (await connection.execute(_OWNER, {"secret_sha256": secret_sha256, "at": at})).first()
     return None if row is None else KeyOwner(*row)
 
 
-async def note_use(
+async def record_use(
     connection: AsyncConnection, secret_sha256: str, owner: KeyOwner, *, at: datetime
 ) -> None:
-    """Note that a key was used, unless that was noted within the minute."""
+    """Record that a key was used, unless that was recorded within the minute."""
     if owner.last_used_at is None or owner.last_used_at < at - _NOTED_EVERY:
         await connection.execute(
             update(ApiKey).where(ApiKey.secret_sha256 == secret_sha256).values(last_used_at=at)

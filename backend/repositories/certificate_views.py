@@ -1,4 +1,4 @@
-"""Certificates as anybody reads them: the bytes, and the columns that lists need."""
+"""Public reads of certificates: the bytes, and the columns that lists need."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class CertificateFilter:
         return parameters | ({"now": now} if _AT_A_MOMENT.intersection(parameters) else {})
 
 
-async def certificate_bytes(
+async def find_certificate_bytes(
     connection: AsyncConnection, certificate_id: str
 ) -> CertificateBytes | None:
     """Return the bytes of a certificate; None where there is none."""
@@ -110,7 +110,7 @@ async def certificate_bytes(
     return None if row is None else CertificateBytes._make(row)
 
 
-async def whole_certificate(
+async def find_certificate(
     connection: AsyncConnection,
     *,
     certificate_id: str | None = None,
@@ -127,7 +127,7 @@ async def whole_certificate(
     return WholeCertificate(CertificateView._make(shown), document, sha256)
 
 
-async def certificates_of(
+async def find_certificates(
     connection: AsyncConnection,
     wanted: CertificateFilter,
     *,
@@ -167,7 +167,7 @@ async def count_certificates(
     return int(counted.scalar_one())
 
 
-# The statements are made once for each shape: making them took more than answering a request.
+# Each statement is built once for its shape: building it took longer than answering a request.
 
 
 @cache
@@ -194,7 +194,7 @@ def _count(shape: Shape) -> Select[*tuple[Any, ...]]:
 def _listed(shape: Shape) -> ColumnElement[bool]:
     certificate = TheatreCertificate
     moment = bindparam("now", type_=certificate.expires_at.type)
-    # Other statuses need a history, which nothing keeps yet: no certificate has one of them.
+    # Other statuses need a history, which is not stored yet: no certificate has one of them.
     expired = func.coalesce(certificate.expires_at <= moment, literal(value=False))
     is_worth_less = or_(expired, func.cardinality(OBJECTIONS) > 0)
     effective = case((is_worth_less, _UNVERIFIED), else_=certificate.verification_tier)

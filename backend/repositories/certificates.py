@@ -49,7 +49,7 @@ async def store_certificate(connection: AsyncConnection, certificate: JsonObject
     await connection.execute(insert(TheatreCertificate), certificate_row(certificate))
 
 
-async def newest_environment(
+async def find_newest_environment(
     connection: AsyncConnection, construct_id: str, construct_version: str
 ) -> JsonObject | None:
     """Return `environment` of the newest certificate of one version of a construct.

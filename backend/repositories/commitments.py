@@ -10,8 +10,8 @@ from theatre.engine.coin import Coin
 from theatre.engine.errors import NotFoundError
 
 
-async def receipt_of(connection: AsyncConnection, theatre_id: str) -> bytes:
-    """Return the canonical receipt of a committed theatre; NotFoundError before, as for none."""
+async def find_receipt(connection: AsyncConnection, theatre_id: str) -> bytes:
+    """Return the canonical receipt of a committed theatre; NotFoundError before the commitment."""
     query = select(Theatre.receipt).where(Theatre.id == theatre_id)
     receipt: bytes | None = (await connection.execute(query)).scalar_one_or_none()
     if receipt is None:
@@ -19,14 +19,14 @@ async def receipt_of(connection: AsyncConnection, theatre_id: str) -> bytes:
     return receipt
 
 
-async def coin_of(connection: AsyncConnection, theatre_id: str) -> Coin | None:
-    """Return the coin of a committed theatre, for who runs it and no one else."""
+async def find_coin(connection: AsyncConnection, theatre_id: str) -> Coin | None:
+    """Return the coin of a committed theatre, which only its worker may read."""
     query = select(TheatreCoin.coin).where(TheatreCoin.theatre_id == theatre_id)
     coin: bytes | None = (await connection.execute(query)).scalar_one_or_none()
     return None if coin is None else Coin(coin)
 
 
-async def coin_sha256_of(connection: AsyncConnection, theatre_id: str) -> str | None:
+async def find_coin_sha256(connection: AsyncConnection, theatre_id: str) -> str | None:
     """Return the SHA-256 of a theatre's coin, which the receipt names; None where it has none."""
     digest = func.encode(func.sha256(TheatreCoin.coin), "hex")
     query = select(digest).where(TheatreCoin.theatre_id == theatre_id)

@@ -1,10 +1,10 @@
-"""What a run counts for: who ran it, and what speaks against its tier (docs/adr/0175).
+"""Which runs count for routing: their owner, and objections to their tier (docs/adr/0175).
 
 `OBJECTIONS` is the one rule: every list, view and filter of certificates and every routing answer
 asks the database for it, with the content hashes that the operator accepts as `accepted`. Only a
 run without objections counts.
 
-The statements are made once: making them anew for each request took more than answering it.
+The statements are built once: building them for each request took longer than answering it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ from backend.database.models import (
 )
 
 OWNER_NOT_CONFIRMED = "owner-not-confirmed"
-"""Who ran it was not the confirmed owner of the construct id when the run was resolved."""
+"""The user was not the confirmed owner of the construct id when the run was resolved."""
 OWNER_CHANGED = "owner-changed"
-"""Who ran it was, and is not any more."""
+"""The user was the confirmed owner then, and is not now."""
 TEMPLATE_NOT_ACCEPTED = "template-not-accepted"
 """The operator does not accept the template."""
 _ENDED = ("RESOLVED", "ARCHIVED")
@@ -112,7 +112,7 @@ class OwnRuns(NamedTuple):
     counted: bool
 
 
-async def newest_run(
+async def find_newest_run(
     connection: AsyncConnection,
     construct_id: str,
     *,
@@ -130,10 +130,10 @@ async def newest_run(
     return None if row is None else CountedRun._make(row)
 
 
-async def runs_of_owner(
+async def find_runs_of_owner(
     connection: AsyncConnection, construct_id: str, *, accepted: Sequence[str]
 ) -> OwnRuns:
-    """Return what there is of a construct by its confirmed owner: why `newest_run` has none."""
+    """Return what there is of a construct by its confirmed owner: why none counts."""
     wanted = {"construct_id": construct_id, "accepted": accepted}
     return OwnRuns._make((await connection.execute(_OWN, wanted)).one())
 

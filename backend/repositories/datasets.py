@@ -21,13 +21,13 @@ class StoredDataset(NamedTuple):
     created_at: datetime
 
 
-async def uploads_of(connection: AsyncConnection, user_id: str) -> frozenset[str]:
+async def find_uploads(connection: AsyncConnection, user_id: str) -> frozenset[str]:
     """Return the SHA-256 of everything that a user uploaded."""
     found = await connection.execute(select(Dataset.sha256).where(Dataset.user_id == user_id))
     return frozenset(found.scalars())
 
 
-async def upload_of(
+async def find_upload(
     connection: AsyncConnection, sha256: str, *, user_id: str
 ) -> StoredDataset | None:
     """Return an upload of a user; None where it is not theirs."""
@@ -40,7 +40,9 @@ async def upload_of(
     return None if row is None else StoredDataset(*row)
 
 
-async def note_upload(connection: AsyncConnection, dataset: StoredDataset, *, user_id: str) -> None:
+async def insert_upload(
+    connection: AsyncConnection, dataset: StoredDataset, *, user_id: str
+) -> None:
     """Store that a user has a dataset, unless they have it already."""
     row = {**dataset._asdict(), "user_id": user_id}
     await connection.execute(insert_or_leave(Dataset).values(row).on_conflict_do_nothing())

@@ -1,7 +1,7 @@
 """Debates and their event logs.
 
-Whoever names a run by its user has the owner in the WHERE clause; what only takes a `key` is for
-callers who have found the run to be their user's by one of those.
+Functions that take a user have the owner in the WHERE clause; those that take only a `key` are for
+callers that have found the run by one of the former.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ async def insert_run(connection: AsyncConnection, **columns: Any) -> bool:  # no
     return (await connection.execute(statement.returning(DebateRun.id))).first() is not None
 
 
-async def run_named(
+async def find_run_by_name(
     connection: AsyncConnection, *, user_id: str, debate_id: str, run_id: str
 ) -> DebateRunView:
     """Return a user's run of a debate that there is."""
@@ -85,21 +85,21 @@ async def run_named(
     return DebateRunView._make((await connection.execute(query)).one())
 
 
-async def run_of(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView | None:
+async def find_run(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView | None:
     """Return a user's run; None where it is not theirs."""
     query = select(*_SHOWN).where(DebateRun.id == key, DebateRun.user_id == user_id)
     row = (await connection.execute(query)).first()
     return None if row is None else DebateRunView._make(row)
 
 
-async def hold_run(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView | None:
+async def lock_run(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView | None:
     """Return a user's run, locked until the transaction ends; None where it is not theirs."""
     query = select(*_SHOWN).where(DebateRun.id == key, DebateRun.user_id == user_id)
     row = (await connection.execute(query.with_for_update(key_share=True))).first()
     return None if row is None else DebateRunView._make(row)
 
 
-async def runs_of(
+async def find_runs(
     connection: AsyncConnection,
     *,
     user_id: str,
@@ -124,14 +124,14 @@ async def count_runs(connection: AsyncConnection, *, user_id: str, wanted: Debat
     return int((await connection.execute(query)).scalar_one())
 
 
-async def submitted_bytes(connection: AsyncConnection, key: str) -> bytes | None:
+async def find_submitted_bytes(connection: AsyncConnection, key: str) -> bytes | None:
     """Return the bytes of an artefact that was submitted whole; None for a run that goes on."""
     query = select(DebateRun.document).where(DebateRun.id == key)
     return (await connection.execute(query)).scalar_one()
 
 
 async def grow_run(connection: AsyncConnection, key: str, **columns: Any) -> None:  # noqa: ANN401 - columns
-    """Set what a run that the caller holds comes to with its new events."""
+    """Update a run that the caller has locked after new events."""
     await connection.execute(update(DebateRun).where(DebateRun.id == key).values(columns))
 
 
@@ -150,7 +150,7 @@ async def add_entries(connection: AsyncConnection, key: str, entries: Sequence[J
     await connection.execute(insert(DebateEvent), rows)
 
 
-async def entry_lines(
+async def find_entry_lines(
     connection: AsyncConnection,
     key: str,
     *,
@@ -166,16 +166,16 @@ async def entry_lines(
     return list(found.scalars())
 
 
-async def keep_evaluations(
+async def store_evaluations(
     connection: AsyncConnection, key: str, evaluations: Sequence[StoredEvaluation]
 ) -> None:
-    """Store what evaluators said; what is there already stays."""
+    """Store evaluations; existing ones stay."""
     rows = [{"debate_run_id": key, **one._asdict()} for one in evaluations]
     statement = insert_or_leave(DebateEvaluation).on_conflict_do_nothing()
     await connection.execute(statement, rows)
 
 
-async def evaluations_of(
+async def find_evaluations(
     connection: AsyncConnection, key: str, artefact_sha256: str
 ) -> Sequence[StoredEvaluation]:
     """Return what evaluators said of a run as this artefact, by their names, the oldest first."""

@@ -1,4 +1,4 @@
-"""What a run left, for its owner, and for anybody once the theatre is resolved."""
+"""Evidence of a run: for its owner, and public once the theatre is resolved."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _EPISODE = (
 
 
 class DisclosedTheatre(NamedTuple):
-    """A theatre whose evidence a reader may see, and as what."""
+    """A theatre whose evidence a reader may see, and whether as its owner."""
 
     id: str
     is_owner: bool
@@ -51,7 +51,7 @@ class EpisodeView(NamedTuple):
     scored_at: datetime
 
 
-async def disclosed_theatre(
+async def find_disclosed_theatre(
     connection: AsyncConnection, theatre_id: str, *, reader: str | None
 ) -> DisclosedTheatre | None:
     """Return a theatre of the reader, or one that is resolved; None for any other."""
@@ -79,7 +79,7 @@ async def disclosed_theatre(
     return DisclosedTheatre(own_id, user_id == reader, state, disclosed, certificate_id)
 
 
-async def audit_entries(
+async def find_audit_entries(
     connection: AsyncConnection, theatre_id: str, *, limit: int, offset: int, after: int | None
 ) -> Sequence[bytes]:
     """Return a page of the audit chain in order, each entry as its canonical line."""
@@ -91,7 +91,7 @@ async def audit_entries(
     return list(found.scalars())
 
 
-async def resolution_of(connection: AsyncConnection, theatre_id: str) -> JsonObject | None:
+async def find_resolution(connection: AsyncConnection, theatre_id: str) -> JsonObject | None:
     """Return the detail of the entry with which a theatre was resolved; None before it."""
     table = TheatreAuditEvent
     query = select(table.detail_json).where(
@@ -102,7 +102,7 @@ async def resolution_of(connection: AsyncConnection, theatre_id: str) -> JsonObj
     return found
 
 
-async def details_of(
+async def find_details(
     connection: AsyncConnection, theatre_id: str, seqs: Sequence[int]
 ) -> dict[int, JsonObject]:
     """Return the details of some audit entries of a theatre."""
@@ -113,7 +113,7 @@ async def details_of(
     return {row.seq: row.detail_json for row in await connection.execute(query)}
 
 
-async def journal_lines(
+async def find_journal_lines(
     connection: AsyncConnection, theatre_id: str, seqs: Sequence[int]
 ) -> dict[int, bytes]:
     """Return the journal's lines of some episodes of a theatre."""
@@ -129,7 +129,7 @@ async def count_entries(connection: AsyncConnection, theatre_id: str) -> int:
     return int((await connection.execute(query)).scalar_one())
 
 
-async def episodes_of(
+async def find_episodes(
     connection: AsyncConnection, theatre_id: str, *, limit: int, offset: int, after: int | None
 ) -> Sequence[EpisodeView]:
     """Return a page of the recorded episodes in dataset order."""
@@ -148,7 +148,7 @@ async def count_episodes(connection: AsyncConnection, theatre_id: str) -> int:
     return int((await connection.execute(query)).scalar_one())
 
 
-async def episode_of(
+async def find_episode(
     connection: AsyncConnection, theatre_id: str, episode_id: str
 ) -> tuple[EpisodeView, bytes] | None:
     """Return an episode and the journal's line of it; None where none is recorded."""

@@ -1,6 +1,7 @@
-"""Who may write for a run: the holder of its epoch and, in a shard, of the shard's.
+"""Fencing: a run's writer must hold its epoch and, in a shard, the shard's epoch.
 
-A theatre's row is locked before that of a shard, by everybody who locks both (docs/adr/0127).
+Lock order: the theatre's row first, then the shard's, or two writers could deadlock
+(docs/adr/0127).
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ class ShardFence(NamedTuple):
     epoch: int
 
 
-async def hold_for_writing(
+async def lock_for_writing(
     connection: AsyncConnection, theatre_id: str, *, epoch: int, shard: ShardFence | None = None
 ) -> str:
     """Lock a theatre's row, and its shard's, for this transaction; return the theatre's state.
 
-    NotFoundError where there is none, StateConflictError where another holds it.
+    NotFoundError where there is none, StateConflictError where another worker holds it.
     """
     query = (
         select(Theatre.state, Theatre.run_epoch)
@@ -42,12 +43,14 @@ async def hold_for_writing(
             f"got epoch {row.run_epoch}: another worker has taken it up"
         )
     if shard is not None:
-        await _hold_shard(connection, theatre_id, shard)
+        await _lock_shard(connection, theatre_id, shard)
     return str(row.state)
 
 
-async def note_progress(connection: AsyncConnection, theatre_id: str, shard: ShardFence) -> None:
-    """Count the workers that a shard loses from zero again: it has recorded something."""
+async def reset_lost_workers(
+    connection: AsyncConnection, theatre_id: str, shard: ShardFence
+) -> None:
+    """Reset a shard's count of lost workers: it has recorded something."""
     behind = update(RunShard).where(
         RunShard.theatre_id == theatre_id,
         RunShard.number == shard.number,
@@ -56,7 +59,7 @@ async def note_progress(connection: AsyncConnection, theatre_id: str, shard: Sha
     await connection.execute(behind.values(lost_workers=0))
 
 
-async def _hold_shard(connection: AsyncConnection, theatre_id: str, shard: ShardFence) -> None:
+async def _lock_shard(connection: AsyncConnection, theatre_id: str, shard: ShardFence) -> None:
     query = (
         select(RunShard.epoch)
         .where(RunShard.theatre_id == theatre_id, RunShard.number == shard.number)
@@ -64,11 +67,11 @@ async def _hold_shard(connection: AsyncConnection, theatre_id: str, shard: Shard
     )
     epoch = (await connection.execute(query)).scalar_one_or_none()
     if epoch != shard.epoch:
-        raise another_has_it(theatre_id, shard, epoch)
+        raise lease_lost_error(theatre_id, shard, epoch)
 
 
-def another_has_it(theatre_id: str, shard: ShardFence, epoch: int | None) -> StateConflictError:
-    """Return what whoever holds a shard in an older epoch is told."""
+def lease_lost_error(theatre_id: str, shard: ShardFence, epoch: int | None) -> StateConflictError:
+    """Return the error for a worker that holds a shard in an older epoch."""
     return StateConflictError(
         f"expected to hold shard {shard.number} of theatre {theatre_id} in epoch {shard.epoch}, "
         f"got epoch {epoch}: another worker has taken it up"

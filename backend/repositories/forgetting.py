@@ -1,4 +1,4 @@
-"""Rows that have served their time."""
+"""Retention: deletes rows that are no longer needed."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from backend.database.models import ApiKey, Dataset
 
 
-async def forget_keys(connection: AsyncConnection, *, before: datetime) -> int:
-    """Delete keys for tools that expired or were revoked before; return how many."""
+async def delete_keys(connection: AsyncConnection, *, before: datetime) -> int:
+    """Delete API keys that expired or were revoked before; return how many."""
     gone = or_(ApiKey.expires_at <= before, ApiKey.revoked_at <= before)
     return (await connection.execute(delete(ApiKey).where(gone))).rowcount
 
 
-async def forget_uploads(connection: AsyncConnection, *, before: datetime) -> int:
-    """Delete notes of uploads from before that no template of a theatre names; return how many."""
+async def delete_uploads(connection: AsyncConnection, *, before: datetime) -> int:
+    """Delete rows of older uploads that no template of a theatre names; return how many."""
     old = (Dataset.created_at <= before, Dataset.sha256.not_in(_NAMED))
     return (await connection.execute(delete(Dataset).where(*old))).rowcount
 
 
-async def kept_datasets(connection: AsyncConnection) -> frozenset[str]:
-    """Return the SHA-256 of every dataset that a theatre names, or that somebody uploaded."""
+async def find_referenced_datasets(connection: AsyncConnection) -> frozenset[str]:
+    """Return the SHA-256 of every dataset that a theatre names or a user uploaded."""
     found = await connection.execute(_NAMED.union(select(Dataset.sha256)))
     return frozenset(found.scalars())
 

@@ -1,4 +1,4 @@
-"""Requests that had an effect, and their answers: rows written in the transaction of the effect."""
+"""Idempotency keys: requests and their answers, written in the transaction of the effect."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import IdempotencyKey
 
-KEPT = timedelta(hours=48)
-_Kept = tuple[str, str, str, int, dict[str, str], bytes]
-"""A row whose answer is there, and therefore whole (a CHECK)."""
+RETENTION = timedelta(hours=48)
+_Answered = tuple[str, str, str, int, dict[str, str], bytes]
+"""A row with its answer, which a CHECK makes complete."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,8 +28,8 @@ class KeyedRequest:
     body_sha256: str
 
 
-class KeptAnswer(NamedTuple):
-    """What a request was answered, and which request that was."""
+class StoredAnswer(NamedTuple):
+    """A stored answer, and the request that it belongs to."""
 
     method: str
     path: str
@@ -45,12 +45,12 @@ class KeptAnswer(NamedTuple):
 
 
 async def claim(connection: AsyncConnection, request: KeyedRequest, *, at: datetime) -> bool:
-    """Take a key for this transaction; False where a request before had it.
+    """Claim a key for this transaction; False where an earlier request has claimed it.
 
-    Waits for another transaction that has it, as long as `lock_timeout` allows.
+    Waits for another transaction that has claimed it, as long as `lock_timeout` allows.
     """
     await connection.execute(
-        delete(IdempotencyKey).where(*_of(request), IdempotencyKey.created_at <= at - KEPT)
+        delete(IdempotencyKey).where(*_of(request), IdempotencyKey.created_at <= at - RETENTION)
     )
     statement = insert_or_leave(IdempotencyKey).values(
         user_id=request.user_id,
@@ -66,8 +66,8 @@ async def claim(connection: AsyncConnection, request: KeyedRequest, *, at: datet
     return taken.first() is not None
 
 
-async def kept_answer(connection: AsyncConnection, request: KeyedRequest) -> KeptAnswer | None:
-    """Return what was answered under the key of a request; None where nothing is kept."""
+async def find_answer(connection: AsyncConnection, request: KeyedRequest) -> StoredAnswer | None:
+    """Return the stored answer under the key of a request; None where there is none."""
     found = await connection.execute(
         select(
             IdempotencyKey.method,
@@ -79,10 +79,10 @@ async def kept_answer(connection: AsyncConnection, request: KeyedRequest) -> Kep
         ).where(*_of(request), IdempotencyKey.status.is_not(None))
     )
     row = found.first()
-    return None if row is None else KeptAnswer(*cast("_Kept", row))
+    return None if row is None else StoredAnswer(*cast("_Answered", row))
 
 
-async def keep_answer(
+async def store_answer(
     connection: AsyncConnection,
     request: KeyedRequest,
     *,
@@ -90,7 +90,7 @@ async def keep_answer(
     headers: dict[str, str],
     answer: bytes,
 ) -> None:
-    """Put the answer into the row that this transaction claimed."""
+    """Store the answer in the row that this transaction has claimed."""
     await connection.execute(
         update(IdempotencyKey)
         .where(*_of(request))
@@ -99,9 +99,9 @@ async def keep_answer(
 
 
 async def forget(connection: AsyncConnection, *, at: datetime) -> int:
-    """Delete what is older than `KEPT`; return how many rows that were."""
+    """Delete what is older than `RETENTION`; return how many rows that were."""
     gone = await connection.execute(
-        delete(IdempotencyKey).where(IdempotencyKey.created_at <= at - KEPT)
+        delete(IdempotencyKey).where(IdempotencyKey.created_at <= at - RETENTION)
     )
     return gone.rowcount
 

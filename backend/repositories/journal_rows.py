@@ -68,8 +68,8 @@ def theatre_changes(event: AuditEvent) -> dict[str, Any]:
             "resolved_at": moment,
         }
         if "error_detail" in event.detail:
-            told = f"{event.detail['outcome_reason']}: {event.detail['error_detail']}"
-            changes["error"] = queryable_text(told)[:_MAX_ERROR]
+            error = f"{event.detail['outcome_reason']}: {event.detail['error_detail']}"
+            changes["error"] = queryable_text(error)[:_MAX_ERROR]
     return changes
 
 

@@ -1,4 +1,4 @@
-"""Copies for queries of what is kept as exact bytes beside them.
+"""Copies, for queries, of documents whose exact bytes are stored as well.
 
 PostgreSQL's texts and JSONB cannot hold the character U+0000, which JSON can. In a copy it becomes
 U+FFFD; the bytes keep it.

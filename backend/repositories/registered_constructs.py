@@ -1,7 +1,7 @@
 """Construct ids that users claim, and what the operator decides about the claims (docs/adr/0175).
 
 Whose an id is follows from the decisions alone, which only the operator's commands can write. A
-claim that nothing was decided about lapses: it is there, but for anybody else to take.
+claim without a decision lapses: its row stays, but any other user may claim the id.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from backend.repositories.counted_runs import OWNER, if_confirmed
 from backend.repositories.theatre_views import Place
 from theatre.engine.canonical_json import sha256_hex
 
-CLAIM_KEPT = timedelta(days=14)
-"""How long a claim waits for the operator, and who was rejected for another try."""
+CLAIM_TERM = timedelta(days=14)
+"""How long a claim waits for the operator, and a rejected user for another claim."""
 Decision = Literal["confirmed", "rejected", "released"]
 _PLACE = (
     RegisteredConstruct.created_at,
@@ -38,25 +38,25 @@ class StoredConstruct(NamedTuple):
 
     @property
     def lapses_at(self) -> datetime | None:
-        """Return from when on anybody may claim the id; None for one that is confirmed."""
-        return None if self.confirmed_at is not None else self.created_at + CLAIM_KEPT
+        """Return when any user may claim the id; None for a confirmed one."""
+        return None if self.confirmed_at is not None else self.created_at + CLAIM_TERM
 
     @property
     def place(self) -> Place:
-        """Return where it stands in a list: ids may be long, so their hash breaks ties."""
+        """Return its place in a list: ids may be long, so their hash breaks ties."""
         return Place(self.created_at, sha256_hex(self.construct_id.encode()))
 
 
-async def hold_construct(connection: AsyncConnection, construct_id: str) -> None:
-    """Wait until nobody else claims a construct id or decides about it, for this transaction."""
+async def lock_construct(connection: AsyncConnection, construct_id: str) -> None:
+    """Lock claims of a construct id and decisions about it, for this transaction."""
     await connection.execute(
         text("SELECT pg_advisory_xact_lock(hashtextextended(:construct_id, 1))"),
         {"construct_id": construct_id},
     )
 
 
-async def owner_of(connection: AsyncConnection, construct_id: str) -> str | None:
-    """Return the id of the user whom the operator has confirmed; None where an id is nobody's."""
+async def find_owner(connection: AsyncConnection, construct_id: str) -> str | None:
+    """Return the id of the user whom the operator has confirmed; None where the id has no owner."""
     owner: str | None = await connection.scalar(_OWNER, {"construct_id": construct_id})
     return owner
 
@@ -64,7 +64,7 @@ async def owner_of(connection: AsyncConnection, construct_id: str) -> str | None
 async def claim(connection: AsyncConnection, construct: StoredConstruct, *, user_id: str) -> bool:
     """Store a claim, also over one that has lapsed; False where another waits.
 
-    That nobody owns the id, the caller has looked up.
+    The caller must have checked that the id has no owner.
     """
     table = RegisteredConstruct
     row = {
@@ -77,12 +77,12 @@ async def claim(connection: AsyncConnection, construct: StoredConstruct, *, user
     taken = statement.on_conflict_do_update(
         index_elements=[table.construct_id],
         set_={name: statement.excluded[name] for name in ("user_id", "author", "created_at")},
-        where=table.created_at <= construct.created_at - CLAIM_KEPT,
+        where=table.created_at <= construct.created_at - CLAIM_TERM,
     )
     return (await connection.execute(taken.returning(table.construct_id))).first() is not None
 
 
-async def claim_of(
+async def find_claim(
     connection: AsyncConnection, construct_id: str, *, user_id: str
 ) -> StoredConstruct | None:
     """Return a user's claim of an id; None where the id is not claimed, or by another."""
@@ -94,7 +94,7 @@ async def claim_of(
     return None if row is None else StoredConstruct._make(row)
 
 
-async def constructs_page(
+async def find_constructs(
     connection: AsyncConnection, user_id: str, *, limit: int, offset: int, after: Place | None
 ) -> tuple[Sequence[StoredConstruct], int]:
     """Return a page of a user's claims, the newest first, and how many there are."""

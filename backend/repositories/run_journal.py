@@ -1,7 +1,7 @@
 """The PostgreSQL journal: a batch of episodes and its audit entries in one transaction.
 
-Whoever writes holds the theatre's row: one batch or one transition at a time, in one order for
-everybody. The state is a column, compared and set in the transaction of its audit entry.
+A writer locks the theatre's row: one batch or one transition at a time, in one order for all.
+The state is a column, compared and set in the transaction of its audit entry.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.database.models import Theatre, TheatreAuditEvent, TheatreEpisodeScore
 from backend.database.models.evidence import HIGHEST_SEQUENCE
-from backend.repositories.fences import ShardFence, hold_for_writing, note_progress
+from backend.repositories.fences import ShardFence, lock_for_writing, reset_lost_workers
 from backend.repositories.journal_rows import episode_row, event_row, theatre_changes
 from backend.repositories.recorded import RecordedRanges
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
@@ -34,7 +34,7 @@ Preparation = Callable[[], Awaitable[None]]
 
 _ROWS_AT_A_TIME = 500
 
-# A settlement reads slowly: it scores and writes between two fetches.
+# No timeouts: a settlement reads slowly, since it scores and writes between two fetches.
 _READ_AT_LEISURE = (
     "SET LOCAL statement_timeout = 0",
     "SET LOCAL idle_in_transaction_session_timeout = 0",
@@ -66,7 +66,7 @@ class PostgresRunJournal:
     ) -> None:
         """Write as the holder of `epoch` and, where it is given, of a shard.
 
-        Both mappings are by the type of an event of its own.
+        Both mappings are by event type.
         """
         self._engine = engine
         self._theatre_id = theatre_id
@@ -97,7 +97,7 @@ class PostgresRunJournal:
 
     async def note_within(self, connection: AsyncConnection, event: AuditEvent) -> JsonObject:
         """Append one event in the caller's transaction; errors as `note`."""
-        state = await self._hold(connection)
+        state = await self._lock(connection)
         (entry,) = await self._insert_events(connection, state, [event])
         return entry
 
@@ -138,13 +138,13 @@ class PostgresRunJournal:
         self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]
     ) -> list[JsonObject]:
         async with self._engine.begin() as connection:
-            state = await self._hold(connection)
+            state = await self._lock(connection)
             await self._insert_results(connection, results)
             return await self._insert_events(connection, state, events)
 
-    async def _hold(self, connection: AsyncConnection) -> str:
+    async def _lock(self, connection: AsyncConnection) -> str:
         """Lock the theatre's row for this transaction; return its state."""
-        return await hold_for_writing(
+        return await lock_for_writing(
             connection, self._theatre_id, epoch=self._epoch, shard=self._shard
         )
 
@@ -171,7 +171,7 @@ class PostgresRunJournal:
         )
         await connection.execute(counted)
         if self._shard is not None:
-            await note_progress(connection, self._theatre_id, self._shard)
+            await reset_lost_workers(connection, self._theatre_id, self._shard)
 
     async def _check_new(self, connection: AsyncConnection, sequences: Sequence[int]) -> None:
         """Raise JournalError unless these are sequence numbers, none recorded, none twice."""
@@ -240,7 +240,7 @@ async def _to_the_end(work: Coroutine[Any, Any, _T]) -> _T:
     cancellation: asyncio.CancelledError | None = None
     while not task.done():
         try:
-            # Unlike the task's own await, this does not raise what the transaction raised: a
+            # Unlike awaiting the task, this does not raise what the transaction raised: a
             # cancellation that came before it would be forgotten.
             await asyncio.wait([task])
         except asyncio.CancelledError as error:

@@ -1,4 +1,4 @@
-"""The shards of a run: made, claimed, given up, by whoever holds the theatre's row."""
+"""The shards of a run: created, claimed and released under the lock of the theatre's row."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, func, insert, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import RunShard, Theatre, TheatreEpisodeScore
-from backend.repositories.fences import ShardFence, another_has_it
+from backend.repositories.fences import ShardFence, lease_lost_error
 from theatre.engine.errors import StateConflictError
 from theatre.engine.models import EpisodeOutcome
 
@@ -33,19 +33,19 @@ class ShardClaim(NamedTuple):
 
     @property
     def fence(self) -> ShardFence:
-        """Return what its writes are held against."""
+        """Return the fence that its writes must pass."""
         return ShardFence(self.number, self.epoch)
 
 
-class Places(NamedTuple):
+class SlotUsage(NamedTuple):
     """How many shards of a run are worked on, or are about to be, and their shares together."""
 
     taken: int
     shares: int
 
 
-class ShardNow(NamedTuple):
-    """What a worker has to know of its shard and of the run now."""
+class ShardStatus(NamedTuple):
+    """The state of a shard and of its run, as its worker needs it."""
 
     is_cancelled: bool
     failure_count: int
@@ -58,7 +58,7 @@ async def has_shards(connection: AsyncConnection, theatre_id: str) -> bool:
     return (await connection.execute(query)).first() is not None
 
 
-async def episodes_of(connection: AsyncConnection, theatre_id: str) -> int:
+async def count_run_episodes(connection: AsyncConnection, theatre_id: str) -> int:
     """Return how many episodes a run has; 0 before it is ACTIVE."""
     query = select(Theatre.total_episodes).where(Theatre.id == theatre_id)
     return int((await connection.execute(query)).scalar_one())
@@ -81,8 +81,8 @@ async def add_shards(
     await connection.execute(insert(RunShard), rows)
 
 
-async def leave_to_shards(connection: AsyncConnection, theatre_id: str) -> None:
-    """Have a run carried by its shards: it has no job, and whoever had it cannot write any more."""
+async def hand_to_shards(connection: AsyncConnection, theatre_id: str) -> None:
+    """Hand a run to its shards: it has no job, and its last worker can no longer write."""
     left = update(Theatre).where(Theatre.id == theatre_id)
     await connection.execute(left.values(run_job_id=None, run_epoch=Theatre.run_epoch + 1))
 
@@ -92,7 +92,7 @@ async def claim_shard(
 ) -> ShardClaim | None:
     """Take up the shard that waits for this job; None where it waits for none, or another.
 
-    Only while the run is its shards', which the caller's transaction keeps it.
+    Only while its shards carry the run, which the caller's transaction must ensure.
     """
     carried = (
         select(Theatre.id)
@@ -113,13 +113,15 @@ async def claim_shard(
     return None if row is None else ShardClaim._make(row)
 
 
-async def lost_workers_of_shard(connection: AsyncConnection, theatre_id: str, number: int) -> int:
+async def count_lost_workers_of_shard(
+    connection: AsyncConnection, theatre_id: str, number: int
+) -> int:
     """Return how many workers a shard has lost since it last came further."""
     query = select(RunShard.lost_workers).where(*_named(theatre_id, number))
     return int((await connection.execute(query)).scalar_one())
 
 
-async def hold_shard(
+async def lock_shard(
     connection: AsyncConnection, theatre_id: str, number: int, *, state: str, **having: int
 ) -> bool:
     """Lock a shard in this state whose `epoch` or `job_id` is the given one; tell whether it is."""
@@ -131,10 +133,10 @@ async def hold_shard(
     return held.first() is not None
 
 
-async def give_up_shard(
+async def release_shard(
     connection: AsyncConnection, theatre_id: str, number: int, *, state: str
 ) -> None:
-    """Take a shard's share back and leave it `waiting` or `done`; the caller holds it."""
+    """Take a shard's share back and set it to `waiting` or `done`; the caller has it locked."""
     given_up = update(RunShard).where(*_named(theatre_id, number))
     await connection.execute(given_up.values(state=state, share=0, job_id=None))
 
@@ -142,8 +144,7 @@ async def give_up_shard(
 async def seize_run(connection: AsyncConnection, theatre_id: str, *, job_id: int) -> None:
     """Take a run from its shards for the job of one, which is to end it; the caller holds it.
 
-    No shard needs anybody after that: all of them are `done`. Whoever holds one can write nothing
-    any more.
+    After that all shards are `done`, and a worker that holds one can no longer write.
     """
     seized = update(Theatre).where(Theatre.id == theatre_id)
     await connection.execute(seized.values(run_epoch=Theatre.run_epoch + 1, run_job_id=job_id))
@@ -151,14 +152,14 @@ async def seize_run(connection: AsyncConnection, theatre_id: str, *, job_id: int
     await connection.execute(closed.values(state="done", share=0, job_id=None))
 
 
-async def places_of(connection: AsyncConnection, theatre_id: str) -> Places:
+async def count_slots(connection: AsyncConnection, theatre_id: str) -> SlotUsage:
     """Return how many shards have a place."""
     query = select(func.count(), func.coalesce(func.sum(RunShard.share), 0))
     row = await connection.execute(query.where(RunShard.theatre_id == theatre_id, _HAS_A_PLACE))
-    return Places._make(row.one())
+    return SlotUsage._make(row.one())
 
 
-async def waiting_shards(
+async def find_waiting_shards(
     connection: AsyncConnection, theatre_id: str, *, limit: int
 ) -> Sequence[int]:
     """Return the next shards without a place, in dataset order, at most `limit`."""
@@ -171,10 +172,10 @@ async def waiting_shards(
     return (await connection.execute(query)).scalars().all()
 
 
-async def shard_now(
+async def read_shard_status(
     connection: AsyncConnection, theatre_id: str, *, run_epoch: int, shard: ShardFence
-) -> ShardNow:
-    """Return how a run stands; StateConflictError where it, or the shard, is another's by now."""
+) -> ShardStatus:
+    """Return the state of a run; StateConflictError where another worker has it or the shard."""
     query = (
         select(
             Theatre.run_epoch,
@@ -193,20 +194,19 @@ async def shard_now(
             f"got epoch {row.run_epoch}: another worker has it"
         )
     if row.epoch != shard.epoch:
-        raise another_has_it(theatre_id, shard, row.epoch)
-    return ShardNow(row.cancel_requested_at is not None, row.failure_count, row.lost_workers)
+        raise lease_lost_error(theatre_id, shard, row.epoch)
+    return ShardStatus(row.cancel_requested_at is not None, row.failure_count, row.lost_workers)
 
 
 async def last_counting(connection: AsyncConnection, theatre_id: str, *, fatal: int) -> int | None:
-    """Return the episode behind which none can count: the failure number `fatal` in dataset order.
+    """Return the last episode that can count: the failure number `fatal` in dataset order.
 
-    Failures that are recorded later can only move it towards the beginning. None where there are
-    fewer.
+    Later failures can only move it towards the beginning. None where there are fewer.
     """
     table = TheatreEpisodeScore
     query = (
         select(table.seq)
-        # Spelt out, as the index has it.
+        # Literal text, so that PostgreSQL can use the partial index.
         .where(table.theatre_id == theatre_id, text(f"outcome = '{EpisodeOutcome.MISSING}'"))
         .order_by(table.seq)
         .offset(fatal - 1)

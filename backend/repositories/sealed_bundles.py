@@ -18,7 +18,7 @@ class BundleArchive(NamedTuple):
     size_bytes: int
 
 
-async def note_bundle(
+async def insert_bundle(
     connection: AsyncConnection, theatre_id: str, archive: BundleArchive, *, at: datetime
 ) -> None:
     """Name the archive, in the transaction of the event `sealed`; IntegrityError for a second."""
@@ -26,7 +26,7 @@ async def note_bundle(
     await connection.execute(insert(SealedBundle), row)
 
 
-async def bundle_of(connection: AsyncConnection, theatre_id: str) -> BundleArchive | None:
+async def find_bundle(connection: AsyncConnection, theatre_id: str) -> BundleArchive | None:
     """Return the archive of a theatre; None before its run was sealed."""
     table = SealedBundle
     query = select(table.sha256, table.size_bytes).where(table.theatre_id == theatre_id)

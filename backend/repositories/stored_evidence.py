@@ -1,4 +1,4 @@
-"""Everything that is stored of a theatre, as it stands in its rows: for whoever re-verifies it."""
+"""All stored rows of a theatre, for fsck."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _AT_LEISURE = (
 
 
 @asynccontextmanager
-async def one_moment(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-    """Open a connection that sees everything as it is now, however long it reads."""
+async def open_snapshot(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+    """Open a connection on a snapshot: it sees the database as of now, however long it reads."""
     async with engine.connect() as opened:
         connection = await opened.execution_options(isolation_level="REPEATABLE READ")
         for setting in _AT_LEISURE:
@@ -39,14 +39,14 @@ async def one_moment(engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
         yield connection
 
 
-async def all_theatres(connection: AsyncConnection) -> Sequence[str]:
-    """Return every theatre, the oldest first; what state it is in is only what its row says."""
+async def list_theatre_ids(connection: AsyncConnection) -> Sequence[str]:
+    """Return the id of every theatre, the oldest first."""
     query = select(Theatre.id).order_by(Theatre.id)
     return list((await connection.execute(query)).scalars())
 
 
 async def theatre_row(connection: AsyncConnection, theatre_id: str) -> Row:
-    """Return a theatre that there is."""
+    """Return the row of an existing theatre."""
     query = select(Theatre.__table__).where(Theatre.id == theatre_id)
     return dict((await connection.execute(query)).mappings().one())
 
@@ -59,22 +59,22 @@ async def certificate_of(connection: AsyncConnection, theatre_id: str) -> Row | 
     return None if row is None else dict(row)
 
 
-def events_of(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Row]:
+def stream_events(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Row]:
     """Yield the audit entries of a theatre in order."""
     table = TheatreAuditEvent
     query = select(table.__table__).where(table.theatre_id == theatre_id).order_by(table.seq)
     return _streamed(connection, query)
 
 
-def results_of(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Row]:
+def stream_results(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Row]:
     """Yield the recorded episodes of a theatre in dataset order."""
     table = TheatreEpisodeScore
     query = select(table.__table__).where(table.theatre_id == theatre_id).order_by(table.seq)
     return _streamed(connection, query)
 
 
-def human_scores_of(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Row]:
-    """Yield what people gave in a theatre, each with the name of its user, if there is one."""
+def stream_human_scores(connection: AsyncConnection, theatre_id: str) -> AsyncIterator[Row]:
+    """Yield the human scores of a theatre, each with the name of its user, if there is one."""
     table = HumanScore
     query = (
         select(table.__table__, User.username)
@@ -85,7 +85,7 @@ def human_scores_of(connection: AsyncConnection, theatre_id: str) -> AsyncIterat
     return _streamed(connection, query)
 
 
-def all_templates(connection: AsyncConnection) -> AsyncIterator[Row]:
+def stream_templates(connection: AsyncConnection) -> AsyncIterator[Row]:
     """Yield every template."""
     table = TheatreTemplate
     return _streamed(connection, select(table.__table__).order_by(table.sha256))
@@ -97,7 +97,7 @@ def uploads(connection: AsyncConnection) -> AsyncIterator[Row]:
     return _streamed(connection, select(table.__table__).order_by(table.sha256, table.user_id))
 
 
-async def named_bundles(connection: AsyncConnection) -> frozenset[str]:
+async def find_named_bundles(connection: AsyncConnection) -> frozenset[str]:
     """Return the SHA-256 of every archive that a theatre names."""
     return frozenset((await connection.execute(select(SealedBundle.sha256))).scalars())
 

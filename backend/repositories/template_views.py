@@ -1,4 +1,4 @@
-"""Templates: those that somebody committed are public, because their commitments are."""
+"""Templates: committed ones are public, because their commitments are."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class WholeTemplate(NamedTuple):
     document: bytes
 
 
-async def templates_page(
+async def find_templates(
     connection: AsyncConnection, *, limit: int, offset: int, after: Place | None
 ) -> tuple[Sequence[TemplateView], int]:
     """Return a page of the committed templates, the newest first, and how many there are."""
@@ -74,7 +74,7 @@ async def template_of(
     return None if row is None else WholeTemplate(TemplateView._make(row[:-1]), row[-1])
 
 
-async def template_document(connection: AsyncConnection, sha256: str) -> bytes:
+async def find_template_bytes(connection: AsyncConnection, sha256: str) -> bytes:
     """Return the bytes of a stored template."""
     found = await connection.execute(_DOCUMENT, {"sha256": sha256})
     return bytes(found.scalar_one())

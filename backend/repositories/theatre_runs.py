@@ -1,4 +1,4 @@
-"""A theatre that is to be moved: held for one transaction, or claimed for a run."""
+"""Theatres that are changed: locked for one transaction, or claimed for a run."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StoredTheatre(NamedTuple):
     document: bytes
 
     def value(self) -> TheatreValue:
-        """Return the theatre as the engine takes it; CommitmentError for a receipt that lies."""
+        """Return the theatre as the engine takes it; CommitmentError for a broken receipt."""
         if self.receipt is None:
             template = freeze_object(parse_object(self.document))
             return TheatreValue(theatre_id=self.id, template=template, state=TheatreState.DRAFT)
@@ -66,7 +66,7 @@ class StoredTheatre(NamedTuple):
         )
 
 
-class ClaimNow(NamedTuple):
+class ClaimStatus(NamedTuple):
     """The epoch of a run, its losses since it last came further, its cancellation."""
 
     run_epoch: int
@@ -74,12 +74,12 @@ class ClaimNow(NamedTuple):
     cancel_requested_at: datetime | None
 
 
-async def hold_theatre(
+async def lock_theatre(
     connection: AsyncConnection, theatre_id: str, *, user_id: str
 ) -> StoredTheatre:
-    """Return a user's theatre, locked until the transaction ends.
+    """Return a user's theatre, its row locked until the transaction ends.
 
-    NotFoundError where it is not theirs, StateConflictError where somebody moves it right now.
+    NotFoundError where it is not theirs, StateConflictError where it is locked right now.
     """
     own = (Theatre.id == theatre_id, Theatre.user_id == user_id)
     locked = _whole().where(*own).with_for_update(of=Theatre, key_share=True, skip_locked=True)
@@ -92,7 +92,7 @@ async def hold_theatre(
 
 
 async def change_run(connection: AsyncConnection, theatre_id: str, **changes: Any) -> None:  # noqa: ANN401 - columns
-    """Set what the row says of a run, in the transaction of whoever holds the theatre."""
+    """Set what the row says of a run, in the transaction that has locked the theatre."""
     if changes.get("error") is not None:
         changes["error"] = str(changes["error"])[:MAX_ERROR].replace("\0", "\ufffd")
     await connection.execute(update(Theatre).where(Theatre.id == theatre_id).values(changes))
@@ -101,9 +101,9 @@ async def change_run(connection: AsyncConnection, theatre_id: str, **changes: An
 async def claim_run(
     connection: AsyncConnection, theatre_id: str, *, job_id: int, at: datetime
 ) -> StoredTheatre | None:
-    """Take up the queued run that waits for this job; None where it waits for none, or another.
+    """Take up the queued run that waits for this job; None where none does.
 
-    The epoch rises: whoever ran it before can write nothing more.
+    The epoch rises: an earlier worker can write nothing more.
     """
     claimed = (
         update(Theatre)
@@ -114,17 +114,17 @@ async def claim_run(
     )
     if (await connection.execute(claimed)).rowcount != 1:
         return None
-    return await stored_theatre(connection, theatre_id)
+    return await read_stored_theatre(connection, theatre_id)
 
 
-async def overdue_theatres(connection: AsyncConnection, *, at: datetime) -> Sequence[str]:
+async def find_overdue_theatres(connection: AsyncConnection, *, at: datetime) -> Sequence[str]:
     """Return the theatres that should have begun before `at`; `Theatre.is_overdue` decides."""
     values = {"at": at, "days": DEFAULT_CLOSE_WITHIN_DAYS, "newest": NEWEST}
     return [str(one) for one in (await connection.execute(_OVERDUE, values)).scalars()]
 
 
-async def hold_committed(connection: AsyncConnection, theatre_id: str) -> StoredTheatre | None:
-    """Return a COMMITTED theatre, locked; None where it has moved on, or is moved right now."""
+async def lock_committed(connection: AsyncConnection, theatre_id: str) -> StoredTheatre | None:
+    """Return a COMMITTED theatre, locked; None where it has moved on, or is locked right now."""
     committed = (Theatre.id == theatre_id, Theatre.state == TheatreState.COMMITTED.value)
     query = _whole().where(*committed)
     locked = query.with_for_update(of=Theatre, key_share=True, skip_locked=True)
@@ -132,50 +132,48 @@ async def hold_committed(connection: AsyncConnection, theatre_id: str) -> Stored
     return None if row is None else StoredTheatre._make(row)
 
 
-async def claim_now(connection: AsyncConnection, theatre_id: str) -> ClaimNow:
-    """Return what a running worker has to know of its run now."""
+async def read_claim(connection: AsyncConnection, theatre_id: str) -> ClaimStatus:
+    """Return the state of a run as its worker needs it."""
     query = select(Theatre.run_epoch, Theatre.lost_workers, Theatre.cancel_requested_at)
     row = (await connection.execute(query.where(Theatre.id == theatre_id))).one()
-    return ClaimNow._make(row)
+    return ClaimStatus._make(row)
 
 
-async def lost_workers_of(connection: AsyncConnection, theatre_id: str) -> int:
+async def count_lost_workers(connection: AsyncConnection, theatre_id: str) -> int:
     """Return how many workers a run has lost since it last came further."""
     query = select(Theatre.lost_workers).where(Theatre.id == theatre_id)
     return int((await connection.execute(query)).scalar_one())
 
 
-async def hold_claim(connection: AsyncConnection, theatre_id: str, *, epoch: int) -> bool:
+async def lock_claimed(connection: AsyncConnection, theatre_id: str, *, epoch: int) -> bool:
     """Lock a theatre that is run in this epoch; tell whether it is."""
-    return await _hold(connection, theatre_id, "running", Theatre.run_epoch == epoch)
+    return await _lock(connection, theatre_id, "running", Theatre.run_epoch == epoch)
 
 
-async def hold_queued(connection: AsyncConnection, theatre_id: str, *, job_id: int) -> bool:
+async def lock_queued(connection: AsyncConnection, theatre_id: str, *, job_id: int) -> bool:
     """Lock a theatre whose run waits for this job; tell whether it does."""
-    return await _hold(connection, theatre_id, "queued", Theatre.run_job_id == job_id)
+    return await _lock(connection, theatre_id, "queued", Theatre.run_job_id == job_id)
 
 
-async def hold_waiting(connection: AsyncConnection, theatre_id: str) -> bool:
+async def lock_waiting(connection: AsyncConnection, theatre_id: str) -> bool:
     """Lock a theatre that waits for people; tell whether it does."""
-    return await _hold(connection, theatre_id, "waiting_hitl")
+    return await _lock(connection, theatre_id, "waiting_hitl")
 
 
-async def stored_theatre(connection: AsyncConnection, theatre_id: str) -> StoredTheatre:
-    """Return a theatre that there is, whoever's it is: for whoever runs it."""
+async def read_stored_theatre(connection: AsyncConnection, theatre_id: str) -> StoredTheatre:
+    """Return an existing theatre of any user, for its worker."""
     row = (await connection.execute(_whole().where(Theatre.id == theatre_id))).one()
     return StoredTheatre._make(row)
 
 
-async def stored_theatre_if_any(
-    connection: AsyncConnection, theatre_id: str
-) -> StoredTheatre | None:
-    """Return a theatre, whoever's it is: for whoever scores it; None where there is none."""
+async def find_stored_theatre(connection: AsyncConnection, theatre_id: str) -> StoredTheatre | None:
+    """Return a theatre of any user, for a scorer; None where there is none."""
     row = (await connection.execute(_whole().where(Theatre.id == theatre_id))).first()
     return None if row is None else StoredTheatre._make(row)
 
 
-async def only_one_at_a_time(connection: AsyncConnection, theatre_id: str) -> None:
-    """Wait until nobody else submits scores to a theatre, for this transaction."""
+async def lock_scores(connection: AsyncConnection, theatre_id: str) -> None:
+    """Lock the submission of scores to a theatre, for this transaction."""
     await connection.execute(
         text("SELECT pg_advisory_xact_lock(hashtextextended(:theatre_id, 0))"),
         {"theatre_id": theatre_id},
@@ -189,7 +187,7 @@ async def end_claim(
     epoch: int,
     **changes: Any,  # noqa: ANN401 - columns
 ) -> bool:
-    """Say how a run ended or why it waits, unless another has taken it over; tell which."""
+    """Store how a run ended or why it waits; False where another worker has taken it over."""
     if changes.get("error") is not None:
         changes["error"] = str(changes["error"])[:MAX_ERROR].replace("\0", "\ufffd")
     ended = (
@@ -198,7 +196,7 @@ async def end_claim(
     return (await connection.execute(ended)).rowcount == 1
 
 
-async def _hold(
+async def _lock(
     connection: AsyncConnection, theatre_id: str, status: str, *conditions: ColumnElement[bool]
 ) -> bool:
     query = select(Theatre.id).where(
@@ -226,7 +224,9 @@ def _whole() -> Select[*tuple[Any, ...]]:
     ).join(TheatreTemplate, TheatreTemplate.sha256 == Theatre.template_sha256)
 
 
-async def ended_runs(connection: AsyncConnection, theatre_ids: Collection[str]) -> frozenset[str]:
+async def find_ended_runs(
+    connection: AsyncConnection, theatre_ids: Collection[str]
+) -> frozenset[str]:
     """Return which of these theatres have a run that is over."""
     query = select(Theatre.id).where(
         Theatre.id.in_(theatre_ids),

@@ -85,7 +85,7 @@ class Place(NamedTuple):
     id: str
 
 
-async def view_of(
+async def find_theatre_view(
     connection: AsyncConnection, theatre_id: str, *, user_id: str
 ) -> TheatreView | None:
     """Return a theatre of a user; None where it is not theirs."""
@@ -94,7 +94,7 @@ async def view_of(
     return None if row is None else TheatreView._make(row)
 
 
-async def views_of(
+async def find_theatre_views(
     connection: AsyncConnection,
     *,
     user_id: str,
@@ -113,7 +113,9 @@ async def views_of(
     return [TheatreView._make(row) for row in found]
 
 
-async def count_of(connection: AsyncConnection, *, user_id: str, wanted: TheatreFilter) -> int:
+async def count_theatres(
+    connection: AsyncConnection, *, user_id: str, wanted: TheatreFilter
+) -> int:
     """Return how many theatres of a user there are."""
     query = select(func.count()).select_from(Theatre).where(_listed(user_id, wanted))
     return int((await connection.execute(query)).scalar_one())

@@ -19,7 +19,7 @@ from theatre.engine.errors import StateConflictError
 from theatre.engine.state_machine import TheatreState
 
 
-async def keep_template(
+async def store_template(
     connection: AsyncConnection, template: JsonObject, *, created_at: datetime
 ) -> str:
     """Store a validated template, unless this very content is stored; return its SHA-256."""
@@ -30,7 +30,7 @@ async def keep_template(
 
 
 def template_row(template: JsonObject) -> dict[str, Any]:
-    """Return the row of a template, but for when it came."""
+    """Return the row of a template, without its time."""
     document = canonical_bytes(template)
     return queryable_columns(
         {
@@ -58,7 +58,7 @@ async def insert_draft(
     created_at: datetime,
 ) -> None:
     """Store a new theatre in DRAFT, and its template. Its chain begins with `created`."""
-    digest = await keep_template(connection, template, created_at=created_at)
+    digest = await store_template(connection, template, created_at=created_at)
     row = {
         "id": theatre_id,
         "user_id": user_id,
@@ -77,7 +77,7 @@ async def store_receipt(
 ) -> None:
     """Put a receipt into its theatre's row, in the transaction of the event `committed`.
 
-    Its coin goes into a row of its own. StateConflictError unless the theatre is a DRAFT.
+    Its coin goes into a separate row. StateConflictError unless the theatre is a DRAFT.
     """
     draft = update(Theatre).where(
         Theatre.id == receipt.theatre_id, Theatre.state == TheatreState.DRAFT.value

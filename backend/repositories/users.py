@@ -1,4 +1,4 @@
-"""Users: names and addresses that differ by more than case."""
+"""Users: names and addresses are unique without regard to case."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ async def insert_user(
     return stored.first() is not None
 
 
-async def user_by_name(connection: AsyncConnection, username: str) -> StoredUser | None:
+async def find_user_by_name(connection: AsyncConnection, username: str) -> StoredUser | None:
     """Return the user of a name, unless there is none or it is disabled."""
     row = (await connection.execute(_BY_NAME, {"username": username})).first()
     return None if row is None else StoredUser(*row)
 
 
-async def id_of_user(connection: AsyncConnection, username: str) -> str | None:
-    """Return the id of a user, disabled or not; None where nobody has the name."""
+async def find_user_id(connection: AsyncConnection, username: str) -> str | None:
+    """Return the id of a user, disabled or not; None for an unknown name."""
     is_named = func.lower(User.username) == func.lower(username)
     found: str | None = await connection.scalar(select(User.id).where(is_named))
     return found
 
 
-async def user_by_id(connection: AsyncConnection, user_id: str) -> StoredUser | None:
+async def find_user_by_id(connection: AsyncConnection, user_id: str) -> StoredUser | None:
     """Return a user, unless there is none or it is disabled."""
     row = (await connection.execute(_BY_ID, {"user_id": user_id})).first()
     return None if row is None else StoredUser(*row)

@@ -69,7 +69,7 @@ async def insert_verification(
     min_replays: int,
     at: datetime,
 ) -> None:
-    """Store what was asked for; who queues its job comes next."""
+    """Store a request; the caller queues its job."""
     row = {
         "id": verification_id,
         "user_id": user_id,
@@ -82,7 +82,7 @@ async def insert_verification(
     await connection.execute(insert(Verification), row)
 
 
-async def verification_of(
+async def find_verification(
     connection: AsyncConnection, verification_id: str, *, user_id: str
 ) -> StoredVerification | None:
     """Return a verification of a user; None where it is not theirs."""
@@ -98,7 +98,7 @@ async def verification_of(
 async def claim_ingestion(
     connection: AsyncConnection, verification_id: str, *, job_id: int, at: datetime
 ) -> StoredVerification | None:
-    """Take up what waits for this job; None where it waits for none, or another."""
+    """Take up the verification that waits for this job; None where none does."""
     claimed = (
         update(Verification)
         .where(_of_job(verification_id, job_id, "queued"))
@@ -116,7 +116,7 @@ async def change_ingestion(
     job_id: int,
     **changes: Any,  # noqa: ANN401 - columns
 ) -> bool:
-    """Change what this job holds; False where another job has it by now."""
+    """Change the verification of this job; False where another job has it now."""
     if changes.get("error") is not None:
         changes["error"] = str(changes["error"])[:MAX_ERROR].replace("\0", "\ufffd")
     changed = (
@@ -136,7 +136,7 @@ async def end_ingestion(
 ) -> bool:
     """End a user's verification that is not handed over; False where it is, or has ended.
 
-    Whichever job has it finds out when it writes next: what it holds is no longer `ingesting`.
+    The job that has it finds out at its next write: the phase is no longer `ingesting`.
     """
     own = (Verification.id == verification_id, Verification.user_id == user_id)
     ended = (
@@ -148,13 +148,13 @@ async def end_ingestion(
 
 
 async def is_over(connection: AsyncConnection, verification_id: str) -> bool:
-    """Tell whether nobody reads ground truth for a verification any more."""
+    """Tell whether the reading of ground truth for a verification is over."""
     over = Verification.phase.in_(("handed_over", "failed"))
     query = select(Verification.id).where(Verification.id == verification_id, over)
     return (await connection.execute(query)).first() is not None
 
 
-async def hold_ingestion(
+async def lock_ingestion(
     connection: AsyncConnection, verification_id: str, *, job_id: int, phase: str
 ) -> bool:
     """Lock what is in `phase` for this job; tell whether it is."""
@@ -162,7 +162,7 @@ async def hold_ingestion(
     return (await connection.execute(query.with_for_update())).first() is not None
 
 
-async def verified_certificates(
+async def find_verified_certificates(
     connection: AsyncConnection,
     *,
     construct_id: str | None,

@@ -22,7 +22,7 @@ class Registration(RequestDocument):
 
 
 class RegisteredUser(ResponseDocument):
-    """A user that there is now."""
+    """A registered user."""
 
     id: str
     username: str
@@ -49,7 +49,7 @@ class AccessToken(ResponseDocument):
 
 
 class KeyRequest(RequestDocument):
-    """A key that is to be made."""
+    """A key to create."""
 
     name: str = Field(min_length=1, max_length=100, pattern=r"^[^\x00-\x1f]+$")
     scopes: list[Scope] = Field(min_length=1, max_length=len(Scope))
@@ -57,7 +57,7 @@ class KeyRequest(RequestDocument):
 
 
 class ApiKeyDocument(ResponseDocument):
-    """A key without the key."""
+    """A key without its secret."""
 
     id: str
     name: str
@@ -69,7 +69,7 @@ class ApiKeyDocument(ResponseDocument):
 
 
 class NewApiKey(ApiKeyDocument):
-    """A key, this once."""
+    """A new key with its secret, which is shown once."""
 
     key: str
 

@@ -1,4 +1,4 @@
-"""Certificates and what they are worth now, and the answer to whoever routes requests."""
+"""Certificates with their current status, and the answer to routers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Reasons = Annotated[
 ]
 RunBy = Annotated[str, Field(description="the name of the user who ran it")]
 OwnerConfirmed = Annotated[
-    bool, Field(description="who ran it was the confirmed owner of the construct id at its issue")
+    bool, Field(description="its user was the confirmed owner of the construct id at its issue")
 ]
 TemplateAccepted = Annotated[bool, Field(description="the operator accepts the template")]
 

@@ -27,7 +27,7 @@ class ConstructDocument(ResponseDocument):
     created_at: datetime
     confirmed_at: datetime | None
     lapses_at: datetime | None = Field(
-        description="from when on anybody may claim it; null once it is confirmed"
+        description="when any user may claim it; null once it is confirmed"
     )
 
 

@@ -35,7 +35,7 @@ class EventsRequest(RequestDocument):
 
 
 class EvaluationRequest(RequestDocument):
-    """Who is to evaluate a run, and what `raudit` is told."""
+    """The evaluators of a run, and the labels for `raudit`."""
 
     evaluators: Annotated[
         list[EvaluatorName],
@@ -48,12 +48,12 @@ class EvaluationRequest(RequestDocument):
             default_factory=dict,
             max_length=1000,
             description="the true action by speaker, or by `*` for all others; for `raudit`, "
-            "which compares answers with them, and for nobody else",
+            "which compares answers with them, and for no other evaluator",
         ),
     ]
 
     @model_validator(mode="after")
-    def _who_compares_is_told(self) -> Self:
+    def _labels_need_raudit(self) -> Self:
         if ("raudit" in self.evaluators) != bool(self.labels):
             raise ValueError("expected labels where raudit evaluates, and only there")
         return self

@@ -1,4 +1,4 @@
-"""What a run left."""
+"""The evidence of a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class AuditPage(ResponseDocument):
 
 
 class EpisodeDocument(ResponseDocument):
-    """What became of one episode."""
+    """The result of one episode."""
 
     seq: int
     episode_id: str

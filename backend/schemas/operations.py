@@ -1,4 +1,4 @@
-"""What operators and their programs ask."""
+"""Health, version and other operations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Alive(ResponseDocument):
 
 
 class ClosedTo(ResponseDocument):
-    """What the operator's programs are kept from here, as was tried when the process began."""
+    """What the operator's programs cannot reach here, as probed when the process began."""
 
     files: bool
     processes: bool

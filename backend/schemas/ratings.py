@@ -1,4 +1,4 @@
-"""What people are asked about a theatre, and what they answer."""
+"""Human scores of a theatre: the rubric and the submitted scores."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Scale(ResponseDocument):
 
 
 class RatedItem(ResponseDocument):
-    """An episode as it was asked and answered; nothing that could lead who scores it."""
+    """An episode's input and answers; nothing that could influence the scorer."""
 
     episode_id: str
     input_data: dict[str, Any]
@@ -46,7 +46,7 @@ class Rating(ResponseDocument):
 
 
 class ItemScore(RequestDocument):
-    """What one person gives one item."""
+    """One person's score of one item."""
 
     episode_id: str = Field(min_length=1, max_length=1000)
     value: float = Field(ge=-MAX_SCORE, le=MAX_SCORE, description="on the committed scale")
@@ -54,14 +54,14 @@ class ItemScore(RequestDocument):
 
 
 class Scores(RequestDocument):
-    """What one person gives all items, at once."""
+    """One person's scores of all items, sent at once."""
 
     scores: list[ItemScore] = Field(min_length=1, max_length=10_000)
     rubric_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
 class ScoresTaken(ResponseDocument):
-    """How many people have answered."""
+    """How many people have scored."""
 
     theatre_id: str
     step_id: str

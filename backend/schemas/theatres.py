@@ -15,16 +15,16 @@ Outcome = Literal["certified", "no_certificate", "failed", "void"]
 
 
 class TheatreRequest(RequestDocument):
-    """A theatre that is to be made."""
+    """A theatre to create."""
 
     template_json: dict[str, Any] = Field(description="a template, as docs/templates.md has it")
 
 
 class CommitRequest(RequestDocument):
-    """What may be said of a commitment beforehand."""
+    """The expected result of a commitment."""
 
     expected_commitment_hash: (
-        Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="what it has to come to")]
+        Annotated[str, Field(pattern=r"^[0-9a-f]{64}$", description="the hash that it must have")]
         | None
     ) = None
 
@@ -63,7 +63,7 @@ class HashedCommitment(ResponseDocument):
 
 
 class RunRequest(RequestDocument):
-    """How a theatre is to be run."""
+    """How to run a theatre."""
 
     is_certificate_run: bool = Field(
         default=True, description="false is a rehearsal: the same steps, no certificate"

@@ -24,7 +24,7 @@ class AvailableTemplate(NamedTuple):
 
 
 class AcceptedTemplates:
-    """The operator's list of content hashes, and what ships with this release beside it."""
+    """The operator's list of content hashes, and the templates that ship with this release."""
 
     def __init__(self, named: Mapping[str, str]) -> None:
         """Take the operator's names and the content hash of each."""

@@ -1,10 +1,10 @@
-"""Accounts: who somebody is, by registration, log-in, token or key."""
+"""Accounts: registration, log-in, and the user of a token or key."""
 
 from __future__ import annotations
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.auth.api_keys import hashed_key, is_api_key
+from backend.auth.api_keys import hash_key, is_api_key
 from backend.auth.passwords import Passwords
 from backend.auth.principals import EVERY_SCOPE, Principal, Scope
 from backend.auth.tokens import Tokens
@@ -23,9 +23,9 @@ async def register(
     password: str,
     clock: Clock,
 ) -> str:
-    """Make a user and return its id; AlreadyRegisteredError where name or address is taken."""
-    # Before there is a transaction: nobody waits for a connection while a password is hashed.
-    password_hash = await passwords.hashed(password)
+    """Create a user and return its id; AlreadyRegisteredError where name or address is taken."""
+    # Before a transaction begins: a slow hash must not hold a connection.
+    password_hash = await passwords.hash(password)
     now = clock()
     user_id = new_id(now)
     async with engine.begin() as connection:
@@ -38,9 +38,7 @@ async def register(
             created_at=now,
         )
     if not is_new:
-        raise AlreadyRegisteredError(
-            "expected a name and an address that nobody has, got one that is taken"
-        )
+        raise AlreadyRegisteredError("this name or this address is taken")
     return user_id
 
 
@@ -49,35 +47,35 @@ async def log_in(
 ) -> str:
     """Return a token; UnauthenticatedError for a wrong name as for a wrong password."""
     async with engine.connect() as connection:
-        user = await users.user_by_name(connection, username)
+        user = await users.find_user_by_name(connection, username)
     if not await passwords.match(password, user.password_hash if user else None) or user is None:
         raise UnauthenticatedError("expected the password of a user")
     return tokens.issue(user.id)
 
 
-async def principal_of(
+async def authenticate(
     engine: AsyncEngine, tokens: Tokens, credential: str, *, clock: Clock
 ) -> Principal:
-    """Return who has this token or key; UnauthenticatedError where nobody has."""
+    """Return the user of this token or key; UnauthenticatedError for any other credential."""
     if is_api_key(credential):
-        return await _owner_of_key(engine, credential, clock=clock)
+        return await _authenticate_key(engine, credential, clock=clock)
     user_id = tokens.user_of(credential)
     async with engine.connect() as connection:
-        # One statement: a transaction would be two more ways to the server, at every request.
+        # One statement: a transaction would cost two more round trips at every request.
         await connection.execution_options(isolation_level="AUTOCOMMIT")
-        user = await users.user_by_id(connection, user_id)
+        user = await users.find_user_by_id(connection, user_id)
     if user is None:
         raise UnauthenticatedError("expected the token of a user that there is")
     return Principal(user_id=user.id, username=user.username, scopes=EVERY_SCOPE)
 
 
-async def _owner_of_key(engine: AsyncEngine, key: str, *, clock: Clock) -> Principal:
-    digest, now = hashed_key(key), clock()
+async def _authenticate_key(engine: AsyncEngine, key: str, *, clock: Clock) -> Principal:
+    digest, now = hash_key(key), clock()
     async with engine.connect() as connection:
         await connection.execution_options(isolation_level="AUTOCOMMIT")
-        owner = await api_keys.owner_of_key(connection, digest, at=now)
+        owner = await api_keys.find_key_owner(connection, digest, at=now)
         if owner is not None:
-            await api_keys.note_use(connection, digest, owner, at=now)
+            await api_keys.record_use(connection, digest, owner, at=now)
     if owner is None:
         raise UnauthenticatedError("expected a key that is in use")
     return Principal(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.auth.api_keys import hashed_key, new_api_key
+from backend.auth.api_keys import hash_key, new_api_key
 from backend.auth.principals import Scope
 from backend.identifiers import new_id
 from backend.repositories.api_keys import StoredKey, insert_key, revoke_key
@@ -46,7 +46,7 @@ async def create_key(
         last_used_at=None,
         revoked_at=None,
     )
-    await insert_key(connection, key=stored, user_id=user_id, secret_sha256=hashed_key(key))
+    await insert_key(connection, key=stored, user_id=user_id, secret_sha256=hash_key(key))
     return NewKey(key, stored)
 
 

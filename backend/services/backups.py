@@ -1,4 +1,4 @@
-"""Everything that is stored, in one folder, and back: the database's rows and the objects.
+"""Backups: all rows of the database and all objects, in one folder, and back.
 
 A backup needs no pause: the rows are of one moment, and what they name was durable before and is
 never changed after. Everything here blocks.
@@ -20,7 +20,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from backend.database import migrations
 from backend.database.embedded.programs import find_programs
 from backend.errors import BackupError, EvidenceDamagedError
-from backend.evidence_store import EvidenceStore, Shelf, sha256_of
+from backend.evidence_store import EvidenceStore, ObjectKind, sha256_of
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import ParseError
@@ -53,16 +53,16 @@ def take_backup(address: str, store: EvidenceStore, folder: Path, *, at: datetim
         raise BackupError(f"expected an empty folder to back up into, got {folder} with files")
     folder.mkdir(parents=True, exist_ok=True)
     revision = migrations.current_revision(address) or "none"
-    # The rows first: what they name is there already, and stays.
+    # The rows first: the objects that they name exist already, and stay.
     _run("pg_dump", ["--format=custom", "--no-owner", f"--file={folder / DUMP}"], address)
     total = count = 0
     damaged: list[str] = []
-    for shelf in Shelf:
-        for one in store.kept(shelf):
+    for kind in ObjectKind:
+        for one in store.list_objects(kind):
             try:
-                store.copy_out(shelf, one.name, folder / "objects" / shelf / one.name)
+                store.copy_out(kind, one.name, folder / "objects" / kind / one.name)
             except EvidenceDamagedError:
-                damaged.append(f"{shelf}/{one.name}")
+                damaged.append(f"{kind}/{one.name}")
             else:
                 total, count = total + one.size_bytes, count + 1
     backup = Backup(
@@ -73,7 +73,7 @@ def take_backup(address: str, store: EvidenceStore, folder: Path, *, at: datetim
         bytes=total,
         damaged=tuple(sorted(damaged)),
     )
-    # Last: a folder without it is no backup.
+    # Last: a folder without a manifest is no backup.
     document = {"format": _FORMAT, **backup._asdict()}
     replace_durably(folder / MANIFEST, json.dumps(document, indent=2).encode())
     return backup
@@ -90,13 +90,13 @@ def restore_backup(address: str, store: EvidenceStore, folder: Path) -> Backup:
         row = connection.execute(_TABLES).fetchone()
     if row is None or row[0]:
         raise BackupError("expected an empty database to restore into, got one with tables")
-    # The objects first: no row names what is not there.
+    # The objects first: no row must name a missing object.
     count = 0
-    for shelf in Shelf:
-        for path in (folder / "objects" / shelf).glob("*"):
+    for kind in ObjectKind:
+        for path in (folder / "objects" / kind).glob("*"):
             if sha256_of(path) != path.name:
-                raise BackupError(f"expected {shelf}/{path.name} in the backup, got other bytes")
-            store.keep(shelf, path)
+                raise BackupError(f"expected {kind}/{path.name} in the backup, got other bytes")
+            store.put(kind, path)
             count += 1
     if count != backup.objects:
         raise BackupError(f"expected {backup.objects} objects in the backup, got {count}")
@@ -125,7 +125,7 @@ def _read(folder: Path) -> Backup:
 
 
 def _run(program: str, arguments: Sequence[str], address: str) -> None:
-    """Run a program of PostgreSQL's; the password goes by the environment, where nobody sees it."""
+    """Run a PostgreSQL program; the password is in the environment, not in argv."""
     parts: dict[str, Any] = conninfo_to_dict(address)
     password = str(parts.pop("password", "") or "")
     known = {"PGPASSWORD": password} if password else {}
@@ -139,5 +139,5 @@ def _run(program: str, arguments: Sequence[str], address: str) -> None:
     except OSError as error:
         raise BackupError(f"expected the program {path}, got {error.strerror}") from error
     if done.returncode != 0:
-        told = done.stderr.strip().splitlines()[-1:] or ["nothing"]
-        raise BackupError(f"expected {program} to succeed, got: {told[0]:.300}")
+        said = done.stderr.strip().splitlines()[-1:] or ["nothing"]
+        raise BackupError(f"expected {program} to succeed, got: {said[0]:.300}")

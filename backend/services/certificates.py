@@ -1,4 +1,4 @@
-"""Certificates as they read now: what they are worth changes, the document never does."""
+"""Certificates with their current status: it changes, the document never does."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from backend.repositories.certificate_views import (
     CertificateBytes,
     CertificateFilter,
     CertificateView,
-    certificate_bytes,
-    certificates_of,
     count_certificates,
-    whole_certificate,
+    find_certificate,
+    find_certificate_bytes,
+    find_certificates,
 )
 from backend.repositories.counted_runs import (
     OWNER_NOT_CONFIRMED,
@@ -34,8 +34,8 @@ from theatre.engine.tier_assigner import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Worth:
-    """What a certificate is worth now, and what of that hangs on who ran it and on what."""
+class CurrentStatus:
+    """The current status of a certificate: its effective tier, its user and template."""
 
     effective: EffectiveTier
     run_by: str
@@ -49,22 +49,22 @@ class ReadCertificate:
 
     document: JsonObject
     sha256: str
-    worth: Worth
+    worth: CurrentStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CertificateList:
     """A page of certificates, each with what it is worth now."""
 
-    certificates: Sequence[tuple[CertificateView, Worth]]
+    certificates: Sequence[tuple[CertificateView, CurrentStatus]]
     total: int
 
 
 async def certificate_document(
     connection: AsyncConnection, certificate_id: str
 ) -> CertificateBytes:
-    """Return the exact bytes of a certificate; else NotFoundError."""
-    found = await certificate_bytes(connection, certificate_id)
+    """Return the exact bytes of a certificate; NotFoundError where there is none."""
+    found = await find_certificate_bytes(connection, certificate_id)
     if found is None:
         raise NotFoundError("expected a certificate, got none")
     return found
@@ -82,7 +82,7 @@ async def read_certificate(
 
     NotFoundError where there is none.
     """
-    found = await whole_certificate(
+    found = await find_certificate(
         connection, certificate_id=certificate_id, theatre_id=theatre_id, accepted=accepted
     )
     if found is None:
@@ -90,7 +90,7 @@ async def read_certificate(
     return ReadCertificate(
         document=parse_object(found.document),
         sha256=found.document_sha256,
-        worth=worth_of(found.view, now),
+        worth=current_status(found.view, now),
     )
 
 
@@ -105,11 +105,11 @@ async def list_certificates(
     after: Place | None,
 ) -> CertificateList:
     """Return a page of certificates, the newest first."""
-    views = await certificates_of(
+    views = await find_certificates(
         connection, wanted, now=now, accepted=accepted, limit=limit, offset=offset, after=after
     )
     return CertificateList(
-        certificates=[(view, worth_of(view, now)) for view in views],
+        certificates=[(view, current_status(view, now)) for view in views],
         total=await count_certificates(connection, wanted, now=now, accepted=accepted),
     )
 
@@ -124,9 +124,9 @@ def effective_tier(
     objections: Sequence[str],
     now: datetime,
 ) -> EffectiveTier:
-    """Return what an issued tier is worth now: nothing with an objection, however it was earned.
+    """Return the effective tier of an issued one: UNVERIFIED where there is an objection.
 
-    No history is kept yet: for a run that counts, time alone decides.
+    No history is stored yet: for a run that counts, only expiry decides.
     """
     issued = IssuedCertificateFacts(
         construct_id=construct_id,
@@ -145,7 +145,7 @@ def effective_tier(
     )
 
 
-def worth_of(view: CertificateView, now: datetime) -> Worth:
+def current_status(view: CertificateView, now: datetime) -> CurrentStatus:
     """Return what a certificate is worth now."""
     effective = effective_tier(
         construct_id=view.construct_id,
@@ -156,7 +156,7 @@ def worth_of(view: CertificateView, now: datetime) -> Worth:
         objections=view.objections,
         now=now,
     )
-    return Worth(
+    return CurrentStatus(
         effective=effective,
         run_by=view.run_by,
         owner_confirmed=OWNER_NOT_CONFIRMED not in view.objections,

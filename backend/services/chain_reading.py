@@ -1,4 +1,4 @@
-"""What a theatre's audit chain says of the rows beside it, once it is known to be whole."""
+"""What a theatre's audit chain says of its rows, once the chain is verified."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Batch:
 
 @dataclass(slots=True)
 class ChainReading:
-    """Takes the entries of a chain in order, each verified before."""
+    """Takes the entries of a chain in order; each must be verified before."""
 
     heads: set[str] = field(default_factory=set)
     """The hash of every entry."""
@@ -56,13 +56,13 @@ class ChainReading:
     scores: list[JsonObject] = field(default_factory=list)
     """The entries with what people gave."""
     columns: dict[str, Any] = field(default_factory=dict)
-    """What the theatre's row should say."""
+    """The values that the theatre's row should have."""
     is_sealed: bool = False
     export_sha256: str | None = None
     is_whole: bool = True
 
     def __post_init__(self) -> None:
-        """Begin with what a theatre is before its first entry."""
+        """Begin with the state of a theatre before its first entry."""
         nothing = ("state", "commitment_hash", "started_at", "resolved_at", *_ENDINGS)
         self.columns = {**dict.fromkeys(nothing), "total_episodes": 0}
 

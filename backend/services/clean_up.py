@@ -1,6 +1,6 @@
-"""Removes what has served its time: notes of requests, keys, uploads that nobody made use of.
+"""Retention: removes old idempotency keys, expired API keys and uploads that no template names.
 
-In the same hour's work, theatres that did not begin in time are ended.
+The same hourly task ends theatres that did not begin in time.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.errors import EvidenceStoreError
 from backend.evidence_store import EvidenceStore
-from backend.repositories.forgetting import forget_keys, forget_uploads, kept_datasets
+from backend.repositories.forgetting import delete_keys, delete_uploads, find_referenced_datasets
 from backend.repositories.idempotency import forget
 from backend.services.ground_truth import GroundTruth
-from backend.services.local_copies import forget_local_copies
+from backend.services.local_copies import remove_local_copies
 from backend.services.resources import TheatreResources
 from backend.services.uncalled import end_overdue
 
-KEYS_KEPT = timedelta(days=30)
-"""How long its owner still sees a key that has expired or was revoked."""
-UPLOADS_KEPT = timedelta(days=30)
-"""How long an upload lies there that no template names."""
-BROKEN_UPLOADS_KEPT = timedelta(days=7)
-"""How long what an upload into the store has left waits for somebody to go on with it."""
+KEY_RETENTION = timedelta(days=30)
+"""How long the owner still sees an expired or revoked key."""
+UPLOAD_RETENTION = timedelta(days=30)
+"""How long an upload that no template names is stored."""
+BROKEN_UPLOAD_RETENTION = timedelta(days=7)
+"""How long the parts of a broken upload to the store wait for a retry."""
 EVERY = timedelta(hours=1)
 _log = logging.getLogger(__name__)
 
 
-class CleanedUp(NamedTuple):
+class CleanUpReport(NamedTuple):
     """How much was removed."""
 
     requests: int
@@ -46,21 +46,25 @@ class CleanedUp(NamedTuple):
 
 async def clean_up(
     engine: AsyncEngine, data: GroundTruth, store: EvidenceStore, *, at: datetime
-) -> CleanedUp:
-    """Remove what has served its time at `at`; doing it twice, or in two processes, is no harm."""
+) -> CleanUpReport:
+    """Remove what is past its retention at `at`; safe to do twice, or in two processes."""
     async with engine.begin() as connection:
         requests = await forget(connection, at=at)
-        keys = await forget_keys(connection, before=at - KEYS_KEPT)
-        uploads = await forget_uploads(connection, before=at - UPLOADS_KEPT)
-    copies = await _remove_copies(engine, data, before=at - UPLOADS_KEPT)
-    broken = await asyncio.to_thread(store.forget_broken_uploads, before=at - BROKEN_UPLOADS_KEPT)
-    return CleanedUp(requests, keys, uploads, copies, broken)
+        keys = await delete_keys(connection, before=at - KEY_RETENTION)
+        uploads = await delete_uploads(connection, before=at - UPLOAD_RETENTION)
+    copies = await _remove_copies(engine, data, before=at - UPLOAD_RETENTION)
+    broken = await asyncio.to_thread(
+        store.remove_broken_uploads, before=at - BROKEN_UPLOAD_RETENTION
+    )
+    return CleanUpReport(requests, keys, uploads, copies, broken)
 
 
 @contextlib.asynccontextmanager
-async def cleaning(engine: AsyncEngine, resources: TheatreResources) -> AsyncIterator[None]:
+async def clean_up_periodically(
+    engine: AsyncEngine, resources: TheatreResources
+) -> AsyncIterator[None]:
     """Clean up now and every hour, until the context is left."""
-    task = asyncio.create_task(_clean_for_ever(engine, resources))
+    task = asyncio.create_task(_clean_up_loop(engine, resources))
     try:
         yield
     finally:
@@ -68,12 +72,12 @@ async def cleaning(engine: AsyncEngine, resources: TheatreResources) -> AsyncIte
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def _clean_for_ever(engine: AsyncEngine, resources: TheatreResources) -> None:
+async def _clean_up_loop(engine: AsyncEngine, resources: TheatreResources) -> None:
     while True:
         try:
             removed = await clean_up(engine, resources.data, resources.store, at=resources.clock())
             await end_overdue(engine, resources, at=resources.clock())
-            await forget_local_copies(engine, resources, at=resources.clock())
+            await remove_local_copies(engine, resources, at=resources.clock())
         except (SQLAlchemyError, OSError, EvidenceStoreError) as error:
             _log.warning("cleaning up failed", exc_info=error)
         else:
@@ -86,9 +90,9 @@ async def _remove_copies(engine: AsyncEngine, data: GroundTruth, *, before: date
     old = await asyncio.to_thread(data.copies_from_before, before)
     if not old:
         return 0
-    # Asked after the files: one that is named meanwhile is kept.
+    # Read after the files: a dataset that a row has named since is kept.
     async with engine.connect() as connection:
-        kept = await kept_datasets(connection)
+        kept = await find_referenced_datasets(connection)
     return await asyncio.to_thread(_remove, data, old - kept, before)
 
 

@@ -62,7 +62,7 @@ class ConstructAccess:
     clock: Clock
 
     @contextlib.asynccontextmanager
-    async def opened(
+    async def open_adapters(
         self, template: ProductTheatreTemplate
     ) -> AsyncIterator[Mapping[str, ReachableAdapter]]:
         """Open an adapter for every construct of an episode, by id; close them all.
@@ -88,7 +88,7 @@ class ConstructAccess:
         return environment_for(template, self._places())
 
     def isolation_of(self, template: ProductTheatreTemplate) -> JsonObject | None:
-        """Return what the operator's programs among the constructs are kept from. Blocks."""
+        """Return what the operator's programs among the constructs cannot reach. Blocks."""
         return isolation_for(template, self._places(), self.closed)
 
     def refuse_copies(self, template: ProductTheatreTemplate, datasets: DatasetSource) -> None:
@@ -99,11 +99,11 @@ class ConstructAccess:
         refuse_dataset_copies(template, self._places(), datasets)
 
     def isolation(self, reach: Reach = PYTHON_ALONE) -> Isolation:
-        """Return what programs are kept from here, tried once a process. Blocks."""
-        return _isolation_here(self.closed, reach)
+        """Return what programs cannot reach here, probed once a process. Blocks."""
+        return _probe_isolation(self.closed, reach)
 
     async def require_isolated(self, wanted: Iterable[Endpoint]) -> None:
-        """Raise IsolationUnavailableError for a program that nothing here keeps from answers."""
+        """Raise IsolationUnavailableError for a program that could read answers here."""
         for endpoint in wanted:
             construct = self.construct_at(endpoint) if endpoint.is_registered else None
             if isinstance(construct, RegisteredConstruct):
@@ -118,7 +118,7 @@ class ConstructAccess:
         return Places(find=self.registry.find_registered, folder=Path())
 
     def construct_at(self, endpoint: Endpoint) -> Construct:
-        """Return what an endpoint stands for, here of all places never a command of a template.
+        """Return the construct of an endpoint. A template of the API must never name a command.
 
         Raises UnknownConstructError, and ProgrammeError for another type of adapter.
         """
@@ -138,7 +138,7 @@ class ConstructAccess:
     def check_named(
         self, wanted: Iterable[Endpoint], found: Mapping[str, Sequence[str]]
     ) -> list[SchemaViolation]:
-        """Judge what a request names before anything is stored; return what is doubtful.
+        """Check the constructs that a request names before anything is stored; return warnings.
 
         Raises UnknownConstructError, and OutboundRefusedError for what could never be called, with
         messages that hold nothing of the request. What the operator registered is not judged.
@@ -172,7 +172,7 @@ class ConstructAccess:
             ) from None
 
     def adapter_at(self, endpoint: Endpoint, form: WireForm = ENVELOPES) -> ReachableAdapter:
-        """Return an adapter, which who asks for it closes; errors as `opened`.
+        """Return an adapter, which the caller must close; errors as `open_adapters`.
 
         Only a service elsewhere can be spoken to in another form than envelopes.
         """
@@ -194,7 +194,7 @@ class ConstructAccess:
 
 
 @cache
-def _isolation_here(closed: tuple[Path, ...], reach: Reach) -> Isolation:
+def _probe_isolation(closed: tuple[Path, ...], reach: Reach) -> Isolation:
     return probe_isolation(closed, reach)
 
 

@@ -8,20 +8,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.errors import AlreadyRegisteredError, ClaimRejectedError, DecisionError
 from backend.repositories.registered_constructs import (
-    CLAIM_KEPT,
+    CLAIM_TERM,
     Decision,
     StoredConstruct,
     claim,
-    claim_of,
     decide,
-    hold_construct,
-    owner_of,
+    find_claim,
+    find_owner,
+    lock_construct,
     was_rejected,
 )
 from theatre.engine.clock import Clock
 
 _EXPECTED = {
-    "confirmed": f"an id without an owner that the user has claimed in the last {CLAIM_KEPT.days} "
+    "confirmed": f"an id without an owner that the user has claimed in the last {CLAIM_TERM.days} "
     "days",
     "rejected": "an id that the user claims and does not own",
     "released": "an id that the user owns",
@@ -41,19 +41,18 @@ async def claim_construct(
     Raises AlreadyRegisteredError where the id has an owner, or another claim that has not lapsed;
     ClaimRejectedError for a user whose claim of it was rejected lately.
     """
-    await hold_construct(connection, construct_id)
+    await lock_construct(connection, construct_id)
     construct = StoredConstruct(
         construct_id=construct_id, author=author, created_at=clock(), confirmed_at=None
     )
-    since = construct.created_at - CLAIM_KEPT
+    since = construct.created_at - CLAIM_TERM
     if await was_rejected(connection, construct_id, user_id=user_id, after=since):
         raise ClaimRejectedError(
-            f"expected an id that the operator has not refused you in the last {CLAIM_KEPT.days} "
-            "days, got one"
+            f"the operator rejected your claim of this id in the last {CLAIM_TERM.days} days"
         )
-    is_owned = await owner_of(connection, construct_id) is not None
+    is_owned = await find_owner(connection, construct_id) is not None
     if is_owned or not await claim(connection, construct, user_id=user_id):
-        raise AlreadyRegisteredError("expected a construct id that nobody has, got a taken one")
+        raise AlreadyRegisteredError("this construct id is taken")
     return construct
 
 
@@ -69,12 +68,12 @@ async def decide_claim(
 
     DecisionError where there is nothing to decide.
     """
-    await hold_construct(connection, construct_id)
-    owner = await owner_of(connection, construct_id)
+    await lock_construct(connection, construct_id)
+    owner = await find_owner(connection, construct_id)
     if decision == "confirmed" and owner == user_id:
         return
-    claimed = await claim_of(connection, construct_id, user_id=user_id)
-    has_lapsed = claimed is not None and claimed.created_at + CLAIM_KEPT <= at
+    claimed = await find_claim(connection, construct_id, user_id=user_id)
+    has_lapsed = claimed is not None and claimed.created_at + CLAIM_TERM <= at
     can_be = {
         "confirmed": owner is None and claimed is not None and not has_lapsed,
         "rejected": owner != user_id and claimed is not None,

@@ -10,8 +10,8 @@ from typing import BinaryIO, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.evidence_store import Shelf
-from backend.repositories.datasets import StoredDataset, note_upload, upload_of
+from backend.evidence_store import ObjectKind
+from backend.repositories.datasets import StoredDataset, find_upload, insert_upload
 from backend.services.resources import TheatreResources
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, parse_object
 from theatre.engine.errors import DatasetError, NotFoundError, ParseError
@@ -43,16 +43,16 @@ async def take_upload(
         with draft.open("wb") as target:
             received = await _received(chunks, target)
         await asyncio.to_thread(_require_lines, draft, received)
-        await asyncio.to_thread(resources.store.keep, Shelf.DATASETS, draft)
+        await asyncio.to_thread(resources.store.put, ObjectKind.DATASETS, draft)
     dataset = StoredDataset(*received, created_at=resources.clock())
     async with engine.begin() as connection:
-        await note_upload(connection, dataset, user_id=user_id)
-        return await own_upload(connection, received.sha256, user_id=user_id)
+        await insert_upload(connection, dataset, user_id=user_id)
+        return await read_upload(connection, received.sha256, user_id=user_id)
 
 
-async def own_upload(connection: AsyncConnection, sha256: str, *, user_id: str) -> StoredDataset:
+async def read_upload(connection: AsyncConnection, sha256: str, *, user_id: str) -> StoredDataset:
     """Return an upload of a user; NotFoundError where it is not theirs."""
-    dataset = await upload_of(connection, sha256, user_id=user_id)
+    dataset = await find_upload(connection, sha256, user_id=user_id)
     if dataset is None:
         raise NotFoundError(f"expected an upload of this user, got {sha256}")
     return dataset

@@ -1,4 +1,4 @@
-"""Evaluators over stored debates. What they say is kept beside the debate, never in it."""
+"""Evaluators over stored debates. Their results are stored apart from the debate, never in it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import datetime
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.repositories.debates import StoredEvaluation, evaluations_of, keep_evaluations
-from backend.services.debates import artefact_of, own_run
+from backend.repositories.debates import StoredEvaluation, find_evaluations, store_evaluations
+from backend.services.debates import read_artefact, read_run
 from theatre.debate.actions import Action
 from theatre.debate.evaluators import evaluate
 from theatre.debate.validation import read_debate
@@ -28,26 +28,26 @@ async def run_evaluators(
 ) -> Sequence[StoredEvaluation]:
     """Evaluate a user's run as it is now, keep what comes out, and return it; NotFoundError.
 
-    `labels` as `theatre.debate.evaluators.evaluate` hands them on: to nobody but `raudit`.
+    `labels` go to the evaluator `raudit` alone, as in `theatre.debate.evaluators.evaluate`.
     """
-    data = await artefact_of(connection, key, user_id=user_id, events=None)
-    evaluations = await asyncio.to_thread(_evaluated, data, names, labels, clock())
-    await keep_evaluations(connection, key, evaluations)
+    data = await read_artefact(connection, key, user_id=user_id, events=None)
+    evaluations = await asyncio.to_thread(_evaluate, data, names, labels, clock())
+    await store_evaluations(connection, key, evaluations)
     return evaluations
 
 
-async def kept_evaluations(
+async def read_evaluations(
     connection: AsyncConnection, key: str, *, user_id: str, artefact_sha256: str | None
 ) -> Sequence[StoredEvaluation]:
     """Return what evaluators said of a user's run as it is now, or as an earlier artefact.
 
     NotFoundError where it is not theirs.
     """
-    view = await own_run(connection, key, user_id=user_id)
-    return await evaluations_of(connection, key, artefact_sha256 or view.artefact_sha256)
+    view = await read_run(connection, key, user_id=user_id)
+    return await find_evaluations(connection, key, artefact_sha256 or view.artefact_sha256)
 
 
-def _evaluated(
+def _evaluate(
     data: bytes, names: Sequence[str], labels: Mapping[str, Action], now: datetime
 ) -> list[StoredEvaluation]:
     artefact = read_debate(data)

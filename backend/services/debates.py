@@ -1,6 +1,6 @@
-"""Debates: taken in, extended event by event, shown as of any event.
+"""Debates: submitted, extended event by event, shown as of any event.
 
-What was once stored never changes: a run is its event log, and the log only grows (docs/debate.md,
+Stored content never changes: a run is its event log, and the log only grows (docs/debate.md,
 "History"; docs/design/service.md, "Debates in the service").
 """
 
@@ -26,14 +26,14 @@ from backend.repositories.debates import (
     DebateRunView,
     add_entries,
     count_runs,
-    entry_lines,
+    find_entry_lines,
+    find_run,
+    find_run_by_name,
+    find_runs,
+    find_submitted_bytes,
     grow_run,
-    hold_run,
     insert_run,
-    run_named,
-    run_of,
-    runs_of,
-    submitted_bytes,
+    lock_run,
 )
 from backend.repositories.theatre_views import Place
 from theatre.debate.errors import DebateError, InvalidDebateError
@@ -62,7 +62,7 @@ class DebatePages:
     total: int
 
 
-async def submit(
+async def submit_debate(
     connection: AsyncConnection, data: bytes, *, goes_on: bool, user_id: str, clock: Clock
 ) -> tuple[DebateRunView, bool]:
     """Store a run by its artefact; return it, and whether it is new.
@@ -72,7 +72,9 @@ async def submit(
     """
     now = clock()
     at = format_rfc3339(now)
-    run = await asyncio.to_thread(_telling, lambda: open_run_log(data, at=at, goes_on=goes_on))
+    run = await asyncio.to_thread(
+        _translate_errors, lambda: open_run_log(data, at=at, goes_on=goes_on)
+    )
     debate = run.artefact.debate
     key = new_id(now)
     is_new = await insert_run(
@@ -89,7 +91,7 @@ async def submit(
     )
     if is_new:
         await add_entries(connection, key, run.entries)
-    view = await run_named(
+    view = await find_run_by_name(
         connection, user_id=user_id, debate_id=debate.debate_id, run_id=debate.run_id
     )
     if view.artefact_sha256 != run.artefact.sha256:
@@ -114,29 +116,27 @@ async def append_events(
     Raises NotFoundError, PreconditionFailedError for a version that is not in `versions`,
     DebateClosedError, and DebateRefusedError for events that do not fit.
     """
-    view = await hold_run(connection, key, user_id=user_id)
+    view = await lock_run(connection, key, user_id=user_id)
     if view is None:
-        raise _not_theirs(key)
+        raise _not_found(key)
     if versions is not None and view.version not in versions:
-        raise PreconditionFailedError(
-            "expected the run in a version that If-Match names, got it changed since"
-        )
+        raise PreconditionFailedError("the run changed since the version that If-Match names")
     if view.is_closed:
-        raise DebateClosedError("expected a run that goes on, got one that is closed")
-    lines, now = await entry_lines(connection, key), clock()
+        raise DebateClosedError("the run is closed: it accepts no further events")
+    lines, now = await find_entry_lines(connection, key), clock()
     at = format_rfc3339(now)
     new = [AuditEvent(event_type=one.event_type, at=at, detail=one.detail) for one in events]
-    run = await asyncio.to_thread(_telling, lambda: extend_log(_entries(lines), new))
+    run = await asyncio.to_thread(_translate_errors, lambda: extend_log(_entries(lines), new))
     await add_entries(connection, key, run.entries)
     await grow_run(connection, key, updated_at=now, **_state_of(run, known=len(lines)))
-    return await own_run(connection, key, user_id=user_id)
+    return await read_run(connection, key, user_id=user_id)
 
 
-async def own_run(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView:
+async def read_run(connection: AsyncConnection, key: str, *, user_id: str) -> DebateRunView:
     """Return a user's run; NotFoundError where it is not theirs."""
-    view = await run_of(connection, key, user_id=user_id)
+    view = await find_run(connection, key, user_id=user_id)
     if view is None:
-        raise _not_theirs(key)
+        raise _not_found(key)
     return view
 
 
@@ -150,14 +150,14 @@ async def list_runs(
     after: Place | None,
 ) -> DebatePages:
     """Return a page of a user's runs, the newest first."""
-    views = await runs_of(
+    views = await find_runs(
         connection, user_id=user_id, wanted=wanted, limit=limit, offset=offset, after=after
     )
     total = await count_runs(connection, user_id=user_id, wanted=wanted)
     return DebatePages(views=views, total=total)
 
 
-async def artefact_of(
+async def read_artefact(
     connection: AsyncConnection, key: str, *, user_id: str, events: int | None
 ) -> bytes:
     """Return a user's run as it was after its first `events`, or as it is now.
@@ -165,19 +165,19 @@ async def artefact_of(
     Now, one that was submitted whole is the very bytes that came. Raises NotFoundError, also where
     there are not so many events.
     """
-    view = await own_run(connection, key, user_id=user_id)
+    view = await read_run(connection, key, user_id=user_id)
     last = view.events if events is None else events
     if last > view.events:
         raise NotFoundError(f"expected at most {view.events} events, got {last}")
     if last == view.events:
-        submitted = await submitted_bytes(connection, key)
+        submitted = await find_submitted_bytes(connection, key)
         if submitted is not None:
             return submitted
-    lines = await entry_lines(connection, key, limit=last)
+    lines = await find_entry_lines(connection, key, limit=last)
     return await asyncio.to_thread(lambda: document_as_of(_entries(lines), last))
 
 
-async def entries_of(
+async def read_entries(
     connection: AsyncConnection,
     key: str,
     *,
@@ -190,8 +190,8 @@ async def entries_of(
 
     NotFoundError where it is not theirs.
     """
-    view = await own_run(connection, key, user_id=user_id)
-    lines = await entry_lines(connection, key, limit=limit, offset=offset, after=after)
+    view = await read_run(connection, key, user_id=user_id)
+    lines = await find_entry_lines(connection, key, limit=limit, offset=offset, after=after)
     return lines, view.events
 
 
@@ -209,27 +209,22 @@ def _entries(lines: Sequence[bytes]) -> list[JsonObject]:
     return [parse_object(line) for line in lines]
 
 
-def _telling(work: Callable[[], _T]) -> _T:
-    """Do something with a debate; DebateRefusedError tells a caller what is wrong with theirs."""
+def _translate_errors(work: Callable[[], _T]) -> _T:
+    """Do `work` on a debate; raise its errors as DebateRefusedError, for the client."""
     try:
         return work()
     except InvalidDebateError as error:
         raise DebateRefusedError(
-            [
-                RequestViolation(one.pointer, one.code, _discreet(one.detail))
-                for one in error.findings
-            ]
+            [RequestViolation(one.pointer, one.code, _redact(one.detail)) for one in error.findings]
         ) from None
     except DebateError as error:
-        raise DebateRefusedError(
-            [RequestViolation("", error.code, _discreet(str(error)))]
-        ) from None
+        raise DebateRefusedError([RequestViolation("", error.code, _redact(str(error)))]) from None
 
 
-def _discreet(detail: str) -> str:
-    """Return what was expected; what was seen, the caller has."""
+def _redact(detail: str) -> str:
+    """Return what was expected, without the values, which the client has."""
     return without_values(detail).partition(", got ")[0]
 
 
-def _not_theirs(key: str) -> NotFoundError:
+def _not_found(key: str) -> NotFoundError:
     return NotFoundError(f"expected a run of a debate of this user, got {key}")

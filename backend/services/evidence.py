@@ -12,21 +12,21 @@ from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.evidence_store import Shelf
+from backend.evidence_store import ObjectKind
 from backend.repositories.evidence_views import (
     DisclosedTheatre,
     EpisodeView,
-    audit_entries,
     count_entries,
     count_episodes,
-    disclosed_theatre,
-    episode_of,
-    episodes_of,
     export_sha256,
+    find_audit_entries,
+    find_disclosed_theatre,
+    find_episode,
+    find_episodes,
 )
-from backend.repositories.sealed_bundles import BundleArchive, bundle_of
+from backend.repositories.sealed_bundles import BundleArchive, find_bundle
 from backend.services.resources import TheatreResources
-from backend.services.sealed_bundles import file_of_bundle
+from backend.services.sealed_bundles import open_bundle_file
 from backend.services.theatre_bridge import EXPORT
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import NotFoundError
@@ -66,10 +66,12 @@ async def read_audit(
 ) -> tuple[Sequence[bytes], int]:
     """Return a page of the audit chain, entry by canonical entry, and how many there are.
 
-    NotFoundError for who may not see it.
+    NotFoundError for a reader who may not see it.
     """
     await _disclosed(connection, theatre_id, reader)
-    lines = await audit_entries(connection, theatre_id, limit=limit, offset=offset, after=after)
+    lines = await find_audit_entries(
+        connection, theatre_id, limit=limit, offset=offset, after=after
+    )
     return lines, await count_entries(connection, theatre_id)
 
 
@@ -82,9 +84,9 @@ async def read_episodes(
     offset: int,
     after: int | None,
 ) -> EpisodeResults:
-    """Return a page of the episodes' results; NotFoundError for who may not see them."""
+    """Return a page of the episodes' results; NotFoundError for a reader who may not see them."""
     await _disclosed(connection, theatre_id, reader)
-    found = await episodes_of(connection, theatre_id, limit=limit, offset=offset, after=after)
+    found = await find_episodes(connection, theatre_id, limit=limit, offset=offset, after=after)
     last = found[-1].seq if len(found) == limit else None
     total = await count_episodes(connection, theatre_id)
     return EpisodeResults(items=found, total=total, last=last)
@@ -95,7 +97,7 @@ async def read_episode(
 ) -> tuple[EpisodeView, JsonObject]:
     """Return an episode and its invocation record; NotFoundError where there is none to be seen."""
     theatre = await _disclosed(connection, theatre_id, reader)
-    found = await episode_of(connection, theatre_id, episode_id)
+    found = await find_episode(connection, theatre_id, episode_id)
     if found is None or _withholds(theatre):
         raise NotFoundError(f"expected a recorded episode {episode_id[:100]!a}, got none")
     view, line = found
@@ -116,7 +118,7 @@ async def bundle_archive(
     theatre, archive = await _sealed(connection, theatre_id, reader)
     if _withholds(theatre):
         raise NotFoundError(f"expected an evidence bundle of theatre {theatre_id}, got none")
-    path = await asyncio.to_thread(resources.store.bring, Shelf.BUNDLES, archive.sha256)
+    path = await asyncio.to_thread(resources.store.fetch, ObjectKind.BUNDLES, archive.sha256)
     return EvidenceFile(
         path=path,
         name=f"{bundle_name(theatre_id)}.tar.gz",
@@ -137,7 +139,9 @@ async def bundle_file(
     theatre, archive = await _sealed(connection, theatre_id, reader)
     found = None
     if not (_withholds(theatre) and path.startswith(_WITHHELD)):
-        found = await asyncio.to_thread(file_of_bundle, resources.store, theatre_id, archive, path)
+        found = await asyncio.to_thread(
+            open_bundle_file, resources.store, theatre_id, archive, path
+        )
     if found is None:
         raise NotFoundError(f"expected a file of the bundle, got {path[:100]!a}")
     return EvidenceFile(
@@ -152,14 +156,14 @@ async def training_export(
     sha256 = await export_sha256(connection, theatre_id)
     if sha256 is None:
         raise NotFoundError(f"expected the export of an archived theatre {theatre_id}, got none")
-    path = await asyncio.to_thread(resources.store.bring, Shelf.EXPORTS, sha256)
+    path = await asyncio.to_thread(resources.store.fetch, ObjectKind.EXPORTS, sha256)
     return EvidenceFile(path=path, name=EXPORT, sha256=sha256, is_public=True)
 
 
 async def _disclosed(
     connection: AsyncConnection, theatre_id: str, reader: str | None
 ) -> DisclosedTheatre:
-    theatre = await disclosed_theatre(connection, theatre_id, reader=reader)
+    theatre = await find_disclosed_theatre(connection, theatre_id, reader=reader)
     if theatre is None:
         raise NotFoundError(f"expected a theatre that may be seen, got {theatre_id}")
     return theatre
@@ -169,7 +173,7 @@ async def _sealed(
     connection: AsyncConnection, theatre_id: str, reader: str | None
 ) -> tuple[DisclosedTheatre, BundleArchive]:
     theatre = await _disclosed(connection, theatre_id, reader)
-    archive = await bundle_of(connection, theatre_id)
+    archive = await find_bundle(connection, theatre_id)
     if theatre.certificate_id is None or archive is None:
         raise NotFoundError(f"expected an evidence bundle of theatre {theatre_id}, got none")
     return theatre, archive

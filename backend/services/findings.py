@@ -24,7 +24,7 @@ class Findings:
         self.subject = subject
         self.all: list[Finding] = []
 
-    def differs(self, code: str, expected: str, actual: str) -> None:
+    def add(self, code: str, expected: str, actual: str) -> None:
         """Note a difference."""
         self.all.append(Finding(code, self.subject, expected, actual))
 
@@ -34,4 +34,4 @@ class Findings:
         """Hold the columns of a row against what they should be; others are not looked at."""
         for name, value in expected.items():
             if row[name] != value:
-                self.differs(code, f"{name} of {place}: {value!r:.80}", f"{row[name]!r:.80}")
+                self.add(code, f"{name} of {place}: {value!r:.80}", f"{row[name]!r:.80}")

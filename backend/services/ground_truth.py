@@ -13,7 +13,7 @@ from datetime import datetime
 from pathlib import Path
 
 from backend.errors import EvidenceDamagedError
-from backend.evidence_store import EvidenceStore, Shelf
+from backend.evidence_store import EvidenceStore, ObjectKind
 from theatre.engine.errors import DatasetError, DatasetMismatchError
 from theatre.engine.schema_registry import Quoted, phrase
 from theatre.files.datasets import DatasetFile, DatasetRoots
@@ -35,7 +35,7 @@ class GroundTruth:
         EvidenceStoreError where the store does not answer.
         """
         try:
-            dataset = DatasetFile(self._store.bring(Shelf.DATASETS, sha256))
+            dataset = DatasetFile(self._store.fetch(ObjectKind.DATASETS, sha256))
         except EvidenceDamagedError as error:
             if error.found is None:
                 raise _not_kept(path) from None
@@ -48,16 +48,16 @@ class GroundTruth:
         return dataset
 
     def fetch(self, hashes: Collection[str]) -> None:
-        """Have copies on the local disk, as far as they are to be had; `open` says of the rest.
+        """Fetch copies to the local disk, as far as they exist; `open` raises for the rest.
 
         Blocks, for as long as the store takes; EvidenceStoreError where it does not answer.
         """
         for sha256 in hashes:
             with contextlib.suppress(EvidenceDamagedError):
-                self._store.bring(Shelf.DATASETS, sha256)
+                self._store.fetch(ObjectKind.DATASETS, sha256)
 
-    def keep(self, path: str, *, sha256: str, uploads: Collection[str]) -> None:
-        """Copy a dataset that a template names; `uploads` are the ones of who commits. Blocks.
+    def copy_committed(self, path: str, *, sha256: str, uploads: Collection[str]) -> None:
+        """Copy a dataset that a template names; `uploads` are those of the committing user. Blocks.
 
         `path` is inside a dataset root, or `dataset:` and the SHA-256 of an upload. Errors as
         `open`.
@@ -79,7 +79,7 @@ class GroundTruth:
     def take(self, path: str, *, uploads: Collection[str]) -> str:
         """Copy a dataset that nothing was committed to, and return its SHA-256. Blocks.
 
-        `path` and `uploads` as `keep`; DatasetError where there is none.
+        `path` and `uploads` as `copy_committed`; DatasetError where there is none.
         """
         named = path.removeprefix(UPLOADED)
         if named != path:
@@ -106,25 +106,25 @@ class GroundTruth:
 
     def copies_from_before(self, moment: datetime) -> frozenset[str]:
         """Return the SHA-256 of what was last put into the store before `moment`. Blocks."""
-        kept = self._store.kept(Shelf.DATASETS)
-        return frozenset(one.name for one in kept if one.kept_at <= moment)
+        kept = self._store.list_objects(ObjectKind.DATASETS)
+        return frozenset(one.name for one in kept if one.stored_at <= moment)
 
     def remove(self, name: str, *, before: datetime) -> bool:
         """Remove what `copies_from_before` named, unless it was put there anew. Blocks."""
-        there = self._store.find(Shelf.DATASETS, name)
-        if there is None or there.kept_at > before:
+        there = self._store.find(ObjectKind.DATASETS, name)
+        if there is None or there.stored_at > before:
             return False
-        self._store.remove(Shelf.DATASETS, name)
+        self._store.remove(ObjectKind.DATASETS, name)
         return True
 
     def _copy(self, dataset: DatasetFile) -> None:
-        if self._store.find(Shelf.DATASETS, dataset.sha256) is not None:
+        if self._store.find(ObjectKind.DATASETS, dataset.sha256) is not None:
             return
         with self._store.draft() as draft:
             with draft.open("wb") as handle:
                 for chunk in dataset.chunks():
                     handle.write(chunk)
-            self._store.keep(Shelf.DATASETS, draft)
+            self._store.put(ObjectKind.DATASETS, draft)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class RehearsalData:
 
 
 def _not_in_a_root(path: str) -> DatasetError:
-    # Which folders there are is the operator's business.
+    # The message must not name the operator's folders.
     return DatasetError(
         phrase(
             "expected dataset ", Quoted(path), " inside a dataset root of this service, got none"

@@ -1,4 +1,4 @@
-"""What a worker has taken up by a job: a run, or a shard of one (docs/adr/0127)."""
+"""Leases: a run, or a shard of one, that a worker has taken up by a job (docs/adr/0127)."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from backend.repositories.theatre_runs import StoredTheatre
 from theatre.engine.errors import TheatreError
 
 
-class Standing(NamedTuple):
-    """How what is held stands now."""
+class LeaseStatus(NamedTuple):
+    """The state of a leased run or shard now."""
 
     is_cancelled: bool
     lost_workers: int
-    """How many it lost in a row since it last recorded anything."""
+    """How many workers it has lost in a row since it last recorded anything."""
     last_counting: int | None = None
-    """The episode behind which none can count any more, where that is known."""
+    """The last episode that can still count, where that is known."""
 
 
 class RunEnd(NamedTuple):
-    """Where a run came to: a status of the row, and the step that waits for people, if one does.
+    """The end of an attempt: a status of the row, and the step that waits for people, if any.
 
-    No status where the row says already that the run's shards carry it.
+    No status where the row already says that the run's shards carry it.
     """
 
     status: str | None
     pending_step: str | None = None
     seconds_left: float | None = None
-    """Until the committed time limit of that step, if it has one."""
+    """Seconds until the committed time limit of that step, if it has one."""
 
 
-class Held(Protocol):
-    """A run or a shard that is held. What ends it is written under its epoch, or not at all."""
+class Lease(Protocol):
+    """A leased run or shard. Its end is written under its epoch, or not at all."""
 
     @property
     def stored(self) -> StoredTheatre:
@@ -45,26 +45,26 @@ class Held(Protocol):
         """Return how many workers it lost in a row that recorded nothing new."""
 
     @property
-    def standing(self) -> Standing:
-        """Return how it stood then."""
+    def status(self) -> LeaseStatus:
+        """Return its state when it was taken up."""
 
-    async def look(self, connection: AsyncConnection) -> Standing:
-        """Return how it stands now; StateConflictError where it is another's."""
+    async def read_status(self, connection: AsyncConnection) -> LeaseStatus:
+        """Return its state now; StateConflictError where another worker holds it."""
 
     async def note(self, end: RunEnd) -> None:
-        """Say where it came to."""
+        """Record how the attempt ended."""
 
     async def cancel(self) -> None:
-        """End it, as its owner wants."""
+        """End it, as its owner asked."""
 
-    async def hand_over(self) -> None:
-        """Queue it for whoever is free."""
+    async def requeue(self) -> None:
+        """Queue it again for any free worker."""
 
     async def postpone(self, error: Exception) -> None:
-        """Queue it for whoever is free in a while, and say what it waits for."""
+        """Queue it again for later, and store what it waits for."""
 
     async def refuse(self, error: TheatreError | BackendError) -> None:
-        """End the run as what could not be carried on."""
+        """End a run that cannot go on."""
 
     async def fail(self, outcome: dict[str, str]) -> None:
         """End the run with `outcome`, without a certificate."""

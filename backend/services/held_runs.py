@@ -1,4 +1,4 @@
-"""A whole run that a worker holds: from the commitment to its end, or until it is divided."""
+"""The lease of a whole run: from the commitment to its end, or until it is divided."""
 
 from __future__ import annotations
 
@@ -7,61 +7,61 @@ from dataclasses import dataclass
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.errors import BackendError
-from backend.repositories.theatre_runs import StoredTheatre, claim_now
-from backend.services.held import RunEnd, Standing
-from backend.services.run_endings import RunEndings
+from backend.repositories.theatre_runs import StoredTheatre, read_claim
+from backend.services.held import LeaseStatus, RunEnd
+from backend.services.run_endings import RunCompletion
 from theatre.engine.errors import StateConflictError, TheatreError
 from theatre.engine.theatre import CANCELLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeldRun:
-    """Implements `backend.services.held.Held` for the holder of a theatre's epoch."""
+class RunLease:
+    """Implements `backend.services.held.Lease` for the holder of a theatre's epoch."""
 
     stored: StoredTheatre
-    endings: RunEndings
+    completion: RunCompletion
 
     @property
     def lost_workers(self) -> int:
-        """Return how many workers it lost in a row."""
+        """Return how many workers it has lost in a row."""
         return self.stored.lost_workers
 
     @property
-    def standing(self) -> Standing:
-        """Return how it stood when it was taken up."""
-        return Standing(self.stored.cancel_requested_at is not None, self.stored.lost_workers)
+    def status(self) -> LeaseStatus:
+        """Return its state when it was taken up."""
+        return LeaseStatus(self.stored.cancel_requested_at is not None, self.stored.lost_workers)
 
-    async def look(self, connection: AsyncConnection) -> Standing:
-        """Return how it stands now."""
-        now = await claim_now(connection, self.stored.id)
+    async def read_status(self, connection: AsyncConnection) -> LeaseStatus:
+        """Return its state now."""
+        now = await read_claim(connection, self.stored.id)
         if now.run_epoch != self.stored.run_epoch:
             raise StateConflictError(
                 f"expected to hold the run of theatre {self.stored.id} in epoch "
                 f"{self.stored.run_epoch}, got epoch {now.run_epoch}: another worker has it"
             )
-        return Standing(now.cancel_requested_at is not None, now.lost_workers)
+        return LeaseStatus(now.cancel_requested_at is not None, now.lost_workers)
 
     async def note(self, end: RunEnd) -> None:
-        """Say how it ended, or for whom it waits."""
+        """Record how it ended, or which step it waits at."""
         if end.status is not None:
-            await self.endings.note(self.stored, end, status=end.status)
+            await self.completion.note(self.stored, end, status=end.status)
 
     async def cancel(self) -> None:
         """Resolve it as void."""
-        await self.endings.fail(self.stored, CANCELLED)
+        await self.completion.fail(self.stored, CANCELLED)
 
-    async def hand_over(self) -> None:
+    async def requeue(self) -> None:
         """Queue it again."""
-        await self.endings.hand_over(self.stored)
+        await self.completion.requeue(self.stored)
 
     async def postpone(self, error: Exception) -> None:
         """Queue it for later."""
-        await self.endings.postpone(self.stored, error)
+        await self.completion.postpone(self.stored, error)
 
     async def refuse(self, error: TheatreError | BackendError) -> None:
-        """Leave what cannot be begun COMMITTED; end what was begun."""
-        await self.endings.refuse(self.stored, error)
+        """Leave a run that cannot begin COMMITTED; end one that has begun."""
+        await self.completion.refuse(self.stored, error)
 
     async def fail(self, outcome: dict[str, str]) -> None:
-        """Resolve what was begun with `outcome`."""
-        await self.endings.fail(self.stored, outcome)
+        """Resolve a run that has begun with `outcome`."""
+        await self.completion.fail(self.stored, outcome)

@@ -1,8 +1,7 @@
 """One job's attempt at a verification's ground truth: read, committed to, and the run queued.
 
-Nothing of the theatre is there before all of it is: draft, commitment and queued run are one
-transaction, under the job's number. So an attempt that was lost leaves nothing behind, and one
-that was only paused can hand nothing over (docs/adr/0150).
+Draft, commitment and queued run are one transaction, under the job's number. So a lost attempt
+leaves nothing behind, and one that was only paused can hand nothing over (docs/adr/0150).
 """
 
 from __future__ import annotations
@@ -22,23 +21,23 @@ from backend.repositories.verifications import (
     StoredVerification,
     change_ingestion,
     claim_ingestion,
-    hold_ingestion,
     is_over,
+    lock_ingestion,
 )
-from backend.services.ingestion_handover import committed_and_queued, gather
-from backend.services.repository_access import Gathered, WaitWantedError
+from backend.services.ingestion_handover import commit_and_queue, gather
+from backend.services.repository_access import GatheredRecords, LongWaitError
 from backend.services.resources import TheatreResources
-from backend.services.run_endings import is_to_be_mended, without_paths
-from backend.services.verification_wishes import VerificationWish
+from backend.services.run_endings import is_transient, strip_paths
+from backend.services.verification_wishes import VerificationRequest
 from backend.settings import Settings
 from theatre.engine.errors import StateConflictError, TheatreError
 from theatre.verification.errors import RateLimitedError
 
 MAX_LOST_WORKERS = 5
-"""An ingestion that lost so many workers is ended as failed."""
+"""An ingestion that loses so many workers ends as failed."""
 LONGEST_INGESTION = timedelta(hours=6)
-"""From the request to the commitment; no wait for a limit may end later."""
-_MENDED_SECONDS = 5.0
+"""The most time from the request to the commitment; no wait for a limit may end later."""
+_RETRY_SECONDS = 5.0
 _BEATS_IN_A_LEASE = 4
 _log = logging.getLogger(__name__)
 
@@ -55,64 +54,68 @@ class IngestionAttempts:
         self._draining = asyncio.Event()
 
     def drain(self) -> None:
-        """Have every reading stop, and no other begin."""
+        """Stop every reading, and let no other begin."""
         self._draining.set()
 
     async def attempt(self, verification_id: str, job_id: int) -> None:
-        """Do what a job asks for; one that its verification does not wait for asks for nothing.
+        """Do a job; one that its verification does not wait for does nothing.
 
-        Raises what the database raises where it stays away; the rescue goes on from there.
+        Raises the database's error in a long outage; the rescue goes on from there.
         """
         if self._draining.is_set():
-            await self._again(verification_id, job_id, phase="queued")
+            await self._requeue(verification_id, job_id, phase="queued")
             return
         at = self._resources.clock()
         async with self._engine.begin() as connection:
             stored = await claim_ingestion(connection, verification_id, job_id=job_id, at=at)
         if stored is None:
-            await self._tidy(verification_id)
+            await self._clean_up(verification_id)
             return
         try:
             await self._carry(stored, job_id)
         except StateConflictError as error:
             _log.info("ingestion is another's", extra=_fields(stored, detail=str(error)))
-            await self._tidy(stored.id)
+            await self._clean_up(stored.id)
         except asyncio.CancelledError:
-            await asyncio.shield(self._again(stored.id, job_id))
+            await asyncio.shield(self._requeue(stored.id, job_id))
             raise
 
     async def _carry(self, stored: StoredVerification, job_id: int) -> None:
         try:
             if stored.lost_workers >= MAX_LOST_WORKERS:
-                told = f"expected a worker to outlive it, got {stored.lost_workers} lost"
-                await self._fail(stored, job_id, "workers-lost", told)
+                detail = f"expected a worker to outlive it, got {stored.lost_workers} lost"
+                await self._fail(stored, job_id, "workers-lost", detail)
                 return
-            wish = VerificationWish.of(stored.request)
-            gathered = Gathered()
-            if await self._read(stored, job_id, wish, gathered):
-                await self._say(stored, job_id, len(gathered.records))
-                await committed_and_queued(
-                    self._engine, self._resources, stored, job_id, wish, gathered.records
+            request = VerificationRequest.of(stored.request)
+            gathered = GatheredRecords()
+            if await self._read(stored, job_id, request, gathered):
+                await self._record_progress(stored, job_id, len(gathered.records))
+                await commit_and_queue(
+                    self._engine, self._resources, stored, job_id, request, gathered.records
                 )
-                await asyncio.to_thread(self._forget, stored.id)
+                await asyncio.to_thread(self._remove_readings, stored.id)
             else:
-                await self._again(stored.id, job_id)
-        except WaitWantedError as wait:
+                await self._requeue(stored.id, job_id)
+        except LongWaitError as wait:
             await self._wait(stored, job_id, wait.seconds)
         except StateConflictError:
             raise
-        except Exception as error:  # noqa: BLE001 - whatever it is, it comes to a told end
+        except Exception as error:  # noqa: BLE001 - every failure must end in the row
             await self._refuse(stored, job_id, error)
 
     async def _read(
-        self, stored: StoredVerification, job_id: int, wish: VerificationWish, gathered: Gathered
+        self,
+        stored: StoredVerification,
+        job_id: int,
+        request: VerificationRequest,
+        gathered: GatheredRecords,
     ) -> bool:
-        """Gather the ground truth; False where it was to stop before. Errors as `gather`.
+        """Gather the ground truth; False where it was stopped before. Errors as `gather`.
 
-        StateConflictError once another job has it: then nobody else is asked for it here.
+        StateConflictError once another job has it: this one must read no further.
         """
         reading = asyncio.create_task(
-            gather(self._engine, self._resources, stored, wish.source, gathered)
+            gather(self._engine, self._resources, stored, request.source, gathered)
         )
         draining = asyncio.create_task(self._draining.wait())
         try:
@@ -122,9 +125,9 @@ class IngestionAttempts:
                     timeout=self._beat,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
-                # A database that is away says nothing of whose it is.
+                # A database outage does not mean that the job is lost: try again.
                 with contextlib.suppress(SQLAlchemyError, OSError):
-                    await self._say(stored, job_id, len(gathered.records))
+                    await self._record_progress(stored, job_id, len(gathered.records))
         finally:
             gathered.stopping.set()
             is_read = reading.done()
@@ -135,8 +138,8 @@ class IngestionAttempts:
             reading.result()
         return is_read
 
-    async def _say(self, stored: StoredVerification, job_id: int, records: int) -> None:
-        """Write down how far it is; StateConflictError where it is another's by now."""
+    async def _record_progress(self, stored: StoredVerification, job_id: int, records: int) -> None:
+        """Store the progress; StateConflictError where another job has it now."""
         async with self._engine.begin() as connection:
             is_own = await change_ingestion(
                 connection,
@@ -150,18 +153,18 @@ class IngestionAttempts:
 
     async def _refuse(self, stored: StoredVerification, job_id: int, error: Exception) -> None:
         async with self._engine.begin() as connection:
-            if not await hold_ingestion(connection, stored.id, job_id=job_id, phase="ingesting"):
-                # Whoever has it by now may have taken away what this attempt was missing.
+            if not await lock_ingestion(connection, stored.id, job_id=job_id, phase="ingesting"):
+                # The job that has it now may have removed what this attempt missed.
                 raise StateConflictError(f"expected to hold job {job_id}, got it given to another")
-        if is_to_be_mended(error):
+        if is_transient(error):
             _log.warning("ingestion waits for its store", exc_info=error, extra=_fields(stored))
-            await self._wait(stored, job_id, _MENDED_SECONDS, error)
+            await self._wait(stored, job_id, _RETRY_SECONDS, error)
         elif isinstance(error, (TheatreError, BackendError)):
             _log.warning("ingestion refused", extra=_fields(stored, code=error.code))
             await self._fail(stored, job_id, error.code, str(error))
         elif isinstance(error, (SQLAlchemyError, OSError)):
-            # The database is away, or something else that passes: the rescue finds the row as it
-            # is, and counts how often.
+            # The database is away, or another passing failure: the rescue finds the row as it
+            # is, and counts the losses.
             raise error
         else:
             _log.error("ingestion failed", exc_info=error, extra=_fields(stored))
@@ -174,12 +177,12 @@ class IngestionAttempts:
         seconds: float,
         error: Exception | None = None,
     ) -> None:
-        """Go on in another attempt; fail where that would be too late."""
+        """Go on in another attempt; fail where that would end too late."""
         until = self._resources.clock() + timedelta(seconds=seconds)
         code = RateLimitedError.code if error is None else getattr(error, "code", "evidence-disk")
-        told = "GitHub's limit is reached" if error is None else without_paths(str(error))
+        reason = "GitHub's limit is reached" if error is None else strip_paths(str(error))
         if until > stored.created_at + LONGEST_INGESTION:
-            await self._fail(stored, job_id, code, f"{told}, for longer than this may take")
+            await self._fail(stored, job_id, code, f"{reason}, for longer than this may take")
             return
         async with self._engine.begin() as connection:
             if await change_ingestion(
@@ -188,15 +191,17 @@ class IngestionAttempts:
                 job_id=job_id,
                 waits_until=until,
                 error_code=code,
-                error=told,
+                error=reason,
                 updated_at=self._resources.clock(),
             ):
                 await queue_ingestion(connection, stored.id, at=until)
 
-    async def _again(self, verification_id: str, job_id: int, *, phase: str = "ingesting") -> None:
-        """Queue it for whoever is free, unless another has it."""
+    async def _requeue(
+        self, verification_id: str, job_id: int, *, phase: str = "ingesting"
+    ) -> None:
+        """Queue it again for any free worker, unless another job has it."""
         async with self._engine.begin() as connection:
-            if await hold_ingestion(connection, verification_id, job_id=job_id, phase=phase):
+            if await lock_ingestion(connection, verification_id, job_id=job_id, phase=phase):
                 await queue_ingestion(connection, verification_id)
 
     async def _fail(self, stored: StoredVerification, job_id: int, code: str, detail: str) -> None:
@@ -207,20 +212,20 @@ class IngestionAttempts:
                 job_id=job_id,
                 phase="failed",
                 error_code=code,
-                error=without_paths(detail),
+                error=strip_paths(detail),
                 updated_at=self._resources.clock(),
             )
-        await asyncio.to_thread(self._forget, stored.id)
+        await asyncio.to_thread(self._remove_readings, stored.id)
 
-    async def _tidy(self, verification_id: str) -> None:
-        """Forget what was read for a verification that was cancelled, or that another ended."""
+    async def _clean_up(self, verification_id: str) -> None:
+        """Remove what was read for a verification that was cancelled, or that another job ended."""
         async with self._engine.connect() as connection:
             over = await is_over(connection, verification_id)
         if over:
-            await asyncio.to_thread(self._forget, verification_id)
+            await asyncio.to_thread(self._remove_readings, verification_id)
 
-    def _forget(self, verification_id: str) -> None:
-        """Remove what was kept for a second attempt. Blocks."""
+    def _remove_readings(self, verification_id: str) -> None:
+        """Remove what was cached for a second attempt. Blocks."""
         folder = self._resources.repositories.folder_of(verification_id)
         shutil.rmtree(folder, ignore_errors=True)
 

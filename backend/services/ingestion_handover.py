@@ -1,4 +1,4 @@
-"""From a wish to ground truth, and from ground truth to a theatre whose run is queued."""
+"""From a request to ground truth, and from ground truth to a theatre whose run is queued."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Sequence
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.evidence_store import Shelf
-from backend.repositories.datasets import StoredDataset, note_upload, uploads_of
+from backend.evidence_store import ObjectKind
+from backend.repositories.datasets import StoredDataset, find_uploads, insert_upload
 from backend.repositories.verifications import (
     StoredVerification,
     change_ingestion,
-    hold_ingestion,
+    lock_ingestion,
 )
-from backend.services.repository_access import Gathered
+from backend.services.repository_access import GatheredRecords
 from backend.services.resources import TheatreResources
 from backend.services.runs import accept_run
-from backend.services.theatres import commit_theatre, create_theatre, validated
+from backend.services.theatres import commit_theatre, create_theatre, validate_template
 from backend.services.uploaded_records import uploaded_records
 from backend.services.verification_oracles import oracle_under_test, template_of
 from backend.services.verification_wishes import (
-    CloneWish,
-    GitHubWish,
-    UploadWish,
-    VerificationWish,
+    CloneRequest,
+    GitHubRequest,
+    UploadRequest,
+    VerificationRequest,
 )
 from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.errors import DatasetError, StateConflictError
@@ -39,61 +39,61 @@ async def gather(
     engine: AsyncEngine,
     resources: TheatreResources,
     stored: StoredVerification,
-    source: GitHubWish | CloneWish | UploadWish,
-    gathered: Gathered,
+    source: GitHubRequest | CloneRequest | UploadRequest,
+    gathered: GatheredRecords,
 ) -> None:
-    """Read the changes that are asked for, as far as nobody stops it.
+    """Read the requested changes, until all are read or it is stopped.
 
-    Raises RepositoryError, RateLimitedError, WaitWantedError, DatasetError for an upload that is
+    Raises RepositoryError, RateLimitedError, LongWaitError, DatasetError for an upload that is
     not the user's or holds no records, and EvidenceStoreError.
     """
     match source:
-        case GitHubWish():
+        case GitHubRequest():
             read = resources.repositories.read_pull_requests
             await asyncio.to_thread(read, source, stored.id, gathered)
-        case CloneWish():
+        case CloneRequest():
             await asyncio.to_thread(resources.repositories.read_clone, source, gathered)
-        case UploadWish(sha256=sha256):
+        case UploadRequest(sha256=sha256):
             async with engine.connect() as connection:
-                uploads = await uploads_of(connection, stored.user_id)
+                uploads = await find_uploads(connection, stored.user_id)
             if sha256 not in uploads:
                 raise DatasetError("expected an upload of this user, got another")
             await asyncio.to_thread(_read_upload, resources, sha256, gathered)
 
 
-async def committed_and_queued(
+async def commit_and_queue(
     engine: AsyncEngine,
     resources: TheatreResources,
     stored: StoredVerification,
     job_id: int,
-    wish: VerificationWish,
+    request: VerificationRequest,
     records: Sequence[GroundTruthRecord],
 ) -> None:
     """Make the theatre of a verification, commit it and queue its run: all of it, or nothing.
 
     Raises RepositoryError for no changes and TooFewReplaysError for fewer than are asked for,
-    before anybody is called; StateConflictError where another job has the verification; and what
+    before any call; StateConflictError where another job has the verification; and what
     `oracle_under_test`, `commit_theatre` and `accept_run` raise.
     """
     if not records:
         raise RepositoryError("expected changes that fit what is asked for, got none")
-    if len(records) < wish.min_replays:
+    if len(records) < request.min_replays:
         raise TooFewReplaysError(
-            f"expected at least {wish.min_replays} changes (min_replays), got {len(records)}; "
+            f"expected at least {request.min_replays} changes (min_replays), got {len(records)}; "
             "nobody was called"
         )
-    seconds = wish.timeout_seconds
-    oracle = await oracle_under_test(wish.oracle, resources.constructs, seconds=seconds)
+    seconds = request.timeout_seconds
+    oracle = await oracle_under_test(request.oracle, resources.constructs, seconds=seconds)
     dataset = await asyncio.to_thread(dataset_lines, records)
-    await asyncio.to_thread(_keep, resources, dataset)
-    template = await validated(template_of(wish, oracle, dataset), {}, resources)
+    await asyncio.to_thread(_store_dataset, resources, dataset)
+    template = await validate_template(template_of(request, oracle, dataset), {}, resources)
     now, user_id = resources.clock(), stored.user_id
     upload = StoredDataset(sha256_hex(dataset), len(dataset), len(records), now)
     async with engine.begin() as connection:
-        if not await hold_ingestion(connection, stored.id, job_id=job_id, phase="ingesting"):
+        if not await lock_ingestion(connection, stored.id, job_id=job_id, phase="ingesting"):
             raise StateConflictError(f"expected to hold job {job_id}, got it given to another")
-        # So that the template may name it; the template keeps it from being cleaned away.
-        await note_upload(connection, upload, user_id=user_id)
+        # The template may then name it, and clean-up leaves datasets that a template names.
+        await insert_upload(connection, upload, user_id=user_id)
         await create_theatre(
             connection,
             engine,
@@ -130,7 +130,7 @@ async def committed_and_queued(
         )
 
 
-def _read_upload(resources: TheatreResources, sha256: str, gathered: Gathered) -> None:
+def _read_upload(resources: TheatreResources, sha256: str, gathered: GatheredRecords) -> None:
     dataset = resources.data.open(_UPLOAD, sha256=sha256)
     try:
         gathered.take_all(uploaded_records(dataset))
@@ -138,7 +138,7 @@ def _read_upload(resources: TheatreResources, sha256: str, gathered: Gathered) -
         dataset.close()
 
 
-def _keep(resources: TheatreResources, dataset: bytes) -> None:
+def _store_dataset(resources: TheatreResources, dataset: bytes) -> None:
     with resources.store.draft() as draft:
         draft.write_bytes(dataset)
-        resources.store.keep(Shelf.DATASETS, draft)
+        resources.store.put(ObjectKind.DATASETS, draft)

@@ -1,4 +1,4 @@
-"""Which runs of one process keep each other company, and which has it to itself (docs/adr/0130)."""
+"""A readers-writer lock over one process: many runs, or one suspect alone (docs/adr/0130)."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 
 
-class Stay:
-    """One run's time in the process."""
+class ProcessHold:
+    """One run's hold of the lock."""
 
 
-class Isolation:
-    """Lets runs in. Nobody waits for long for one that is alone: others are turned away."""
+class ReadersWriterLock:
+    """Admits runs. While one run is alone, others are refused after `seconds`."""
 
     def __init__(self, *, seconds: float) -> None:
-        """Turn away who comes to a process that somebody has alone, after so many seconds."""
+        """Refuse a run after so many seconds while another one is alone."""
         self._seconds = seconds
-        self._inside: set[Stay] = set()
-        self._alone: Stay | None = None
+        self._inside: set[ProcessHold] = set()
+        self._alone: ProcessHold | None = None
         self._changed = asyncio.Event()
 
     @contextlib.asynccontextmanager
-    async def stay(self, *, alone: bool) -> AsyncIterator[Stay | None]:
-        """Yield None where somebody else has the process alone, or is about to.
+    async def stay(self, *, alone: bool) -> AsyncIterator[ProcessHold | None]:
+        """Yield None where another run has the process alone, or is about to.
 
-        Who wants to be `alone` waits here until the others have left, as `is_to_leave` tells them.
+        A run that must be `alone` waits until the others have left, as `must_leave` says.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._seconds):
@@ -33,7 +33,7 @@ class Isolation:
         if self._alone is not None:
             yield None
             return
-        stay = Stay()
+        stay = ProcessHold()
         self._inside.add(stay)
         try:
             if alone:
@@ -42,17 +42,17 @@ class Isolation:
             yield stay
         finally:
             self._inside.discard(stay)
-            self.let_others_in(stay)
+            self.downgrade(stay)
             self._changed.set()
 
-    def let_others_in(self, stay: Stay) -> None:
-        """Have a run that was alone be one among others from now on."""
+    def downgrade(self, stay: ProcessHold) -> None:
+        """Turn the exclusive hold of a run into a shared one."""
         if self._alone is stay:
             self._alone = None
             self._changed.set()
 
-    def is_to_leave(self, stay: Stay) -> bool:
-        """Tell whether somebody else waits for this run to stop."""
+    def must_leave(self, stay: ProcessHold) -> bool:
+        """Tell whether another run waits for this one to stop."""
         return self._alone is not None and self._alone is not stay
 
     async def _until(self, condition: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""What a machine no longer needs: copies of kept objects, desks of ended runs, refused drafts."""
+"""Local retention: copies of stored objects, folders of ended runs, refused drafts."""
 
 from __future__ import annotations
 
@@ -10,38 +10,38 @@ from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.repositories.theatre_runs import ended_runs
+from backend.repositories.theatre_runs import find_ended_runs
 from backend.services.resources import TheatreResources
 
-COPIES_KEPT = timedelta(days=1)
-"""How long something lies on the local disk that the evidence store holds, too."""
-DRAFTS_KEPT = timedelta(days=30)
+COPY_RETENTION = timedelta(days=1)
+"""How long a local copy of an object in the evidence store is kept."""
+DRAFT_RETENTION = timedelta(days=30)
 """How long the operator can look into a bundle that the independent check refused."""
 
 
-async def forget_local_copies(
+async def remove_local_copies(
     engine: AsyncEngine, resources: TheatreResources, *, at: datetime
 ) -> int:
-    """Remove from this machine what can be had again, or was kept long enough; return how much."""
-    before = at - COPIES_KEPT
-    copies = await asyncio.to_thread(resources.store.forget_local, before=before)
-    # A reading is given up long before that.
+    """Remove local files that can be fetched again or are past their retention; return how many."""
+    before = at - COPY_RETENTION
+    copies = await asyncio.to_thread(resources.store.remove_local, before=before)
+    # A reading of ground truth ends long before that.
     readings = resources.repositories.desk
-    left = await asyncio.to_thread(_desks_from_before, readings, before)
+    left = await asyncio.to_thread(_find_old_desks, readings, before)
     await asyncio.to_thread(_remove, readings, left)
-    drafts = await asyncio.to_thread(_desks_from_before, resources.drafts, at - DRAFTS_KEPT)
+    drafts = await asyncio.to_thread(_find_old_desks, resources.drafts, at - DRAFT_RETENTION)
     await asyncio.to_thread(_remove, resources.drafts, drafts)
     copies += len(left) + len(drafts)
-    desks = await asyncio.to_thread(_desks_from_before, resources.desk, before)
+    desks = await asyncio.to_thread(_find_old_desks, resources.desk, before)
     if not desks:
         return copies
     async with engine.connect() as connection:
-        ended = await ended_runs(connection, desks)
+        ended = await find_ended_runs(connection, desks)
     await asyncio.to_thread(_remove, resources.desk, ended)
     return copies + len(ended)
 
 
-def _desks_from_before(folder: Path, moment: datetime) -> frozenset[str]:
+def _find_old_desks(folder: Path, moment: datetime) -> frozenset[str]:
     found = folder.glob("*")
     return frozenset(one.name for one in found if one.stat().st_mtime <= moment.timestamp())
 

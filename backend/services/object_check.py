@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from backend.errors import EvidenceDamagedError
-from backend.evidence_store import EvidenceStore, Shelf
+from backend.evidence_store import EvidenceStore, ObjectKind
 from backend.services.findings import Findings
 
 
@@ -27,16 +27,16 @@ class ObjectCheck:
         self.named: set[str] = set()
         """The keys of everything that was to be verified."""
 
-    def verify(self, shelf: Shelf, sha256: str, findings: Findings) -> Measured | None:
+    def verify(self, kind: ObjectKind, sha256: str, findings: Findings) -> Measured | None:
         """Return what there is; None, and a finding, where it is missing or has other bytes."""
-        key = f"{shelf}/{sha256}"
+        key = f"{kind}/{sha256}"
         self.named.add(key)
         counted = _Counted()
         try:
-            self._store.verify(shelf, sha256, counted)
+            self._store.verify(kind, sha256, counted)
         except EvidenceDamagedError as error:
-            code = f"{shelf.value.removesuffix('s')}-{'damaged' if error.found else 'missing'}"
-            findings.differs(code, key, error.found or "none")
+            code = f"{kind.value.removesuffix('s')}-{'damaged' if error.found else 'missing'}"
+            findings.add(code, key, error.found or "none")
             return None
         return counted.measured()
 

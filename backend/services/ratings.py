@@ -1,7 +1,7 @@
 """Human scores: what people are asked, and what they answer (docs/contract/service.md §2).
 
-Whoever scores sees the episodes and the answers, and nothing that could lead them: no expectation,
-no score of a machine, none of anybody else.
+A scorer sees the episodes and the answers, and nothing that could influence them: no expectation,
+no score of a machine or of another person.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from backend.repositories.human_scores import copy_scores
 from backend.repositories.theatre_runs import (
     StoredTheatre,
     change_run,
-    hold_waiting,
-    only_one_at_a_time,
-    stored_theatre_if_any,
+    find_stored_theatre,
+    lock_scores,
+    lock_waiting,
 )
-from backend.repositories.users import user_by_id
+from backend.repositories.users import find_user_by_id
 from backend.services.resources import TheatreResources
 from backend.services.theatre_bridge import WAITING, journal_of
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
@@ -38,7 +38,7 @@ class OpenRating:
 
     @property
     def rubric_sha256(self) -> str:
-        """Return the hash of what is asked: whoever scores says that they have read this."""
+        """Return the hash of the rubric: a scorer sends it back to show that they have read it."""
         return rubric_hash(self.desk)
 
 
@@ -65,10 +65,10 @@ async def open_rating(
 ) -> OpenRating:
     """Return what a waiting theatre asks people.
 
-    NotFoundError for no such theatre, or somebody else's that does not wait;
-    InvalidTransitionError for one's own that does not.
+    NotFoundError for no such theatre, or another user's that does not wait;
+    InvalidTransitionError for the user's own that does not.
     """
-    stored = await _waiting(connection, theatre_id, asked_by)
+    stored = await _read_waiting(connection, theatre_id, asked_by)
     journal = journal_of(engine, stored, resources)
     desk = await HumanReview.of(stored.value(), journal, resources.clock)
     return OpenRating(desk=desk, items=await rating_items(journal, desk.rubric))
@@ -90,27 +90,27 @@ async def submit_scores(
     Raises as `open_rating`, and HumanScoreRefusedError for a rubric that is not the committed one,
     for items left out, and for every reason of the engine. Each refusal of the engine is recorded.
     """
-    await only_one_at_a_time(connection, theatre_id)
-    stored = await _waiting(connection, theatre_id, scorer)
+    await lock_scores(connection, theatre_id)
+    stored = await _read_waiting(connection, theatre_id, scorer)
     journal = journal_of(engine, stored, resources)
     desk = await HumanReview.of(stored.value(), journal, resources.clock)
     _require_whole(desk, scores, rubric_sha256)
-    owner = await user_by_id(connection, stored.user_id)
+    owner = await find_user_by_id(connection, stored.user_id)
     if owner is not None:
         desk = replace(desk, authors=(*desk.authors, owner.username))
     desk = await desk.submit(scorer.username, scores, step_id=step_id)
     await copy_scores(connection, theatre_id)
-    if desk.enough and await hold_waiting(connection, theatre_id):
+    if desk.enough and await lock_waiting(connection, theatre_id):
         await change_run(connection, theatre_id, pending_step=None, updated_at=resources.clock())
         await queue_run(connection, theatre_id)
     return desk
 
 
-async def _waiting(
+async def _read_waiting(
     connection: AsyncConnection, theatre_id: str, asked_by: Principal
 ) -> StoredTheatre:
     """Return a theatre that waits for people; for a stranger there are no others."""
-    stored = await stored_theatre_if_any(connection, theatre_id)
+    stored = await find_stored_theatre(connection, theatre_id)
     is_waiting = stored is not None and stored.run_status == WAITING
     if stored is None or not (is_waiting or stored.user_id == asked_by.user_id):
         raise NotFoundError(
@@ -130,7 +130,7 @@ def _require_whole(desk: HumanReview, scores: Sequence[SubmittedScore], rubric_s
         refusals.append(("rubric-mismatch", "expected the hash of the rubric as GET …/hitl has it"))
     missing = set(desk.rubric.items) - {score.episode_id for score in scores}
     if len(scores) > len(desk.rubric.items):
-        # Unrecorded: every refusal that is recorded lengthens the audit trail of somebody else.
+        # Not recorded: every recorded refusal lengthens the audit chain of another user.
         refusals.append(("items-repeated", "expected each item once, got more scores than items"))
     if missing:
         refusals.append(("items-missing", f"expected all items at once, got {len(missing)} less"))

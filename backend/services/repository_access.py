@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backend.services.verification_wishes import CloneWish, GitHubWish
+from backend.services.verification_wishes import CloneRequest, GitHubRequest
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.clock import Clock
 from theatre.verification.errors import RepositoryError
@@ -26,26 +26,26 @@ from theatre.verification.local_history import read_history
 from theatre.verification.records import GroundTruthRecord, decoded
 
 MAX_GROUND_TRUTH_BYTES = 64 * 1024 * 1024
-"""Of all records together, which are held in memory; as much as may be uploaded."""
+"""The limit of all records together, which are held in memory; the same as for an upload."""
 _LONGEST_WAIT = 3600.0
 _LOOK_SECONDS = 0.2
-"""How long a reading goes on that is to stop."""
+"""Seconds that a reading may still take once it should stop."""
 _SLEPT_SECONDS = 60.0
-"""A longer wait is none of a worker's: its slot is for others meanwhile."""
+"""Seconds. A longer wait must not occupy a worker's slot."""
 
 
-class WaitWantedError(Exception):
-    """GitHub's limit is reached for so long that the reading goes on in another attempt."""
+class LongWaitError(Exception):
+    """GitHub's limit asks for so long a wait that the reading must go on in another attempt."""
 
     def __init__(self, seconds: float) -> None:
-        """Take the seconds until it makes sense to go on."""
+        """Take the seconds to wait."""
         super().__init__(f"expected to go on at once, got {seconds:.0f} s to wait")
         self.seconds = seconds
 
 
 @dataclass(slots=True)
-class Gathered:
-    """The records that are read so far; whoever sets `stopping` has the reading end."""
+class GatheredRecords:
+    """The records that are read so far; setting `stopping` ends the reading."""
 
     records: list[GroundTruthRecord] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
@@ -71,7 +71,7 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepositoryAccess:
-    """What the operator lets verifications read, and where a reading keeps what it has."""
+    """What the operator allows verifications to read, and where a reading caches it."""
 
     github: str
     token: str | None = field(repr=False)
@@ -85,20 +85,20 @@ class RepositoryAccess:
         return self.desk / verification_id
 
     def read_pull_requests(
-        self, wish: GitHubWish, verification_id: str, gathered: Gathered
+        self, request: GitHubRequest, verification_id: str, gathered: GatheredRecords
     ) -> None:
         """Read merged pull requests; a second attempt on this machine goes on from the first.
 
         Two attempts may work in one folder, when a worker was only paused: a line that they both
-        wrote into is read by nobody. Blocks: with an event loop of its own, since what was read is
-        made durable at once. Raises WaitWantedError, and RepositoryError and RateLimitedError as
+        wrote into is skipped by readers. Blocks: in its own event loop, since each record is made
+        durable at once. Raises LongWaitError, and RepositoryError and RateLimitedError as
         `PullRequests`.
         """
         cache = ReadingCache(self.folder_of(verification_id))
-        asyncio.run(_unless_stopped(self._pull_requests(wish, cache, gathered), gathered))
+        asyncio.run(_unless_stopped(self._pull_requests(request, cache, gathered), gathered))
 
     async def _pull_requests(
-        self, wish: GitHubWish, cache: ReadingCache, gathered: Gathered
+        self, request: GitHubRequest, cache: ReadingCache, gathered: GatheredRecords
     ) -> None:
         pace = Pace(
             clock=self.clock,
@@ -107,16 +107,16 @@ class RepositoryAccess:
             on_wait=lambda *_: None,
             longest_wait=_LONGEST_WAIT,
         )
-        token = self.token if self._uses_token(wish.repository) else None
+        token = self.token if self._uses_token(request.repository) else None
         async with connected(
-            self.github, wish.repository, token=token, cache=cache, pace=pace
+            self.github, request.repository, token=token, cache=cache, pace=pace
         ) as pull_requests:
-            async for record in pull_requests.stream(wish.selection):
+            async for record in pull_requests.stream(request.selection):
                 gathered.take(record)
 
-    def read_clone(self, wish: CloneWish, gathered: Gathered) -> None:
+    def read_clone(self, request: CloneRequest, gathered: GatheredRecords) -> None:
         """Read commits of a clone. Blocks; RepositoryError where there is none to be read."""
-        gathered.take_all(read_history(self._clone(wish.path), wish.selection))
+        gathered.take_all(read_history(self._clone(request.path), request.selection))
 
     def _uses_token(self, repository: str) -> bool:
         owner, _, name = repository.lower().partition("/")
@@ -126,7 +126,7 @@ class RepositoryAccess:
     def _clone(self, path: str) -> Path:
         for root in (one.resolve() for one in self.clone_roots):
             folder = (root / path).resolve()
-            # Links lead out of a root only to where nothing is read.
+            # Resolved first: a link must not lead out of the operator's folders.
             if folder.is_relative_to(root) and folder != root and _is_own_clone(folder):
                 return folder
         raise RepositoryError(
@@ -145,7 +145,7 @@ def _is_own_clone(folder: Path) -> bool:
     return Path(decoded(found.data).strip()).resolve() in {folder, folder / ".git"}
 
 
-async def _unless_stopped(work: Coroutine[Any, Any, None], gathered: Gathered) -> None:
+async def _unless_stopped(work: Coroutine[Any, Any, None], gathered: GatheredRecords) -> None:
     reading = asyncio.create_task(work)
     while not reading.done():
         await asyncio.wait([reading], timeout=_LOOK_SECONDS)
@@ -158,5 +158,5 @@ async def _unless_stopped(work: Coroutine[Any, Any, None], gathered: Gathered) -
 
 async def _sleep_or_leave(seconds: float) -> None:
     if seconds > _SLEPT_SECONDS:
-        raise WaitWantedError(seconds)
+        raise LongWaitError(seconds)
     await asyncio.sleep(seconds)

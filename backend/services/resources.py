@@ -1,4 +1,4 @@
-"""What theatres of the service are made and run with; put together once, from the settings."""
+"""What theatres of the service are created and run with; built once, from the settings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from theatre.scorers.computations import load_computations
 from theatre.scorers.episode_runners import load_episode_runners
 
 GITHUB_TOKEN = "GITHUB_TOKEN"  # noqa: S105 - the name of the variable
-"""Where the token comes from: the environment of whoever works, and nothing else."""
+"""The token comes from the environment of the worker process alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class TheatreResources:
     store: EvidenceStore
     desk: Path
     drafts: Path
-    """Bundles of this machine that the own check refused, by theatre: for its operator alone."""
+    """Bundles of this machine that failed the check, by theatre: for the operator alone."""
     issuer: str
     clock: Clock
 

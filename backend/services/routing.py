@@ -1,7 +1,7 @@
 """How far a construct is trusted now (docs/contract/service.md §2).
 
-What counts are runs without objections (`counted_runs`). The newest of them decides, however it
-ended: neither the best one nor the last that was certified.
+Only runs without objections count (`counted_runs`). The newest of them decides, however it ended:
+neither the best run nor the last certified one.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from backend.repositories.counted_runs import (
     TEMPLATE_NOT_ACCEPTED,
     CountedRun,
     OwnRuns,
-    newest_run,
-    runs_of_owner,
+    find_newest_run,
+    find_runs_of_owner,
 )
 from backend.services.certificates import effective_tier
 from theatre.engine.constraint_gate import Review, effective_review
@@ -50,14 +50,14 @@ async def route(
     now: datetime,
 ) -> RoutingAnswer:
     """Return how far a construct is trusted at `now`. Never raises for an unknown one."""
-    run = await newest_run(
+    run = await find_newest_run(
         connection, construct_id, construct_version=construct_version, accepted=accepted
     )
     if run is None:
-        own = await runs_of_owner(connection, construct_id, accepted=accepted)
+        own = await find_runs_of_owner(connection, construct_id, accepted=accepted)
         return _answer(construct_version, None, None, (_why_no_run(own),), declared_review, now)
     return _answer(
-        run.construct_version, run, _worth(construct_id, run, now), (), declared_review, now
+        run.construct_version, run, _evaluate_run(construct_id, run, now), (), declared_review, now
     )
 
 
@@ -71,7 +71,7 @@ def _why_no_run(own: OwnRuns) -> str:
     return OWNER_NOT_CONFIRMED if own.on_accepted else TEMPLATE_NOT_ACCEPTED
 
 
-def _worth(construct_id: str, run: CountedRun, now: datetime) -> EffectiveTier | None:
+def _evaluate_run(construct_id: str, run: CountedRun, now: datetime) -> EffectiveTier | None:
     """Return what the certificate of a run is worth; None for a run without one."""
     if run.verification_tier is None or run.issued_at is None or run.theatre_resolved_at is None:
         return None

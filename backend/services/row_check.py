@@ -5,10 +5,15 @@ from __future__ import annotations
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.repositories.certificates import certificate_row
-from backend.repositories.commitments import coin_sha256_of
+from backend.repositories.commitments import find_coin_sha256
 from backend.repositories.journal_rows import episode_row, event_row
 from backend.repositories.queryable import queryable, queryable_columns
-from backend.repositories.stored_evidence import Row, events_of, human_scores_of, results_of
+from backend.repositories.stored_evidence import (
+    Row,
+    stream_events,
+    stream_human_scores,
+    stream_results,
+)
 from backend.services.chain_reading import ChainReading
 from backend.services.findings import Findings
 from backend.services.score_check import ScoreCheck
@@ -37,7 +42,7 @@ class RowCheck:
     async def run(self, connection: AsyncConnection) -> ChainReading:
         """Read everything once, streaming; return what the chain says."""
         await self._check_chain(connection)
-        self._check_receipt(await coin_sha256_of(connection, self._id))
+        self._check_receipt(await find_coin_sha256(connection, self._id))
         scores = ScoreCheck(self._chain, self.findings)
         await self._check_results(connection, scores)
         if self._chain.is_whole:
@@ -45,7 +50,7 @@ class RowCheck:
                 "theatre-columns", "the theatre", self._chain.columns, self._theatre
             )
             self._check_named_certificate()
-            async for row in human_scores_of(connection, self._id):
+            async for row in stream_human_scores(connection, self._id):
                 scores.take(row)
             scores.finish()
         self._check_certificate()
@@ -55,19 +60,19 @@ class RowCheck:
         raw = self._theatre["receipt"]
         if raw is None:
             if self._chain.columns["commitment_hash"] is not None:
-                self.findings.differs("commitment-broken", "a receipt", "none")
+                self.findings.add("commitment-broken", "a receipt", "none")
             return
         try:
             receipt = CommitmentReceipt.from_document(parse_object(bytes(raw)))
             CommitmentProtocol.verify(receipt)
         except TheatreError as error:
-            self.findings.differs("commitment-broken", "a receipt that recomputes", str(error))
+            self.findings.add("commitment-broken", "a receipt that recomputes", str(error))
             return
         # What has ended needs no coin: a sealed bundle has its own.
         is_needed = self._theatre["state"] not in _ENDED
         if coin_sha256 != receipt.coin_sha256 and (coin_sha256 is not None or is_needed):
             seen = coin_sha256 or "none"
-            self.findings.differs("coin-lost", f"the coin of SHA-256 {receipt.coin_sha256}", seen)
+            self.findings.add("coin-lost", f"the coin of SHA-256 {receipt.coin_sha256}", seen)
         document = receipt.as_document()
         template = receipt.template_snapshot
         columns = {
@@ -83,13 +88,13 @@ class RowCheck:
 
     async def _check_chain(self, connection: AsyncConnection) -> None:
         head = ChainHead()
-        async for row in events_of(connection, self._id):
+        async for row in stream_events(connection, self._id):
             place = f"the audit entry {row['seq']}"
             try:
                 entry = parse_object(bytes(row["entry"]))
                 head = verify_next(head, entry, theatre_id=self._id)
             except TheatreError as error:
-                self.findings.differs("chain-broken", f"{place} to continue the chain", str(error))
+                self.findings.add("chain-broken", f"{place} to continue the chain", str(error))
                 self._chain.is_whole = False
                 return
             self.findings.compare("chain-columns", place, event_row(entry), row)
@@ -98,14 +103,14 @@ class RowCheck:
     async def _check_results(self, connection: AsyncConnection, scores: ScoreCheck) -> None:
         batches = self._chain.batches
         counts = {"progress": 0, "failure_count": 0, "refused_count": 0}
-        async for row in results_of(connection, self._id):
+        async for row in stream_results(connection, self._id):
             place = f"episode {row['seq']}"
             counts["progress"] += 1
             try:
                 result = EpisodeResult.from_line(bytes(row["line"]))
                 expected = episode_row(self._id, result)
             except TheatreError as error:
-                self.findings.differs("result-unreadable", place, str(error))
+                self.findings.add("result-unreadable", place, str(error))
                 continue
             counts["failure_count"] += result.status in _FAILED
             counts["refused_count"] += result.status is InvocationStatus.REFUSED
@@ -114,10 +119,10 @@ class RowCheck:
             if int(row["seq"]) in batches:
                 batches[int(row["seq"])].take(result.line)
             elif self._chain.is_whole:
-                self.findings.differs("result-unvouched", f"an entry that covers {place}", "none")
+                self.findings.add("result-unvouched", f"an entry that covers {place}", "none")
         for batch in dict.fromkeys(batches.values()):
             if batch.digest() != batch.journal_sha256:
-                self.findings.differs("records-differ", str(batch), f"lines of {batch.digest()}")
+                self.findings.add("records-differ", str(batch), f"lines of {batch.digest()}")
         self.findings.compare("theatre-counts", "the theatre", counts, self._theatre)
 
     def _check_named_certificate(self) -> None:
@@ -126,7 +131,7 @@ class RowCheck:
         if named == found:
             return
         code = "certificate-missing" if found is None else "certificate-unvouched"
-        self.findings.differs(code, f"the certificate {named or 'none'}", found or "none")
+        self.findings.add(code, f"the certificate {named or 'none'}", found or "none")
 
     def _check_certificate(self) -> None:
         """Hold the columns of the certificate against its document."""
@@ -135,6 +140,6 @@ class RowCheck:
         try:
             expected = certificate_row(parse_object(bytes(self._certificate["document"])))
         except (TheatreError, KeyError) as error:
-            self.findings.differs("certificate-unreadable", "a certificate document", str(error))
+            self.findings.add("certificate-unreadable", "a certificate document", str(error))
             return
         self.findings.compare("certificate-columns", "the certificate", expected, self._certificate)

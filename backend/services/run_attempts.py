@@ -1,7 +1,7 @@
-"""One job's attempt at a run or a shard: claimed, carried as far as it goes, ended or handed over.
+"""One job's attempt at a run or a shard: claimed, carried as far as possible, ended or requeued.
 
-Whatever the attempt comes to is in the row, with the next job where there is one, before the job
-ends. What a lost worker leaves is found by the rescue (docs/adr/0115).
+The result of the attempt is in the row, with the next job where there is one, before the job ends.
+The rescue finds what a lost worker leaves (docs/adr/0115).
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingErr
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from backend.errors import BackendError
-from backend.jobs.announcements import Announcements, News
-from backend.services.held import Held, RunEnd
-from backend.services.run_endings import failure, is_to_be_mended
-from backend.services.run_watch import RunWatch
+from backend.jobs.announcements import ChangeListener, ChangeSignal
+from backend.services.held import Lease, RunEnd
+from backend.services.run_endings import failure_outcome, is_transient
+from backend.services.run_watch import RunMonitor
 from theatre.engine.errors import RunStoppedError, StateConflictError, TheatreError
 
 MAX_LOST_WORKERS = 5
-"""A run, or a shard, that lost so many workers in a row and came no further ends it as failed."""
+"""A run or shard that loses so many workers in a row without progress ends as failed."""
 
-Work = Callable[[RunWatch], Awaitable[RunEnd]]
-"""Carries what is held as far as it goes."""
+Work = Callable[[RunMonitor], Awaitable[RunEnd]]
+"""Carries a leased run as far as possible."""
 
 _HAND_OVER_PAUSES = (0.2, 0.5, 1.0, 2.0)
 _AWAY = (DBAPIError, PoolTimeoutError, OSError)
-"""A database or a disk that is away for a while, but for…"""
+"""Failures that a database or a disk causes for a while, except…"""
 _FAULTS = (IntegrityError, DataError, ProgrammingError)
 _log = logging.getLogger(__name__)
 
@@ -38,86 +38,88 @@ class RunAttempts:
 
     def __init__(
         self,
-        announcements: Announcements,
+        change_listener: ChangeListener,
         *,
         drain_seconds: float,
     ) -> None:
-        self._announcements = announcements
+        self._announcements = change_listener
         self._drain_seconds = drain_seconds
 
-    async def carry(self, held: Held, work: Work, watch: RunWatch) -> None:
-        """Do `work` for what is held and watched, and say in the rows what came of it.
+    async def carry(self, lease: Lease, work: Work, monitor: RunMonitor) -> None:
+        """Do `work` under the lease and its monitor, and store the result in the rows.
 
         Raises what the database raises where it stays away; the rescue goes on from there.
         """
         try:
-            await self._attempt(held, work, watch)
+            await self._attempt(lease, work, monitor)
         except StateConflictError as error:
             _log.info("run is another's", extra={"fields": {"detail": str(error)}})
 
-    async def _attempt(self, held: Held, work: Work, watch: RunWatch) -> None:
+    async def _attempt(self, lease: Lease, work: Work, monitor: RunMonitor) -> None:
         try:
-            await self._carry(held, work, watch)
+            await self._carry(lease, work, monitor)
         except StateConflictError:
             raise
         except (TheatreError, BackendError) as error:
-            if is_to_be_mended(error):
-                await self._postpone(held, error)
+            if is_transient(error):
+                await self._postpone(lease, error)
             else:
-                await held.refuse(error)
+                await lease.refuse(error)
         except asyncio.CancelledError:
-            await asyncio.shield(held.hand_over())
+            await asyncio.shield(lease.requeue())
             raise
         except _AWAY as error:
             if isinstance(error, _FAULTS):
-                await self._broken(held, error)
+                await self._broken(lease, error)
                 return
-            if is_to_be_mended(error):
-                await self._postpone(held, error)
+            if is_transient(error):
+                await self._postpone(lease, error)
                 return
-            _log.warning("run interrupted", exc_info=error, extra=_fields(held))
-            await self._hand_over_when_back(held)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the run comes to a told end
-            await self._broken(held, error)
+            _log.warning("run interrupted", exc_info=error, extra=_fields(lease))
+            await self._hand_over_when_back(lease)
+        except Exception as error:  # noqa: BLE001 - every failure must end in the row
+            await self._broken(lease, error)
 
-    async def _postpone(self, held: Held, error: Exception) -> None:
-        """Leave the run as it is and try again later, for as long as it takes."""
-        _log.warning("run waits for its evidence store", exc_info=error, extra=_fields(held))
-        await held.postpone(error)
+    async def _postpone(self, lease: Lease, error: Exception) -> None:
+        """Leave the run as it is and retry later, without a limit on retries."""
+        _log.warning("run waits for its evidence store", exc_info=error, extra=_fields(lease))
+        await lease.postpone(error)
 
-    async def _broken(self, held: Held, error: Exception) -> None:
-        _log.error("run failed", exc_info=error, extra=_fields(held))
-        await held.fail(failure("internal-error", type(error).__name__))
+    async def _broken(self, lease: Lease, error: Exception) -> None:
+        _log.error("run failed", exc_info=error, extra=_fields(lease))
+        await lease.fail(failure_outcome("internal-error", type(error).__name__))
 
-    async def _carry(self, held: Held, work: Work, watch: RunWatch) -> None:
-        if held.lost_workers >= MAX_LOST_WORKERS:
+    async def _carry(self, lease: Lease, work: Work, monitor: RunMonitor) -> None:
+        if lease.lost_workers >= MAX_LOST_WORKERS:
             detail = (
-                f"expected a worker to outlive the run, got {held.lost_workers} lost in a row "
+                f"expected a worker to outlive the run, got {lease.lost_workers} lost in a row "
                 "that had recorded nothing new"
             )
-            await held.fail(failure("workers-lost", detail))
+            await lease.fail(failure_outcome("workers-lost", detail))
             return
-        if held.standing.is_cancelled:
-            await held.cancel()
+        if lease.status.is_cancelled:
+            await lease.cancel()
             return
-        with self._announcements.about(held.stored.id) as news:
-            end = await self._work(held, work, watch, news)
+        with self._announcements.subscribe(lease.stored.id) as changes:
+            end = await self._work(lease, work, monitor, changes)
         if end is not None:
-            await held.note(end)
-        elif watch.is_cancelled:
-            await held.cancel()
+            await lease.note(end)
+        elif monitor.is_cancelled:
+            await lease.cancel()
         else:
-            await held.hand_over()
+            await lease.requeue()
 
-    async def _work(self, held: Held, work: Work, watch: RunWatch, news: News) -> RunEnd | None:
-        """Return where it came to; None where it was to stop before."""
-        running = asyncio.ensure_future(work(watch))
-        watching = asyncio.create_task(watch.until_stopping(news))
+    async def _work(
+        self, lease: Lease, work: Work, monitor: RunMonitor, changes: ChangeSignal
+    ) -> RunEnd | None:
+        """Return how it ended; None where it was stopped before."""
+        running = asyncio.ensure_future(work(monitor))
+        watching = asyncio.create_task(monitor.wait_until_stopping(changes))
         try:
             await asyncio.wait([running, watching], return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and watching.exception() is None:
-                _log.info("run is to stop", extra=_fields(held))
-                # What is under way may come to its end.
+                _log.info("run is to stop", extra=_fields(lease))
+                # The episode under way may finish.
                 await asyncio.wait([running], timeout=self._drain_seconds)
         finally:
             watching.cancel()
@@ -132,16 +134,16 @@ class RunAttempts:
         except RunStoppedError:
             return None
 
-    async def _hand_over_when_back(self, held: Held) -> None:
+    async def _hand_over_when_back(self, lease: Lease) -> None:
         for pause in _HAND_OVER_PAUSES:
             try:
-                await held.hand_over()
+                await lease.requeue()
             except (SQLAlchemyError, OSError):
                 await asyncio.sleep(pause)
             else:
                 return
-        await held.hand_over()
+        await lease.requeue()
 
 
-def _fields(held: Held) -> dict[str, dict[str, str]]:
-    return {"fields": {"theatre_id": held.stored.id}}
+def _fields(lease: Lease) -> dict[str, dict[str, str]]:
+    return {"fields": {"theatre_id": lease.stored.id}}

@@ -1,4 +1,4 @@
-"""How a run comes to its end, or to where somebody else goes on with it."""
+"""How a run ends, or is queued for another worker."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from backend.repositories.theatre_runs import (
     StoredTheatre,
     change_run,
     end_claim,
-    hold_claim,
-    hold_waiting,
-    stored_theatre,
+    lock_claimed,
+    lock_waiting,
+    read_stored_theatre,
 )
 from backend.services.held import RunEnd
 from backend.services.resources import TheatreResources
@@ -26,17 +26,17 @@ from theatre.engine.errors import BundleError, RlmfExportError, TheatreError
 from theatre.engine.state_machine import TheatreState
 
 _LATE_SECONDS = 1.0
-"""How long after its end the time limit of a rubric is looked at: clocks differ a little."""
-MENDED_SECONDS = 5.0
-"""After so long a run that waits for store or disk is tried again."""
+"""Seconds between the time limit of a rubric and the check of it: clocks differ a little."""
+RETRY_SECONDS = 5.0
+"""Seconds until a run that waits for store or disk is tried again."""
 _OF_THE_DISK = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO})
 _PATH = re.compile(r"(?<![\w:/.])/(?:[^\s/:,;'\"]+/)*[^\s/:,;'\"]+")
 _UNDER_WAY = frozenset({TheatreState.ACTIVE.value, TheatreState.SETTLING.value})
 _log = logging.getLogger(__name__)
 
 
-class RunEndings:
-    """Writes ends into rows, each under the epoch of the claim: what was taken over is left."""
+class RunCompletion:
+    """Writes ends into rows, under the epoch of the claim: a run that was taken over is left."""
 
     def __init__(self, engine: AsyncEngine, resources: TheatreResources) -> None:
         self._engine = engine
@@ -47,7 +47,7 @@ class RunEndings:
         return self._resources.clock()
 
     async def note(self, stored: StoredTheatre, end: RunEnd, *, status: str) -> None:
-        """Say how a run ended, or at which step it waits for people and until when."""
+        """Record how a run ended, or at which step it waits for people and until when."""
         async with self._engine.begin() as connection:
             await end_claim(
                 connection,
@@ -62,42 +62,44 @@ class RunEndings:
                 moment = self._resources.clock() + late
                 await end_waiting_at(connection, stored.id, moment)
 
-    async def hand_over(self, stored: StoredTheatre) -> None:
-        """Queue a claimed run for whoever is free."""
+    async def requeue(self, stored: StoredTheatre) -> None:
+        """Queue a claimed run again for any free worker."""
         async with self._engine.begin() as connection:
-            if await hold_claim(connection, stored.id, epoch=stored.run_epoch):
+            if await lock_claimed(connection, stored.id, epoch=stored.run_epoch):
                 await queue_run(connection, stored.id)
 
     async def postpone(self, stored: StoredTheatre, error: Exception) -> None:
-        """Queue a claimed run for whoever is free in a while, and say what it waits for."""
+        """Queue a claimed run again for later, and store what it waits for."""
         async with self._engine.begin() as connection:
-            if await hold_claim(connection, stored.id, epoch=stored.run_epoch):
-                await change_run(connection, stored.id, error=waits_for(error))
-                moment = self._resources.clock() + timedelta(seconds=MENDED_SECONDS)
+            if await lock_claimed(connection, stored.id, epoch=stored.run_epoch):
+                await change_run(connection, stored.id, error=describe_wait(error))
+                moment = self._resources.clock() + timedelta(seconds=RETRY_SECONDS)
                 await queue_run(connection, stored.id, at=moment)
 
     async def end_waiting(self, theatre_id: str) -> None:
-        """Queue a run that waits for people, to be looked at again."""
+        """Queue a run that waits for people, to be checked again."""
         async with self._engine.begin() as connection:
-            if await hold_waiting(connection, theatre_id):
+            if await lock_waiting(connection, theatre_id):
                 await queue_run(connection, theatre_id)
 
     async def refuse(self, stored: StoredTheatre, error: TheatreError | BackendError) -> None:
-        """Leave what cannot be begun COMMITTED; end what was begun."""
+        """Leave a run that cannot begin COMMITTED; end one that has begun."""
         _log.warning("run refused", extra={"fields": {"theatre_id": stored.id, "code": error.code}})
         if isinstance(error, RlmfExportError):
-            # It has its certificate; only the export is missing.
-            await self._end(stored, run_status="succeeded", error=told(error))
+            # It has its certificate; only the export failed.
+            await self._end(stored, run_status="succeeded", error=describe_error(error))
         else:
-            await self.fail(stored, failure(error.code, str(error)), error=told(error))
+            await self.fail(
+                stored, failure_outcome(error.code, str(error)), error=describe_error(error)
+            )
 
     async def fail(
         self, stored: StoredTheatre, outcome: dict[str, str], *, error: str | None = None
     ) -> None:
-        """Resolve what was begun with `outcome`, without a certificate; end the run either way."""
+        """Resolve a run that has begun with `outcome`, uncertified; end the run in any case."""
         async with self._engine.connect() as connection:
-            row = await stored_theatre(connection, stored.id)
-        # Under the own epoch: a run that another has taken over is not ended here.
+            row = await read_stored_theatre(connection, stored.id)
+        # Under its own epoch: a run that another worker has taken over must not end here.
         now = row._replace(run_epoch=stored.run_epoch)
         if now.state in _UNDER_WAY:
             await end_as(self._engine, now, self._resources, outcome={**outcome})
@@ -116,32 +118,32 @@ class RunEndings:
             )
 
 
-def is_to_be_mended(error: BaseException) -> bool:
-    """Tell whether a run failed for want of room or of a store: its operator can mend that."""
+def is_transient(error: BaseException) -> bool:
+    """Tell whether a run failed for lack of room or of the store: the operator can fix that."""
     if isinstance(error, BundleError) and error.__cause__ is not None:
-        return is_to_be_mended(error.__cause__)
+        return is_transient(error.__cause__)
     if isinstance(error, OSError):
         return error.errno in _OF_THE_DISK
     return isinstance(error, EvidenceStoreError)
 
 
-def failure(reason: str, detail: str) -> dict[str, str]:
+def failure_outcome(reason: str, detail: str) -> dict[str, str]:
     """Return the outcome of a run that failed."""
-    told = without_paths(detail)[:500]
-    return {"outcome": "failed", "outcome_reason": reason, "error_detail": told}
+    shown = strip_paths(detail)[:500]
+    return {"outcome": "failed", "outcome_reason": reason, "error_detail": shown}
 
 
-def waits_for(error: Exception) -> str:
-    """Return what the row says of a run that waits: for the store, or for the disk."""
+def describe_wait(error: Exception) -> str:
+    """Return the error of a run that waits: for the store, or for the disk."""
     code = error.code if isinstance(error, EvidenceStoreError) else "evidence-disk"
-    return f"{code}: {without_paths(str(error))}"
+    return f"{code}: {strip_paths(str(error))}"
 
 
-def told(error: Exception) -> str:
-    """Return what a theatre's row says of an error: its code, without which it is the disk's."""
-    return f"{getattr(error, 'code', 'evidence-disk')}: {without_paths(str(error))}"
+def describe_error(error: Exception) -> str:
+    """Return an error as a theatre's row stores it; one without a code is the disk's."""
+    return f"{getattr(error, 'code', 'evidence-disk')}: {strip_paths(str(error))}"
 
 
-def without_paths(text: str) -> str:
-    """Return a message without the folders of this machine."""
+def strip_paths(text: str) -> str:
+    """Return a message without the paths of this machine."""
     return _PATH.sub("[path]", text)

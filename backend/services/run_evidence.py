@@ -1,4 +1,4 @@
-"""What a run has in the evidence store: brought before it goes on, kept before its rows name it.
+"""A run's evidence in the store: fetched before the run goes on, stored before rows name it.
 
 Order of effects (docs/adr/0051): the archive of the sealed bundle is durable in the store, then the
 event `sealed` is noted together with the row that names it, then the certificate. Whichever
@@ -12,12 +12,12 @@ from collections.abc import Collection
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.evidence_store import Shelf
+from backend.evidence_store import ObjectKind
 from backend.repositories.certificates import store_certificate
 from backend.repositories.human_scores import copy_scores
-from backend.repositories.sealed_bundles import BundleArchive, bundle_of, note_bundle
+from backend.repositories.sealed_bundles import BundleArchive, find_bundle, insert_bundle
 from backend.services.resources import TheatreResources
-from backend.services.sealed_bundles import bring_bundle, keep_bundle
+from backend.services.sealed_bundles import fetch_bundle, pack_bundle
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.clock import parse_rfc3339
@@ -41,46 +41,46 @@ class RunEvidence:
         self.bundle = resources.folder_of(theatre_id) / bundle_name(theatre_id)
         """The sealed bundle on the desk of this machine, once there is one."""
 
-    async def bring(self, engine: AsyncEngine, datasets: Collection[str]) -> None:
-        """Have on this machine what the run reads, and the bundle that was noted as sealed.
+    async def fetch(self, engine: AsyncEngine, datasets: Collection[str]) -> None:
+        """Fetch to this machine what the run reads, and the bundle that was noted as sealed.
 
-        A bundle that another machine has sealed takes the place of one that was sealed here and
-        that no row ever named.
+        A bundle that another machine has sealed replaces one that was sealed here and that no
+        row names.
         """
         await asyncio.to_thread(self._resources.data.fetch, datasets)
         async with engine.connect() as connection:
-            archive = await bundle_of(connection, self._theatre_id)
+            archive = await find_bundle(connection, self._theatre_id)
         if archive is not None:
-            await asyncio.to_thread(bring_bundle, self._resources.store, archive, self.bundle)
+            await asyncio.to_thread(fetch_bundle, self._resources.store, archive, self.bundle)
 
-    async def keep(self) -> None:
-        """Make the sealed bundle durable, before the event that tells of it."""
-        self._archive = await asyncio.to_thread(keep_bundle, self._resources.store, self.bundle)
+    async def store_bundle(self) -> None:
+        """Make the sealed bundle durable, before the event that names it."""
+        self._archive = await asyncio.to_thread(pack_bundle, self._resources.store, self.bundle)
 
     async def note(self, connection: AsyncConnection, event: AuditEvent) -> None:
         """Name what was kept, in the transaction of the event `sealed`."""
         if self._archive is None:
             raise StateConflictError("expected a bundle that was kept before it is noted, got none")
         at = parse_rfc3339(event.at)
-        await note_bundle(connection, self._theatre_id, self._archive, at=at)
+        await insert_bundle(connection, self._theatre_id, self._archive, at=at)
 
     async def certify(self, connection: AsyncConnection, event: AuditEvent) -> None:
         """Store the certificate of the sealed bundle, in the transaction of `resolved`.
 
-        So are the copies of human scores that a crash behind their entries has left out.
+        It also adds copies of human scores that a crash after their entries has left out.
         """
         await copy_scores(connection, self._theatre_id)
         if event.detail["outcome"] == CERTIFIED:
             document = await asyncio.to_thread((self.bundle / "certificate.json").read_bytes)
             await store_certificate(connection, parse_object(document))
 
-    async def keep_export(self, export: RlmfExport) -> None:
-        """Make the training records durable, before the event that tells of them."""
-        await asyncio.to_thread(self._keep_export, export)
+    async def store_export(self, export: RlmfExport) -> None:
+        """Make the training records durable, before the event that names them."""
+        await asyncio.to_thread(self._store_export, export)
 
-    def _keep_export(self, export: RlmfExport) -> None:
+    def _store_export(self, export: RlmfExport) -> None:
         with self._resources.store.draft() as draft:
             with draft.open("wb") as handle:
                 for line in export.lines():
                     handle.write(line)
-            self._resources.store.keep(Shelf.EXPORTS, draft)
+            self._resources.store.put(ObjectKind.EXPORTS, draft)

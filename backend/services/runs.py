@@ -1,4 +1,4 @@
-"""Runs as their owner asks for them: accepted, waited for, cancelled."""
+"""Runs for their owner: accepted, waited for, cancelled."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import NoReturn
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.jobs.announcements import Announcements
+from backend.jobs.announcements import ChangeListener
 from backend.jobs.queue import queue_run
-from backend.repositories.datasets import uploads_of
+from backend.repositories.datasets import find_uploads
 from backend.repositories.theatre_runs import (
     UNFINISHED,
     StoredTheatre,
     change_run,
-    hold_theatre,
+    lock_theatre,
 )
 from backend.repositories.theatre_views import TheatreView
 from backend.services.resources import TheatreResources
-from backend.services.stopping import stops_before_news
+from backend.services.stopping import wait_unless_stopping
 from backend.services.theatre_bridge import WAITING
-from backend.services.theatres import own_theatre, require_state, require_version
+from backend.services.theatres import read_theatre, require_state, require_version
 from backend.services.uncalled import end_uncalled
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, InvalidTransitionError, ProgrammeError
@@ -33,7 +33,7 @@ from theatre.engine.theatre import CANCELLED
 from theatre.files.dataset_checks import verify_datasets
 
 _LOOK_SECONDS = 5.0
-"""How long a change may be overlooked whose announcement was lost."""
+"""Seconds until a change is seen whose announcement was lost."""
 
 
 async def accept_run(
@@ -46,7 +46,7 @@ async def accept_run(
     ground_truth_path: str | None,
     resources: TheatreResources,
 ) -> TheatreView:
-    """Queue the run of a user's theatre and return it: COMMITTED, and not asked before.
+    """Queue the run of a user's theatre and return it; it must be COMMITTED and not queued before.
 
     A run that could not be begun (`failed` in COMMITTED) may be asked for again. A rehearsal may
     run on another dataset, `ground_truth_path`, named as a template names one. Raises
@@ -55,7 +55,7 @@ async def accept_run(
     template that needs a judge, and DatasetError where a committed dataset is not there as it was
     committed.
     """
-    stored = await hold_theatre(connection, theatre_id, user_id=user_id)
+    stored = await lock_theatre(connection, theatre_id, user_id=user_id)
     require_version(stored, versions)
     _require_idle(stored)
     require_state(stored, TheatreState.COMMITTED, to="run")
@@ -63,7 +63,7 @@ async def accept_run(
     document = stored.value().template
     template = product_template(document)
     _require_no_judge(document, resources)
-    uploads = await uploads_of(connection, user_id)
+    uploads = await find_uploads(connection, user_id)
     rehearsal = await asyncio.to_thread(
         _checked_data, template, ground_truth_path, uploads, resources
     )
@@ -77,12 +77,12 @@ async def accept_run(
         updated_at=resources.clock(),
     )
     await queue_run(connection, theatre_id)
-    return await own_theatre(connection, theatre_id, user_id=user_id)
+    return await read_theatre(connection, theatre_id, user_id=user_id)
 
 
 async def until_idle(
     engine: AsyncEngine,
-    announcements: Announcements,
+    change_listener: ChangeListener,
     theatre_id: str,
     *,
     user_id: str,
@@ -96,14 +96,14 @@ async def until_idle(
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     stops = False
-    with announcements.about(theatre_id) as news:
+    with change_listener.subscribe(theatre_id) as changes:
         while True:
             async with engine.connect() as connection:
-                view = await own_theatre(connection, theatre_id, user_id=user_id)
+                view = await read_theatre(connection, theatre_id, user_id=user_id)
             left = deadline - loop.time()
             if view.run_status not in UNFINISHED or left <= 0 or stops:
                 return view
-            stops = await stops_before_news(stopping, news, min(_LOOK_SECONDS, left))
+            stops = await wait_unless_stopping(stopping, changes, min(_LOOK_SECONDS, left))
 
 
 async def cancel_run(
@@ -120,7 +120,7 @@ async def cancel_run(
     Raises NotFoundError, StateConflictError, PreconditionFailedError as `accept_run`, and
     InvalidTransitionError unless it is COMMITTED, ACTIVE or waits for people.
     """
-    stored = await hold_theatre(connection, theatre_id, user_id=user_id)
+    stored = await lock_theatre(connection, theatre_id, user_id=user_id)
     require_version(stored, versions)
     is_waiting = stored.run_status == WAITING
     going_on = TheatreState.SETTLING if is_waiting else TheatreState.ACTIVE
@@ -128,19 +128,19 @@ async def cancel_run(
     now = resources.clock()
     if stored.state == TheatreState.COMMITTED:
         await end_uncalled(connection, engine, stored, resources, outcome={**CANCELLED})
-        return await own_theatre(connection, theatre_id, user_id=user_id)
+        return await read_theatre(connection, theatre_id, user_id=user_id)
     await change_run(connection, theatre_id, cancel_requested_at=now, updated_at=now)
     if is_waiting:
-        # Taken up once more, to be ended: the journal has one writer.
+        # Queued once more, to be ended by a worker: the journal must have one writer.
         await queue_run(connection, theatre_id)
-    return await own_theatre(connection, theatre_id, user_id=user_id)
+    return await read_theatre(connection, theatre_id, user_id=user_id)
 
 
 async def refuse_settling(
     connection: AsyncConnection, theatre_id: str, *, user_id: str
 ) -> NoReturn:
     """Raise ExecutionPathUnavailableError for a user's market, InvalidTransitionError otherwise."""
-    stored = await hold_theatre(connection, theatre_id, user_id=user_id)
+    stored = await lock_theatre(connection, theatre_id, user_id=user_id)
     # Raises for a market and a simulation.
     product_template(stored.value().template)
     raise InvalidTransitionError(
@@ -157,7 +157,7 @@ def _require_idle(stored: StoredTheatre) -> None:
 
 
 def _require_no_judge(document: JsonObject, resources: TheatreResources) -> None:
-    """Raise ProgrammeError for a template that an earlier release let through to here."""
+    """Raise ProgrammeError for a template that needs a judge, which the service has not."""
     named = {str(chosen["scorer"]) for chosen in criteria_scorers(document).values()}
     installed = [resources.scorers[name] for name in named if name in resources.scorers]
     if any(scorer.judgement is not None for scorer in installed):

@@ -39,7 +39,7 @@ class ScoreCheck:
         place = f"the score of {key.identity!a} for episode {key.episode_seq} at {key.step_id!a}"
         expected = self._left().pop(key, None)
         if expected is None:
-            self._findings.differs("human-score-unvouched", f"an entry with {place}", "none")
+            self._findings.add("human-score-unvouched", f"an entry with {place}", "none")
             return
         shown = {**row, "username": str(row["username"]).lower()}
         self._findings.compare("human-score-columns", place, expected, shown)
@@ -50,7 +50,7 @@ class ScoreCheck:
             return
         for key in self._left():
             expected = f"a row of {key.identity!a} for episode {key.episode_seq}"
-            self._findings.differs("human-score-missing", f"{expected} at {key.step_id!a}", "none")
+            self._findings.add("human-score-missing", f"{expected} at {key.step_id!a}", "none")
 
     def _left(self) -> dict[_Key, dict[str, Any]]:
         if self._expected is None:

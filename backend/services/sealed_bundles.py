@@ -10,7 +10,7 @@ from typing import cast
 from uuid import uuid4
 
 from backend.errors import EvidenceDamagedError, EvidenceStoreError
-from backend.evidence_store import EvidenceStore, Shelf, sha256_at, sha256_of
+from backend.evidence_store import EvidenceStore, ObjectKind, sha256_at, sha256_of
 from backend.repositories.sealed_bundles import BundleArchive
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
@@ -19,20 +19,20 @@ MANIFEST = "manifest.json"
 _EPOCH = 0
 
 
-def keep_bundle(store: EvidenceStore, bundle: Path) -> BundleArchive:
+def pack_bundle(store: EvidenceStore, bundle: Path) -> BundleArchive:
     """Pack a sealed bundle and make the archive durable; the same bundle is the same archive."""
     with store.draft() as draft:
         _pack(bundle, draft)
-        kept = store.keep(Shelf.BUNDLES, draft)
+        kept = store.put(ObjectKind.BUNDLES, draft)
     return BundleArchive(kept.name, kept.size_bytes)
 
 
-def bring_bundle(store: EvidenceStore, archive: BundleArchive, bundle: Path) -> None:
+def fetch_bundle(store: EvidenceStore, archive: BundleArchive, bundle: Path) -> None:
     """Put the bundle of an archive at `bundle`, in one step, in place of what is there."""
     draft = bundle.parent / f".{uuid4()}.unpacked"
     old = bundle.parent / f".{uuid4()}.replaced"
     try:
-        _unpack(store.bring(Shelf.BUNDLES, archive.sha256), draft)
+        _unpack(store.fetch(ObjectKind.BUNDLES, archive.sha256), draft)
         if bundle.is_dir():
             bundle.rename(old)
         (draft / bundle.name).rename(bundle)
@@ -45,28 +45,28 @@ def bring_bundle(store: EvidenceStore, archive: BundleArchive, bundle: Path) -> 
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def verified_bundle(store: EvidenceStore, theatre_id: str, archive: BundleArchive) -> Path:
+def fetch_verified_bundle(store: EvidenceStore, theatre_id: str, archive: BundleArchive) -> Path:
     """Return the folder of a bundle, unpacked on this machine; every file is as its manifest says.
 
     EvidenceDamagedError where the archive itself disagrees with its manifest.
     """
-    manifest, _ = cast("tuple[Path, str]", file_of_bundle(store, theatre_id, archive, MANIFEST))
+    manifest, _ = cast("tuple[Path, str]", open_bundle_file(store, theatre_id, archive, MANIFEST))
     document = parse_object(manifest.read_bytes())
     for entry in cast("list[dict[str, str]]", document["file_inventory"]):
         # Brings the archive where a file differs from it.
-        file_of_bundle(store, theatre_id, archive, entry["path"])
+        open_bundle_file(store, theatre_id, archive, entry["path"])
     return manifest.parent
 
 
-def file_of_bundle(
+def open_bundle_file(
     store: EvidenceStore, theatre_id: str, archive: BundleArchive, path: str
 ) -> tuple[Path, str] | None:
     """Return a verified file of a bundle and its SHA-256; None for what its manifest lacks."""
     bundle = store.unpacked / archive.sha256 / bundle_name(theatre_id)
     found = _file_of(bundle, path) if bundle.is_dir() else None
     if found is None or sha256_at(found[0]) != found[1]:
-        # Not there yet, or changed since: what counts is the archive.
-        bring_bundle(store, archive, bundle)
+        # Not unpacked yet, or changed since: the archive decides.
+        fetch_bundle(store, archive, bundle)
         found = _file_of(bundle, path)
     if found is not None and (sha256 := sha256_at(found[0])) != found[1]:
         raise EvidenceDamagedError(
@@ -85,7 +85,7 @@ def _file_of(bundle: Path, path: str) -> tuple[Path, str] | None:
         return manifest, sha256_of(manifest)
     document: JsonObject = parse_object(manifest.read_bytes())
     inventory = cast("list[dict[str, str]]", document["file_inventory"])
-    # Only names that the manifest has are ever joined to a folder.
+    # Only names in the manifest are joined to a folder: a path must not lead out of it.
     known = {entry["path"]: entry["sha256"] for entry in inventory}
     return (bundle / path, known[path]) if path in known else None
 

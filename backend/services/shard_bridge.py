@@ -10,8 +10,8 @@ from backend.repositories.theatre_runs import StoredTheatre
 from backend.services.held import RunEnd
 from backend.services.resources import TheatreResources
 from backend.services.run_evidence import RunEvidence
-from backend.services.run_watch import RunWatch
-from backend.services.theatre_bridge import coin_now, datasets_of, opened_replay
+from backend.services.run_watch import RunMonitor
+from backend.services.theatre_bridge import datasets_of, open_replay, read_run_coin
 
 CALLED = RunEnd(None)
 """The run's shards carry it, until the last one is given up."""
@@ -22,19 +22,19 @@ async def call_shard(
     stored: StoredTheatre,
     claim: ShardClaim,
     resources: TheatreResources,
-    watch: RunWatch,
+    monitor: RunMonitor,
 ) -> RunEnd:
     """Call for the episodes of a claimed shard that are not recorded; raises as `run_theatre`."""
-    if not watch.is_needed(claim.first_seq):
+    if not monitor.is_needed(claim.first_seq):
         return CALLED
     theatre = stored.value()
-    await RunEvidence(stored.id, resources).bring(
+    await RunEvidence(stored.id, resources).fetch(
         engine, datasets_of(theatre, stored.rehearsal_sha256)
     )
     journal = PostgresRunJournal(engine, stored.id, epoch=stored.run_epoch, shard=claim.fence)
-    coin = await coin_now(engine, stored.id)
-    async with opened_replay(
-        engine, theatre, coin, journal, stored, resources, watch, claim=claim
+    coin = await read_run_coin(engine, stored.id)
+    async with open_replay(
+        engine, theatre, coin, journal, stored, resources, monitor, claim=claim
     ) as replay:
-        await replay.call(claim.span, is_needed=watch.is_needed)
+        await replay.call(claim.span, is_needed=monitor.is_needed)
     return CALLED

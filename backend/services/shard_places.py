@@ -1,4 +1,4 @@
-"""Which shards of a run are worked on at a time, and how many calls each may make.
+"""Slots of shards: which are worked on at a time, and how many calls each may make.
 
 Source: docs/adr/0127; docs/design/service.md, "Concurrency is shared among shards".
 
@@ -15,14 +15,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.jobs.queue import queue_run, queue_shard
 from backend.jobs.workers import WORKERS_OF_A_PROCESS
-from backend.repositories.fences import hold_for_writing
+from backend.repositories.fences import lock_for_writing
 from backend.repositories.run_shards import (
     add_shards,
-    episodes_of,
+    count_run_episodes,
+    count_slots,
+    find_waiting_shards,
+    hand_to_shards,
     has_shards,
-    leave_to_shards,
-    places_of,
-    waiting_shards,
 )
 from backend.repositories.theatre_runs import StoredTheatre
 from theatre.engine.templates import product_template
@@ -34,16 +34,16 @@ _LIVING = text("""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ShardPlaces:
-    """Gives places to shards, as many as the processes of the database have."""
+class ShardSlots:
+    """Assigns slots to shards, as many as the workers of the database have."""
 
     shard_episodes: int
     runs_at_a_time: int
-    """Of this process, taken to be that of all."""
+    """Of this process; all processes are assumed to have the same."""
     lease_seconds: float
 
     async def divide(self, connection: AsyncConnection, stored: StoredTheatre) -> bool:
-        """Divide a run that is held into shards, if it is to be, and tell whether it was.
+        """Divide a locked run into shards, if it should be, and tell whether it was.
 
         It is, once, where the template committed several calls at a time and there are more
         episodes than a shard has. StateConflictError where another holds the run.
@@ -51,33 +51,33 @@ class ShardPlaces:
         limit = _committed_limit(stored)
         if limit == 1:
             return False
-        await hold_for_writing(connection, stored.id, epoch=stored.run_epoch)
-        total = await episodes_of(connection, stored.id)
+        await lock_for_writing(connection, stored.id, epoch=stored.run_epoch)
+        total = await count_run_episodes(connection, stored.id)
         if total <= self.shard_episodes or await has_shards(connection, stored.id):
             return False
         await add_shards(connection, stored.id, total=total, size=self.shard_episodes)
-        await leave_to_shards(connection, stored.id)
+        await hand_to_shards(connection, stored.id)
         await self._fill(connection, stored.id, limit)
         return True
 
-    async def move_on(
+    async def advance(
         self, connection: AsyncConnection, stored: StoredTheatre, *, is_cancelled: bool
     ) -> None:
-        """Give free places to shards that wait; queue the run once no shard has a place.
+        """Give free slots to waiting shards; queue the run once no shard has a slot.
 
-        The caller holds the run, and has given its own shard up. A cancelled run gets no further.
+        The caller has locked the run and released its own shard. A cancelled run gets no slots.
         """
         if not is_cancelled:
             await self._fill(connection, stored.id, _committed_limit(stored))
-        if not (await places_of(connection, stored.id)).taken:
+        if not (await count_slots(connection, stored.id)).taken:
             await queue_run(connection, stored.id)
 
     async def _fill(self, connection: AsyncConnection, theatre_id: str, limit: int) -> None:
-        places = await places_of(connection, theatre_id)
+        places = await count_slots(connection, theatre_id)
         free = limit - places.shares
         wanted = max(await self._slots(connection), 1) - places.taken
-        waiting = await waiting_shards(connection, theatre_id, limit=max(0, min(wanted, free)))
-        for number, share in zip(waiting, shares_of(free, len(waiting)), strict=True):
+        waiting = await find_waiting_shards(connection, theatre_id, limit=max(0, min(wanted, free)))
+        for number, share in zip(waiting, divide_evenly(free, len(waiting)), strict=True):
             await queue_shard(connection, theatre_id, number, share=share)
 
     async def _slots(self, connection: AsyncConnection) -> int:
@@ -87,7 +87,7 @@ class ShardPlaces:
         return living // WORKERS_OF_A_PROCESS * self.runs_at_a_time
 
 
-def shares_of(calls: int, parts: int) -> list[int]:
+def divide_evenly(calls: int, parts: int) -> list[int]:
     """Return `calls` divided into `parts` that differ by one at most, the larger ones first."""
     return [calls // parts + (part < calls % parts) for part in range(parts)]
 

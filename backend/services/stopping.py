@@ -1,15 +1,17 @@
-"""Waiting that a stopping service ends."""
+"""Waits that end when the service stops."""
 
 from __future__ import annotations
 
 import asyncio
 
-from backend.jobs.announcements import News
+from backend.jobs.announcements import ChangeSignal
 
 
-async def stops_before_news(stopping: asyncio.Event, news: News, seconds: float) -> bool:
-    """Wait for news, or until the service is stopping, at most `seconds`; tell whether it is."""
-    waiting = [asyncio.create_task(news.wait(seconds)), asyncio.create_task(stopping.wait())]
+async def wait_unless_stopping(
+    stopping: asyncio.Event, changes: ChangeSignal, seconds: float
+) -> bool:
+    """Wait for a change or the service's stop, at most `seconds`; tell whether it stops."""
+    waiting = [asyncio.create_task(changes.wait(seconds)), asyncio.create_task(stopping.wait())]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     finally:

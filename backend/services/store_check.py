@@ -1,7 +1,7 @@
 """Re-verifies everything that is stored: bundles, chains, certificates, rows against bytes, data.
 
-What is trusted is the independent check and the certificate; nothing that is only a copy is. What
-the store holds and nothing names is no damage (a crash leaves such objects): it is listed apart.
+Trusted are the independent check and the certificate, never a copy. An object that no row names is
+no damage (a crash leaves such objects): it is listed apart.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.evidence_store import Shelf
-from backend.repositories.forgetting import kept_datasets
-from backend.repositories.sealed_bundles import BundleArchive, bundle_of
+from backend.evidence_store import ObjectKind
+from backend.repositories.forgetting import find_referenced_datasets
+from backend.repositories.sealed_bundles import BundleArchive, find_bundle
 from backend.repositories.stored_evidence import (
     Row,
-    all_templates,
-    all_theatres,
     certificate_of,
-    named_bundles,
-    one_moment,
+    find_named_bundles,
+    list_theatre_ids,
+    open_snapshot,
+    stream_templates,
     theatre_row,
     uploads,
 )
@@ -31,7 +31,7 @@ from backend.services.findings import Finding, Findings
 from backend.services.object_check import Measured, ObjectCheck
 from backend.services.resources import TheatreResources
 from backend.services.row_check import RowCheck
-from backend.services.sealed_bundles import bring_bundle
+from backend.services.sealed_bundles import fetch_bundle
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.errors import BundleError, TheatreError
@@ -41,7 +41,7 @@ from theatre.oracles.input_sanitiser import TextSanitiser
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreReport:
-    """What was looked at, and everything that differs."""
+    """What was checked, and every difference."""
 
     theatres: int
     bundles: int
@@ -52,9 +52,9 @@ class StoreReport:
 
 
 class StoreCheck:
-    """One pass over database and store. It blocks its loop: it is for a process of its own.
+    """One pass over database and store. It blocks its event loop: run it in a separate process.
 
-    Raises EvidenceStoreError where the store does not answer: then nothing is known.
+    Raises EvidenceStoreError where the store does not answer: the result is then unknown.
     """
 
     def __init__(self, engine: AsyncEngine, resources: TheatreResources) -> None:
@@ -66,20 +66,22 @@ class StoreCheck:
 
     async def run(self) -> StoreReport:
         """Check all of it."""
-        async with one_moment(self._engine) as connection:
-            theatres = await all_theatres(connection)
+        async with open_snapshot(self._engine) as connection:
+            theatres = await list_theatre_ids(connection)
         for theatre_id in theatres:
-            async with one_moment(self._engine) as connection:
+            async with open_snapshot(self._engine) as connection:
                 await self._check_theatre(connection, theatre_id)
-        async with one_moment(self._engine) as connection:
-            async for row in all_templates(connection):
+        async with open_snapshot(self._engine) as connection:
+            async for row in stream_templates(connection):
                 self._check_template(row)
             async for row in uploads(connection):
                 self._check_upload(row)
-            named = {f"{Shelf.DATASETS}/{one}" for one in await kept_datasets(connection)}
-            named |= {f"{Shelf.BUNDLES}/{one}" for one in await named_bundles(connection)}
+            named = {
+                f"{ObjectKind.DATASETS}/{one}" for one in await find_referenced_datasets(connection)
+            }
+            named |= {f"{ObjectKind.BUNDLES}/{one}" for one in await find_named_bundles(connection)}
         store = self._resources.store
-        there = {f"{shelf}/{one.name}" for shelf in Shelf for one in store.kept(shelf)}
+        there = {f"{kind}/{one.name}" for kind in ObjectKind for one in store.list_objects(kind)}
         return StoreReport(
             theatres=len(theatres),
             bundles=self._bundles,
@@ -95,15 +97,15 @@ class StoreCheck:
         chain = await rows.run(connection)
         findings = rows.findings
         for sha256 in sorted({*(theatre["dataset_hashes"] or {}).values()}):
-            self._objects.verify(Shelf.DATASETS, sha256, findings)
+            self._objects.verify(ObjectKind.DATASETS, sha256, findings)
         if chain.export_sha256 is not None:
-            self._objects.verify(Shelf.EXPORTS, chain.export_sha256, findings)
-        archive = await bundle_of(connection, theatre_id)
+            self._objects.verify(ObjectKind.EXPORTS, chain.export_sha256, findings)
+        archive = await find_bundle(connection, theatre_id)
         document = None if certificate is None else bytes(certificate["document"])
         if archive is not None:
             self._check_bundle(theatre_id, archive, document, chain, findings)
         elif document is not None or chain.is_sealed:
-            findings.differs("bundle-unnamed", "a sealed bundle", "no row that names one")
+            findings.add("bundle-unnamed", "a sealed bundle", "no row that names one")
         self._findings += findings.all
 
     def _check_template(self, row: Row) -> None:
@@ -111,14 +113,14 @@ class StoreCheck:
         try:
             expected = template_row(parse_object(bytes(row["document"])))
         except (TheatreError, KeyError) as error:
-            findings.differs("template-unreadable", "a template document", str(error))
+            findings.add("template-unreadable", "a template document", str(error))
         else:
             findings.compare("template-columns", "the template", expected, row)
         self._findings += findings.all
 
     def _check_upload(self, row: Row) -> None:
         findings = Findings(f"upload {row['sha256']}")
-        measured = self._objects.verify(Shelf.DATASETS, str(row["sha256"]), findings)
+        measured = self._objects.verify(ObjectKind.DATASETS, str(row["sha256"]), findings)
         if measured is not None:
             findings.compare("upload-columns", "the upload", measured._asdict(), row)
         self._findings += findings.all
@@ -132,19 +134,21 @@ class StoreCheck:
         findings: Findings,
     ) -> None:
         self._bundles += 1
-        measured: Measured | None = self._objects.verify(Shelf.BUNDLES, archive.sha256, findings)
+        measured: Measured | None = self._objects.verify(
+            ObjectKind.BUNDLES, archive.sha256, findings
+        )
         if measured is None:
             return
         sizes = {"size_bytes": measured.size_bytes}
         findings.compare("bundle-columns", "the archive", sizes, archive._asdict())
         with tempfile.TemporaryDirectory() as folder:
             bundle = Path(folder) / bundle_name(theatre_id)
-            bring_bundle(self._resources.store, archive, bundle)
+            fetch_bundle(self._resources.store, archive, bundle)
             self._check_folder(bundle, document, findings)
             sealed = parse_object((bundle / "audit_trail.jsonl").read_bytes().splitlines()[-1])
         if sealed["entry_hash"] not in chain.heads:
             expected = f"the bundle's last audit entry {sealed['entry_hash']} in the rows"
-            findings.differs("chain-of-another-bundle", expected, "other entries")
+            findings.add("chain-of-another-bundle", expected, "other entries")
 
     def _check_folder(self, bundle: Path, document: bytes | None, findings: Findings) -> None:
         try:
@@ -159,13 +163,11 @@ class StoreCheck:
                 certificate=None if document is None else document + b"\n",
             )
         except BundleError as error:
-            findings.differs("bundle-invalid", "a bundle", str(error))
+            findings.add("bundle-invalid", "a bundle", str(error))
             return
         for check in (*report.failed, *report.unavailable):
             expected = f"check {check.id}: {check.expected}"
-            findings.differs("bundle-invalid", expected, str(check.actual))
+            findings.add("bundle-invalid", expected, str(check.actual))
         sealed = (bundle / "certificate.json").read_bytes()
         if document is not None and document + b"\n" != sealed:
-            findings.differs(
-                "certificate-document", "the sealed certificate's bytes", "other bytes"
-            )
+            findings.add("certificate-document", "the sealed certificate's bytes", "other bytes")

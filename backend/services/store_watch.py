@@ -1,6 +1,6 @@
-"""Whether the evidence store would take something now: asked every few seconds, told at once.
+"""Whether the evidence store can be written to: probed every few seconds, answered at once.
 
-A run that waits for the store says so itself. This is for whoever looks at the process.
+A run that waits for the store says so itself. This is for health checks of the process.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ EVERY_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
-class StoreWatch:
-    """Watches one store, in a process that uses it."""
+class StoreMonitor:
+    """Monitors one store, in a process that uses it."""
 
     def __init__(self, store: EvidenceStore) -> None:
         self._store = store
         self.trouble: EvidenceStoreError | None = None
-        """What store or local disk refused when they were asked last."""
+        """The last refusal of store or local disk; None after a success."""
 
     @contextlib.asynccontextmanager
-    async def watching(self) -> AsyncIterator[None]:
-        """Ask until the context is left."""
-        task = asyncio.create_task(self._watch())
+    async def monitor(self) -> AsyncIterator[None]:
+        """Probe until the context is left."""
+        task = asyncio.create_task(self._monitor_loop())
         try:
             yield
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
-    async def _watch(self) -> None:
+    async def _monitor_loop(self) -> None:
         while True:
-            await self._ask()
+            await self._probe()
             await asyncio.sleep(EVERY_SECONDS)
 
-    async def _ask(self) -> None:
+    async def _probe(self) -> None:
         before = self.trouble
         try:
             await asyncio.to_thread(self._store.probe)

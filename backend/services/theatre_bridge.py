@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.repositories.certificates import newest_environment
-from backend.repositories.commitments import coin_of
+from backend.repositories.certificates import find_newest_environment
+from backend.repositories.commitments import find_coin
 from backend.repositories.run_journal import Effect, PostgresRunJournal
 from backend.repositories.run_shards import ShardClaim
 from backend.repositories.theatre_runs import StoredTheatre
@@ -26,8 +26,8 @@ from backend.services.ground_truth import RehearsalData
 from backend.services.held import RunEnd
 from backend.services.resources import TheatreResources
 from backend.services.run_evidence import CERTIFIED, RunEvidence
-from backend.services.run_watch import RunWatch
-from backend.services.shard_places import ShardPlaces
+from backend.services.run_watch import RunMonitor
+from backend.services.shard_places import ShardSlots
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.coin import Coin
@@ -52,7 +52,7 @@ from theatre.verification.training_records import training_calibration
 EXPORT = "rlmf_export.jsonl"
 WAITING = "waiting_hitl"
 _SUSPECT_SECONDS = 0.1
-"""A run that lost its worker records what it has after so long: so it shows that it lives."""
+"""Seconds after which a run that lost its worker must record what it has: a sign of progress."""
 _BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
 _STATUS_OF_OUTCOME = {"failed": "failed", "void": "cancelled"}
 
@@ -61,34 +61,36 @@ async def run_theatre(
     engine: AsyncEngine,
     stored: StoredTheatre,
     resources: TheatreResources,
-    places: ShardPlaces,
-    watch: RunWatch,
+    places: ShardSlots,
+    monitor: RunMonitor,
 ) -> RunEnd:
-    """Run a claimed theatre as far as it goes, and archive it; leave a large one to its shards.
+    """Run a claimed theatre as far as possible and archive it; leave a large one to its shards.
 
-    Raises what `ReplayEngine`, `ConstructAccess` and the watch raise; the state says how far it
+    Raises what `ReplayEngine`, `ConstructAccess` and the monitor raise; the state says how far it
     came.
     """
     theatre = stored.value()
     if theatre.state is not TheatreState.ARCHIVED:
         evidence = RunEvidence(stored.id, resources)
-        await evidence.bring(engine, datasets_of(theatre, stored.rehearsal_sha256))
-    journal = journal_of(engine, stored, resources, before={"settling": watch.refuse_if_cancelled})
+        await evidence.fetch(engine, datasets_of(theatre, stored.rehearsal_sha256))
+    journal = journal_of(
+        engine, stored, resources, before={"settling": monitor.refuse_if_cancelled}
+    )
     if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
-        coin = await coin_now(engine, stored.id)
-        async with opened_replay(
-            engine, theatre, coin, journal, stored, resources, watch
+        coin = await read_run_coin(engine, stored.id)
+        async with open_replay(
+            engine, theatre, coin, journal, stored, resources, monitor
         ) as replay:
             if theatre.state is TheatreState.COMMITTED:
                 theatre = await replay.activate()
-            if theatre.state is TheatreState.ACTIVE and await _divided(engine, stored, places):
+            if theatre.state is TheatreState.ACTIVE and await _divide(engine, stored, places):
                 return RunEnd(None)
             if theatre.state is not TheatreState.RESOLVED:
                 theatre = await replay.run()
     if theatre.state is TheatreState.SETTLING:
         desk = await HumanReview.of(theatre, journal, resources.clock)
         return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
-    resolved = await _resolved(journal)
+    resolved = await _read_resolution(journal)
     outcome = str(resolved.detail["outcome"])
     if outcome == CERTIFIED and theatre.state is TheatreState.RESOLVED:
         await _archive(theatre, journal, resources, resolved_at=resolved.at)
@@ -123,7 +125,7 @@ async def end_within(
     *,
     outcome: JsonObject,
 ) -> None:
-    """Do the same in the caller's transaction, also for a theatre that is still COMMITTED."""
+    """As `end_as`, in the caller's transaction, and also for a COMMITTED theatre."""
     _, events = stored.value().end(at=resources.clock(), outcome=outcome)
     journal = journal_of(engine, stored, resources)
     for event in events:
@@ -137,9 +139,9 @@ def journal_of(
     *,
     before: Mapping[str, Effect] | None = None,
 ) -> PostgresRunJournal:
-    """Return the journal of a theatre; what it notes of evidence was made durable before.
+    """Return the journal of a theatre; evidence is durable before its event is noted.
 
-    `before` has what may still refuse an event, by its type.
+    `before` has checks that may still refuse an event, by its type.
     """
     evidence = RunEvidence(stored.id, resources)
     return PostgresRunJournal(
@@ -147,19 +149,19 @@ def journal_of(
         stored.id,
         epoch=stored.run_epoch,
         effects={"sealed": evidence.note, "resolved": evidence.certify, **(before or {})},
-        preparations={"sealed": evidence.keep},
+        preparations={"sealed": evidence.store_bundle},
     )
 
 
 @asynccontextmanager
-async def opened_replay(
+async def open_replay(
     engine: AsyncEngine,
     theatre: Theatre,
     coin: Coin | None,
     journal: PostgresRunJournal,
     stored: StoredTheatre,
     resources: TheatreResources,
-    watch: RunWatch,
+    monitor: RunMonitor,
     *,
     claim: ShardClaim | None = None,
 ) -> AsyncIterator[ReplayEngine]:
@@ -172,7 +174,7 @@ async def opened_replay(
     # The version binds the files from then on. A rehearsal leads to no certificate.
     if theatre.state is TheatreState.COMMITTED and stored.is_certificate_run is not False:
         await asyncio.to_thread(resources.constructs.refuse_copies, template, resources.data)
-    async with resources.constructs.opened(template) as adapters:
+    async with resources.constructs.open_adapters(template) as adapters:
         replay = ReplayEngine(
             theatre,
             journal,
@@ -183,7 +185,7 @@ async def opened_replay(
                 environment=await asyncio.to_thread(resources.constructs.environment_of, template),
                 closed=resources.constructs.closed,
                 previous_environment=await _previous_environment(engine, theatre, template),
-                invoke=watch.guarded(make_retrying_invoker(watch.guarded_sleep(asyncio.sleep))),
+                invoke=monitor.guard(make_retrying_invoker(monitor.guard_sleep(asyncio.sleep))),
                 datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
                 scorers=resources.scorers,
                 computations=resources.computations,
@@ -192,7 +194,7 @@ async def opened_replay(
                 registry=resources.schemas,
                 clock=resources.clock,
                 sleep=asyncio.sleep,
-                is_stopping=watch.is_stopping,
+                is_stopping=monitor.is_stopping,
             ),
             _settings_of(stored, resources, claim),
         )
@@ -205,22 +207,22 @@ async def opened_replay(
 async def _previous_environment(
     engine: AsyncEngine, theatre: Theatre, template: ProductTheatreTemplate
 ) -> JsonObject | None:
-    """Return what the version was certified in before, where a run is to begin."""
+    """Return the environment in which the version was certified before, for a new run."""
     if theatre.state is not TheatreState.COMMITTED:
         return None
     construct_id = template.product_theatre_config.construct_under_test
     construct_version = template.version_pins.constructs[construct_id]
     async with engine.connect() as connection:
-        return await newest_environment(connection, construct_id, construct_version)
+        return await find_newest_environment(connection, construct_id, construct_version)
 
 
-async def coin_now(engine: AsyncEngine, theatre_id: str) -> Coin | None:
+async def read_run_coin(engine: AsyncEngine, theatre_id: str) -> Coin | None:
     """Return the coin of a theatre for its run; None where its row is lost, which ends the run."""
     async with engine.connect() as connection:
-        return await coin_of(connection, theatre_id)
+        return await find_coin(connection, theatre_id)
 
 
-async def _divided(engine: AsyncEngine, stored: StoredTheatre, places: ShardPlaces) -> bool:
+async def _divide(engine: AsyncEngine, stored: StoredTheatre, places: ShardSlots) -> bool:
     async with engine.begin() as connection:
         return await places.divide(connection, stored)
 
@@ -262,7 +264,7 @@ class _Resolved(NamedTuple):
     detail: JsonObject
 
 
-async def _resolved(journal: PostgresRunJournal) -> _Resolved:
+async def _read_resolution(journal: PostgresRunJournal) -> _Resolved:
     async for entry in journal.trail():
         detail = entry["detail"]
         if entry["event_type"] == "resolved" and isinstance(detail, dict):
@@ -279,8 +281,7 @@ async def _archive(
 ) -> None:
     """Write the export, then archive: a theatre is never ARCHIVED without one.
 
-    The export is that of the moment at which the run ended: whoever writes it, and however often,
-    writes the same bytes.
+    The export is as of the moment at which the run ended: every attempt writes the same bytes.
     """
     evidence = RunEvidence(theatre.theatre_id, resources)
     export = RlmfExport(
@@ -289,6 +290,6 @@ async def _archive(
         exported_at=resolved_at,
         calibration=training_calibration,
     )
-    await evidence.keep_export(export)
+    await evidence.store_export(export)
     _, archived = theatre.archive(at=resources.clock(), detail=export.summary().as_document())
     await journal.note(archived)

@@ -1,4 +1,4 @@
-"""What happens to a theatre, as it happens: one event for each change that is seen."""
+"""Events of a theatre: one for each change that is seen."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Literal, NamedTuple
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from backend.jobs.announcements import Announcements
+from backend.jobs.announcements import ChangeListener
 from backend.repositories.theatre_runs import UNFINISHED
 from backend.repositories.theatre_views import TheatreView
-from backend.services.stopping import stops_before_news
+from backend.services.stopping import wait_unless_stopping
 from backend.services.theatre_bridge import WAITING
-from backend.services.theatres import own_theatre
+from backend.services.theatres import read_theatre
 
 _LOOK_SECONDS = 5.0
-"""How long a change may be overlooked whose announcement was lost."""
+"""Seconds until a change is seen whose announcement was lost."""
 MAX_SECONDS = 20.0
-"""After so long a stream ends, and who still listens comes back."""
+"""Seconds after which a stream ends; a client that still listens reconnects."""
 
 EventKind = Literal["state", "progress", "hitl", "end"]
 
@@ -32,7 +32,7 @@ class TheatreEvent(NamedTuple):
 
 async def theatre_events(
     engine: AsyncEngine,
-    announcements: Announcements,
+    change_listener: ChangeListener,
     theatre_id: str,
     *,
     user_id: str,
@@ -41,17 +41,17 @@ async def theatre_events(
 ) -> AsyncGenerator[TheatreEvent, None]:
     """Yield what changes in a user's theatre behind version `after`, until its run is over.
 
-    Or until the service stops, or after MAX_SECONDS: who listens comes back then.
-    Between two looks no connection is held. NotFoundError where it is not theirs.
+    Or until the service stops, or after MAX_SECONDS: the client reconnects then.
+    Between two reads no connection is held. NotFoundError where it is not theirs.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + MAX_SECONDS
     state = None
     stops = False
-    with announcements.about(theatre_id) as news:
+    with change_listener.subscribe(theatre_id) as changes:
         while not stops and (left := deadline - loop.time()) > 0:
             async with engine.connect() as connection:
-                view = await own_theatre(connection, theatre_id, user_id=user_id)
+                view = await read_theatre(connection, theatre_id, user_id=user_id)
             over = view.run_status is not None and view.run_status not in (*UNFINISHED, WAITING)
             if view.version > after:
                 yield TheatreEvent(_kind(view, state), view)
@@ -59,7 +59,7 @@ async def theatre_events(
             if over:
                 yield TheatreEvent("end", view)
                 return
-            stops = await stops_before_news(stopping, news, min(_LOOK_SECONDS, left))
+            stops = await wait_unless_stopping(stopping, changes, min(_LOOK_SECONDS, left))
 
 
 def _kind(view: TheatreView, state: str | None) -> EventKind:

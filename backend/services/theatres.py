@@ -14,18 +14,18 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.errors import PreconditionFailedError
 from backend.identifiers import new_id
-from backend.repositories.datasets import uploads_of
-from backend.repositories.evidence_views import details_of, journal_lines, resolution_of
+from backend.repositories.datasets import find_uploads
+from backend.repositories.evidence_views import find_details, find_journal_lines, find_resolution
 from backend.repositories.run_journal import PostgresRunJournal
-from backend.repositories.template_views import template_document
-from backend.repositories.theatre_runs import StoredTheatre, hold_theatre
+from backend.repositories.template_views import find_template_bytes
+from backend.repositories.theatre_runs import StoredTheatre, lock_theatre
 from backend.repositories.theatre_views import (
     Place,
     TheatreFilter,
     TheatreView,
-    count_of,
-    view_of,
-    views_of,
+    count_theatres,
+    find_theatre_view,
+    find_theatre_views,
 )
 from backend.repositories.theatres import insert_draft, store_receipt
 from backend.services.resources import TheatreResources
@@ -69,7 +69,7 @@ class TheatrePages:
     total: int
 
 
-async def validated(
+async def validate_template(
     document: JsonObject, found: Mapping[str, Sequence[str]], resources: TheatreResources
 ) -> ValidTemplate:
     """Return a template with its warnings; InvalidTemplateError lists every violation.
@@ -86,7 +86,7 @@ async def validated(
     return ValidTemplate(document=document, report=report)
 
 
-def places_in(document: JsonObject) -> list[str]:
+def find_endpoints(document: JsonObject) -> list[str]:
     """Return what a document that may be a template names as endpoints."""
     config = document.get("product_theatre_config")
     if not isinstance(config, dict):
@@ -110,7 +110,7 @@ async def create_theatre(
     resources: TheatreResources,
     theatre_id: str | None = None,
 ) -> TheatreView:
-    """Make a DRAFT of a valid template and return it; `theatre_id` where it was told before."""
+    """Create a DRAFT of a valid template and return it; `theatre_id` where it was fixed before."""
     now = resources.clock()
     theatre, created = Theatre.create(theatre_id or new_id(now), template.document, at=now)
     await insert_draft(
@@ -122,32 +122,34 @@ async def create_theatre(
         created_at=now,
     )
     await PostgresRunJournal(engine, theatre.theatre_id).note_within(connection, created)
-    return await own_theatre(connection, theatre.theatre_id, user_id=user_id)
+    return await read_theatre(connection, theatre.theatre_id, user_id=user_id)
 
 
-async def own_theatre(connection: AsyncConnection, theatre_id: str, *, user_id: str) -> TheatreView:
+async def read_theatre(
+    connection: AsyncConnection, theatre_id: str, *, user_id: str
+) -> TheatreView:
     """Return a user's theatre; NotFoundError where it is not theirs."""
-    view = await view_of(connection, theatre_id, user_id=user_id)
+    view = await find_theatre_view(connection, theatre_id, user_id=user_id)
     if view is None:
         raise NotFoundError(f"expected theatre {theatre_id}, got none")
     return view
 
 
-async def template_of_theatre(connection: AsyncConnection, view: TheatreView) -> JsonObject:
+async def read_template(connection: AsyncConnection, view: TheatreView) -> JsonObject:
     """Return the template that a theatre was made of."""
-    return parse_object(await template_document(connection, view.template_sha256))
+    return parse_object(await find_template_bytes(connection, view.template_sha256))
 
 
-async def ending_of_theatre(connection: AsyncConnection, view: TheatreView) -> JsonObject | None:
+async def read_ending(connection: AsyncConnection, view: TheatreView) -> JsonObject | None:
     """Return why a theatre of its reader has no certificate, with examples; None where it has."""
-    resolution = await resolution_of(connection, view.id)
+    resolution = await find_resolution(connection, view.id)
     if resolution is None or "reasons" not in resolution:
         return None
     reasons = cast("list[JsonObject]", resolution["reasons"])
     entries = [cast("int", reason["entry"]) for reason in reasons if reason["entry"] is not None]
-    details = await details_of(connection, view.id, entries)
+    details = await find_details(connection, view.id, entries)
     seqs = [cast("int", detail["seq"]) for detail in details.values()]
-    lines = await journal_lines(connection, view.id, seqs)
+    lines = await find_journal_lines(connection, view.id, seqs)
     records = {seq: EpisodeResult.from_line(line).record.document for seq, line in lines.items()}
     return {
         "statuses": resolution["statuses"],
@@ -165,11 +167,11 @@ async def list_theatres(
     after: Place | None,
 ) -> TheatrePages:
     """Return a page of a user's theatres, the newest first."""
-    views = await views_of(
+    views = await find_theatre_views(
         connection, user_id=user_id, wanted=wanted, limit=limit, offset=offset, after=after
     )
     return TheatrePages(
-        views=views, total=await count_of(connection, user_id=user_id, wanted=wanted)
+        views=views, total=await count_theatres(connection, user_id=user_id, wanted=wanted)
     )
 
 
@@ -190,33 +192,31 @@ async def commit_theatre(
     DatasetError, and CommitmentError for another hash than `expected_hash`.
     """
     await connection.execute(_READ_AT_LEISURE)
-    stored = await hold_theatre(connection, theatre_id, user_id=user_id)
+    stored = await lock_theatre(connection, theatre_id, user_id=user_id)
     require_version(stored, versions)
     require_state(stored, TheatreState.DRAFT, to="commit")
     theatre = stored.value()
-    uploads = await uploads_of(connection, user_id)
-    await asyncio.to_thread(_check_and_keep, theatre.template, uploads, resources)
-    # Stamps of a theatre never go back, although a clock was set back since it was created.
+    uploads = await find_uploads(connection, user_id)
+    await asyncio.to_thread(_check_and_store, theatre.template, uploads, resources)
+    # Timestamps of a theatre must not go back, even if the clock was set back since.
     now = max(resources.clock(), stored.created_at)
     coin = Coin(secrets.token_bytes(COIN_BYTES))
     receipt = await asyncio.to_thread(_receipt, theatre, coin, resources, committed_at=now)
     if expected_hash not in (None, receipt.commitment_hash):
         raise CommitmentError(
-            f"expected the commitment that the request names, got {receipt.commitment_hash}: the "
-            "template is another one"
+            f"the commitment hash is {receipt.commitment_hash}, not the expected one: the template "
+            "or a pin differs"
         )
     _, committed = theatre.commit(receipt)
-    journal = _committing(engine, receipt, coin, epoch=stored.run_epoch)
+    journal = _commit_effect(engine, receipt, coin, epoch=stored.run_epoch)
     await journal.note_within(connection, committed)
-    return await own_theatre(connection, theatre_id, user_id=user_id)
+    return await read_theatre(connection, theatre_id, user_id=user_id)
 
 
 def require_version(stored: StoredTheatre, versions: frozenset[int] | None) -> None:
     """Raise PreconditionFailedError for a theatre in none of `versions`; None stands for any."""
     if versions is not None and stored.version not in versions:
-        raise PreconditionFailedError(
-            "expected the theatre in a version that If-Match names, got it changed since"
-        )
+        raise PreconditionFailedError("the theatre changed since the version that If-Match names")
 
 
 def require_state(stored: StoredTheatre, *states: TheatreState, to: str) -> None:
@@ -225,15 +225,15 @@ def require_state(stored: StoredTheatre, *states: TheatreState, to: str) -> None
     if current not in states:
         allowed = ", ".join(VALID_TRANSITIONS[current]) or "nothing, it is the end"
         raise InvalidTransitionError(
-            f"expected a theatre in {' or '.join(states)} to {to}, got one in {current}, which "
-            f"goes on to {allowed}{_ADVICE.get(current, '')}"
+            f"cannot {to} a theatre in {current}: expected {' or '.join(states)}. It goes on to "
+            f"{allowed}{_ADVICE.get(current, '')}"
         )
 
 
 _ADVICE = {TheatreState.DRAFT: ": POST …/commit comes first"}
 
 
-def _check_and_keep(
+def _check_and_store(
     document: JsonObject, uploads: frozenset[str], resources: TheatreResources
 ) -> None:
     """Validate once more, copy every dataset, and verify the copies. Blocks."""
@@ -242,7 +242,7 @@ def _check_and_keep(
     if not isinstance(view, ProductTheatreTemplate):
         return
     for name, path in view.product_theatre_config.data_paths().items():
-        resources.data.keep(path, sha256=view.dataset_hashes[name], uploads=uploads)
+        resources.data.copy_committed(path, sha256=view.dataset_hashes[name], uploads=uploads)
     verify_datasets(view, resources.data)
 
 
@@ -269,7 +269,7 @@ def _receipt(
     )
 
 
-def _committing(
+def _commit_effect(
     engine: AsyncEngine, receipt: CommitmentReceipt, coin: Coin, *, epoch: int
 ) -> PostgresRunJournal:
     async def committed(connection: AsyncConnection, _: AuditEvent) -> None:

@@ -1,7 +1,7 @@
 """Theatres that end before a construct is called: cancelled, or past the date to begin by.
 
-The row's lock decides against a run that begins at the same moment. What the worker of a run that
-was taken up holds is an older epoch from then on: it can write nothing more
+The row's lock decides against a run that begins at the same moment. The worker of a run that was
+taken up then has an older epoch: it can write nothing more
 (docs/design/service.md, "COMMITTED can end").
 """
 
@@ -15,8 +15,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from backend.repositories.theatre_runs import (
     StoredTheatre,
     change_run,
-    hold_committed,
-    overdue_theatres,
+    find_overdue_theatres,
+    lock_committed,
 )
 from backend.services.resources import TheatreResources
 from backend.services.theatre_bridge import end_within
@@ -48,14 +48,14 @@ async def end_uncalled(
 
 
 async def end_overdue(engine: AsyncEngine, resources: TheatreResources, *, at: datetime) -> int:
-    """End every theatre that did not begin in time, each by itself; return how many."""
+    """End every theatre that did not begin in time, a transaction each; return how many."""
     async with engine.connect() as connection:
-        found = await overdue_theatres(connection, at=at)
+        found = await find_overdue_theatres(connection, at=at)
     ended = 0
     for theatre_id in found:
         try:
             async with engine.begin() as connection:
-                stored = await hold_committed(connection, theatre_id)
+                stored = await lock_committed(connection, theatre_id)
                 if stored is not None and stored.value().is_overdue(at):
                     await end_uncalled(connection, engine, stored, resources, outcome={**OVERDUE})
                     ended += 1

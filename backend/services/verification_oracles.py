@@ -9,11 +9,11 @@ from typing import cast
 from backend.services.construct_access import ConstructAccess
 from backend.services.ground_truth import UPLOADED
 from backend.services.verification_wishes import (
-    CloneWish,
-    GitHubWish,
-    OracleWish,
-    UploadWish,
-    VerificationWish,
+    CloneRequest,
+    GitHubRequest,
+    OracleRequest,
+    UploadRequest,
+    VerificationRequest,
 )
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
@@ -23,29 +23,31 @@ from theatre.verification.version_probe import NO_VERSION, probe
 
 
 def draft_of(
-    wish: VerificationWish, constructs: ConstructAccess, found: Mapping[str, Sequence[str]]
+    request: VerificationRequest, constructs: ConstructAccess, found: Mapping[str, Sequence[str]]
 ) -> JsonObject:
     """Return the template but for dataset and version, to be judged before anything is stored.
 
     `found` has the addresses of its endpoint. Raises as `ConstructAccess.check_named`.
     """
-    oracle = wish.oracle
+    oracle = request.oracle
     place = oracle.endpoint or f"{REGISTERED}{oracle.construct_id}"
     named = Endpoint(construct_id=oracle.construct_id, adapter_type="http", place=place)
     constructs.check_named([named], found)
     endpoint = _endpoint(oracle, constructs)
-    return template_of(wish, _under_test(endpoint, oracle.version or NO_VERSION), b"")
+    return template_of(request, _under_test(endpoint, oracle.version or NO_VERSION), b"")
 
 
-def template_of(wish: VerificationWish, oracle: OracleUnderTest, dataset: bytes) -> JsonObject:
+def template_of(
+    request: VerificationRequest, oracle: OracleUnderTest, dataset: bytes
+) -> JsonObject:
     """Return the template of a verification; its dataset is named as an upload is."""
-    is_github = isinstance(wish.source, GitHubWish)
+    is_github = isinstance(request.source, GitHubRequest)
     terms = Terms(
-        weights=wish.weights,
-        timeout_seconds=wish.timeout_seconds,
+        weights=request.weights,
+        timeout_seconds=request.timeout_seconds,
         ground_truth_source="GITHUB_API" if is_github else "CUSTOM",
-        repository=_repository(wish),
-        minimum_replays=wish.min_replays,
+        repository=_repository(request),
+        minimum_replays=request.min_replays,
     )
     sha256 = sha256_hex(dataset)
     template = oracle_template(oracle, terms, sha256)
@@ -55,22 +57,22 @@ def template_of(wish: VerificationWish, oracle: OracleUnderTest, dataset: bytes)
 
 
 async def oracle_under_test(
-    wish: OracleWish, constructs: ConstructAccess, *, seconds: float
+    request: OracleRequest, constructs: ConstructAccess, *, seconds: float
 ) -> OracleUnderTest:
     """Return the construct with its pin: the one that was given, or that it has, or reports.
 
     A service is asked by one call or two, which are not scored; one that knows no envelope is
-    spoken to plainly from then on. Raises what `ConstructAccess.opened` raises,
+    spoken to plainly from then on. Raises what `ConstructAccess.open_adapters` raises,
     ConstructFilesError, and ConstructUnreachableError for one that answers as no oracle does.
     """
-    endpoint = _endpoint(wish, constructs)
+    endpoint = _endpoint(request, constructs)
     construct = constructs.construct_at(endpoint)
-    if wish.version is not None:
-        return _under_test(endpoint, wish.version)
+    if request.version is not None:
+        return _under_test(endpoint, request.version)
     if isinstance(construct, RegisteredConstruct):
         return _under_test(endpoint, await asyncio.to_thread(construct_version, construct))
     probed = await probe(
-        wish.construct_id,
+        request.construct_id,
         lambda form: constructs.adapter_at(endpoint, form),
         seconds=seconds,
         clock=constructs.clock,
@@ -88,24 +90,26 @@ def _under_test(endpoint: Endpoint, version: str, pin: str | None = None) -> Ora
     )
 
 
-def _repository(wish: VerificationWish) -> str:
-    """Return what the template says of the repository; where a folder lies concerns nobody."""
-    match wish.source:
-        case GitHubWish(repository=name):
+def _repository(request: VerificationRequest) -> str:
+    """Return what the template says of the repository; a folder's path must not be published."""
+    match request.source:
+        case GitHubRequest(repository=name):
             return f"https://github.com/{name}"
-        case CloneWish():
+        case CloneRequest():
             return LOCAL_CLONE
-        case UploadWish():
+        case UploadRequest():
             return "uploaded-records"
 
 
-def _endpoint(wish: OracleWish, constructs: ConstructAccess) -> Endpoint:
-    if wish.endpoint is not None:
-        return Endpoint(construct_id=wish.construct_id, adapter_type="http", place=wish.endpoint)
-    construct = constructs.registry.find_registered(wish.construct_id)
+def _endpoint(request: OracleRequest, constructs: ConstructAccess) -> Endpoint:
+    if request.endpoint is not None:
+        return Endpoint(
+            construct_id=request.construct_id, adapter_type="http", place=request.endpoint
+        )
+    construct = constructs.registry.find_registered(request.construct_id)
     is_program = isinstance(construct, RegisteredConstruct) and construct.start_seconds is None
     return Endpoint(
-        construct_id=wish.construct_id,
+        construct_id=request.construct_id,
         adapter_type="local" if is_program else "http",
-        place=f"{REGISTERED}{wish.construct_id}",
+        place=f"{REGISTERED}{request.construct_id}",
     )

@@ -1,4 +1,4 @@
-"""What somebody asks to be verified, as its row keeps it and as its job works on it."""
+"""Requests for verifications, as their row stores them and their job reads them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LATEST = time(23, 59, 59, 999_999)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GitHubWish:
+class GitHubRequest:
     """Merged pull requests of `repository`, `owner/name`."""
 
     repository: str
@@ -23,7 +23,7 @@ class GitHubWish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CloneWish:
+class CloneRequest:
     """Commits of a clone; `path` begins in one of the operator's folders."""
 
     path: str
@@ -31,14 +31,14 @@ class CloneWish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UploadWish:
+class UploadRequest:
     """Records that the user uploaded, all of them."""
 
     sha256: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OracleWish:
+class OracleRequest:
     """A construct: a registered one, or a service where there is an `endpoint`.
 
     `version` is its pin; None stands for the one that it has or reports.
@@ -50,24 +50,24 @@ class OracleWish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VerificationWish:
+class VerificationRequest:
     """Ground truth, construct, and the terms that are committed; weights add up to 1."""
 
-    source: GitHubWish | CloneWish | UploadWish
-    oracle: OracleWish
+    source: GitHubRequest | CloneRequest | UploadRequest
+    oracle: OracleRequest
     weights: Mapping[str, float]
     timeout_seconds: int
     min_replays: int
 
     @classmethod
-    def of(cls, document: JsonObject) -> VerificationWish:
+    def of(cls, document: JsonObject) -> VerificationRequest:
         """Return what a valid request asks for (`backend.schemas.verifications`)."""
         construct = cast("dict[str, str | None]", document["construct"])
         weights = cast("dict[str, float]", document["weights"])
         total = sum(weights.values())
         return cls(
             source=_source(cast("JsonObject", document["source"])),
-            oracle=OracleWish(
+            oracle=OracleRequest(
                 construct_id=str(construct["construct_id"]),
                 endpoint=construct["endpoint"],
                 version=construct["version"],
@@ -78,14 +78,14 @@ class VerificationWish:
         )
 
 
-def _source(document: JsonObject) -> GitHubWish | CloneWish | UploadWish:
+def _source(document: JsonObject) -> GitHubRequest | CloneRequest | UploadRequest:
     if document["kind"] == "records":
-        return UploadWish(sha256=str(document["dataset"]).removeprefix("dataset:"))
+        return UploadRequest(sha256=str(document["dataset"]).removeprefix("dataset:"))
     since, until = _day(document["since"], time.min), _day(document["until"], LATEST)
     limit = cast("int", document["limit"])
     if document["kind"] == "github":
         labels = tuple(cast("list[str]", document["labels"]))
-        return GitHubWish(
+        return GitHubRequest(
             repository=str(document["repository"]),
             selection=PullRequestSelection(
                 commit_range=cast("str | None", document["commit_range"]),
@@ -95,7 +95,7 @@ def _source(document: JsonObject) -> GitHubWish | CloneWish | UploadWish:
                 limit=limit,
             ),
         )
-    return CloneWish(
+    return CloneRequest(
         path=str(document["path"]),
         selection=Selection(
             history=History(str(document["history"])),
@@ -108,7 +108,7 @@ def _source(document: JsonObject) -> GitHubWish | CloneWish | UploadWish:
 
 
 def _day(text: object, moment: time) -> datetime | None:
-    """Return a moment of a day; all of `until` counts."""
+    """Return a moment of a day; the whole day of `until` counts."""
     if text is None:
         return None
     return datetime.combine(date.fromisoformat(str(text)), moment, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Verifications as their owner asks for them, and what anybody may know of their certificates."""
+"""Verifications for their owner, and the public list of their certificates."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.identifiers import new_id
 from backend.jobs.queue import queue_ingestion
-from backend.repositories.datasets import uploads_of
-from backend.repositories.sealed_bundles import bundle_of
-from backend.repositories.theatre_views import Place, TheatreView, view_of
+from backend.repositories.datasets import find_uploads
+from backend.repositories.sealed_bundles import find_bundle
+from backend.repositories.theatre_views import Place, TheatreView, find_theatre_view
 from backend.repositories.verifications import (
     StoredVerification,
     VerifiedView,
     count_verified,
     end_ingestion,
+    find_verification,
+    find_verified_certificates,
     insert_verification,
-    verification_of,
-    verified_certificates,
 )
-from backend.services.certificates import Worth, worth_of
+from backend.services.certificates import CurrentStatus, current_status
 from backend.services.resources import TheatreResources
 from backend.services.runs import cancel_run
-from backend.services.sealed_bundles import verified_bundle
+from backend.services.sealed_bundles import fetch_verified_bundle
 from backend.services.verification_oracles import draft_of
-from backend.services.verification_wishes import UploadWish, VerificationWish
+from backend.services.verification_wishes import UploadRequest, VerificationRequest
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, InvalidTransitionError, NotFoundError
 from theatre.verification.certificate import verification_certificate
 from theatre.verification.errors import TooFewReplaysError
 
 CANCELLED = "cancelled"
-"""Why a verification ended that its owner stopped before it was committed."""
+"""The error code of a verification that its owner cancelled before the commitment."""
 _ENDED = ("succeeded", "failed", "cancelled")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """A verification, and the theatre that it has become, if it has."""
+    """A verification, and its theatre where it has one."""
 
     stored: StoredVerification
     theatre: TheatreView | None
 
     @property
     def phase(self) -> str:
-        """Return how far it is, in the words of the interface."""
+        """Return its phase, in the words of the interface."""
         if self.theatre is None:
             return "finished" if self.stored.phase == "failed" else self.stored.phase
         if self.theatre.run_status in _ENDED:
@@ -68,7 +68,7 @@ class Verified:
             code = self.stored.error_code
             return "void" if code == CANCELLED else "failed", code
         if theatre.outcome is None:
-            # It could not be begun: the theatre stays COMMITTED.
+            # The run could not begin: the theatre stays COMMITTED.
             return "failed", (theatre.error or "").partition(":")[0] or None
         if theatre.outcome == "certified" and (self.stored.scored or 0) < self.stored.min_replays:
             return "no_certificate", TooFewReplaysError.code
@@ -79,57 +79,57 @@ class Verified:
 class VerifiedPage:
     """A page of certificates that verifications have earned, each with what it is worth now."""
 
-    certificates: Sequence[tuple[VerifiedView, Worth]]
+    certificates: Sequence[tuple[VerifiedView, CurrentStatus]]
     total: int
 
 
-async def ask_for_verification(
+async def request_verification(
     connection: AsyncConnection,
-    request: JsonObject,
+    document: JsonObject,
     found: Mapping[str, Sequence[str]],
     *,
     user_id: str,
     resources: TheatreResources,
 ) -> Verified:
-    """Store what a valid request asks for, and queue the reading of its ground truth.
+    """Store a valid request, and queue the reading of its ground truth.
 
     `found` has the addresses of its endpoint. Raises UnknownConstructError, OutboundRefusedError,
     InvalidTemplateError for what could never be committed, and DatasetError for records that the
     user has not uploaded.
     """
-    wish = VerificationWish.of(request)
-    draft = draft_of(wish, resources.constructs, found)
+    request = VerificationRequest.of(document)
+    draft = draft_of(request, resources.constructs, found)
     await asyncio.to_thread(resources.require_valid, draft)
-    if isinstance(wish.source, UploadWish):
-        await _require_own(connection, wish.source, user_id)
+    if isinstance(request.source, UploadRequest):
+        await _require_own(connection, request.source, user_id)
     now = resources.clock()
     verification_id = new_id(now)
     await insert_verification(
         connection,
         verification_id=verification_id,
         user_id=user_id,
-        request=request,
-        min_replays=wish.min_replays,
+        request=document,
+        min_replays=request.min_replays,
         at=now,
     )
     await queue_ingestion(connection, verification_id)
-    return await own_verification(connection, verification_id, user_id=user_id)
+    return await read_verification(connection, verification_id, user_id=user_id)
 
 
-async def _require_own(connection: AsyncConnection, wish: UploadWish, user_id: str) -> None:
-    if wish.sha256 not in await uploads_of(connection, user_id):
+async def _require_own(connection: AsyncConnection, request: UploadRequest, user_id: str) -> None:
+    if request.sha256 not in await find_uploads(connection, user_id):
         raise DatasetError("expected records that you have uploaded: POST /datasets")
 
 
-async def own_verification(
+async def read_verification(
     connection: AsyncConnection, verification_id: str, *, user_id: str
 ) -> Verified:
     """Return a user's verification; NotFoundError where it is not theirs."""
-    stored = await verification_of(connection, verification_id, user_id=user_id)
+    stored = await find_verification(connection, verification_id, user_id=user_id)
     if stored is None:
         raise NotFoundError(f"expected verification {verification_id}, got none")
-    # Asked second: a theatre that has come meanwhile says more.
-    theatre = await view_of(connection, verification_id, user_id=user_id)
+    # Read second: the theatre may have been created since the first read.
+    theatre = await find_theatre_view(connection, verification_id, user_id=user_id)
     return Verified(stored=stored, theatre=theatre)
 
 
@@ -154,20 +154,18 @@ async def cancel_verification(
         error="cancelled by its owner before anything was committed",
         at=resources.clock(),
     )
-    verified = await own_verification(connection, verification_id, user_id=user_id)
+    verified = await read_verification(connection, verification_id, user_id=user_id)
     if ended:
         return verified
     if verified.theatre is None:
-        raise InvalidTransitionError(
-            "expected a verification that goes on, got one that is finished"
-        )
+        raise InvalidTransitionError("the verification is finished: it cannot be cancelled")
     await cancel_run(
         connection, engine, verification_id, user_id=user_id, versions=None, resources=resources
     )
-    return await own_verification(connection, verification_id, user_id=user_id)
+    return await read_verification(connection, verification_id, user_id=user_id)
 
 
-async def result_of(
+async def read_result(
     connection: AsyncConnection,
     verification_id: str,
     *,
@@ -178,15 +176,17 @@ async def result_of(
 
     Raises NotFoundError where it is not the user's, InvalidTransitionError where it has none.
     """
-    verified = await own_verification(connection, verification_id, user_id=user_id)
-    archive = await bundle_of(connection, verification_id)
+    verified = await read_verification(connection, verification_id, user_id=user_id)
+    archive = await find_bundle(connection, verification_id)
     outcome, reason = verified.ending
     if outcome != "certified" or archive is None:
         ended = f"ended as {outcome} ({reason})" if outcome else f"is {verified.phase}"
         raise InvalidTransitionError(
             f"expected a verification that has earned its certificate, got one that {ended}"
         )
-    bundle = await asyncio.to_thread(verified_bundle, resources.store, verification_id, archive)
+    bundle = await asyncio.to_thread(
+        fetch_verified_bundle, resources.store, verification_id, archive
+    )
     return await asyncio.to_thread(verification_certificate, bundle)
 
 
@@ -201,7 +201,7 @@ async def list_verified(
     after: Place | None,
 ) -> VerifiedPage:
     """Return a page of the certificates that verifications have earned, the newest first."""
-    views = await verified_certificates(
+    views = await find_verified_certificates(
         connection,
         construct_id=construct_id,
         accepted=accepted,
@@ -210,6 +210,6 @@ async def list_verified(
         after=after,
     )
     return VerifiedPage(
-        certificates=[(view, worth_of(view.certificate, now)) for view in views],
+        certificates=[(view, current_status(view.certificate, now)) for view in views],
         total=await count_verified(connection, construct_id=construct_id),
     )

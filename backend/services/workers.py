@@ -1,4 +1,4 @@
-"""What the workers of a process do, put together; the queue itself is in `backend.jobs`."""
+"""The workers of a process and their job handlers; the queue itself is in `backend.jobs`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.errors import NotReadyError
-from backend.jobs.announcements import Announcements
+from backend.jobs.announcements import ChangeListener
 from backend.jobs.rescue import (
     drop_leftovers,
     rescue_lost_ingestions,
     rescue_lost_runs,
     rescue_lost_shards,
 )
-from backend.jobs.workers import Duties, Terms, Workers
+from backend.jobs.workers import JobHandlers, WorkerOptions, Workers
 from backend.services.ingestion_attempts import IngestionAttempts
 from backend.services.resources import TheatreResources
 from backend.services.run_jobs import RunJobs
@@ -29,7 +29,7 @@ _log = logging.getLogger(__name__)
 
 
 class Upkeep:
-    """What keeps the service going beside the runs: what is lost is found.
+    """Upkeep of the service: queues lost runs again.
 
     Tiers need no sweep: the effective tier of a certificate is computed when it is read.
     """
@@ -39,7 +39,7 @@ class Upkeep:
         self._lease_seconds = settings.lease_seconds
 
     async def rescue(self) -> None:
-        """Queue anew what lost its worker."""
+        """Queue again what has lost its worker."""
         async with self._engine.begin() as connection:
             lost = await rescue_lost_runs(connection, lease_seconds=self._lease_seconds)
             shards = await rescue_lost_shards(connection, lease_seconds=self._lease_seconds)
@@ -61,11 +61,11 @@ def workers_of(
     address: str,
     engine: AsyncEngine,
     resources: TheatreResources,
-    announcements: Announcements,
+    change_listener: ChangeListener,
     settings: Settings,
 ) -> Workers:
     """Return the workers of this process, which work in their context."""
-    jobs = RunJobs(engine, resources, announcements, settings)
+    jobs = RunJobs(engine, resources, change_listener, settings)
     ingestions = IngestionAttempts(engine, resources, settings)
     upkeep = Upkeep(engine, settings)
 
@@ -73,15 +73,15 @@ def workers_of(
         jobs.drain()
         ingestions.drain()
 
-    duties = Duties(
+    duties = JobHandlers(
         run_theatre=jobs.run,
         run_shard=jobs.run_shard,
         ingest=ingestions.attempt,
-        end_waiting=jobs.endings.end_waiting,
+        end_waiting=jobs.completion.end_waiting,
         rescue=upkeep.rescue,
         drain=drain,
     )
-    terms = Terms(
+    terms = WorkerOptions(
         runs_at_a_time=settings.runs_at_a_time,
         lease_seconds=settings.lease_seconds,
         drain_seconds=settings.drain_seconds,
@@ -92,7 +92,7 @@ def workers_of(
 async def check_heartbeat(
     engine: AsyncEngine, *, lease_seconds: float, own: Workers | None
 ) -> None:
-    """Return where the workers of this process are heard of, or any where it has none.
+    """Return where this process's workers, or any where it has none, have a recent heartbeat.
 
     NotReadyError otherwise.
     """

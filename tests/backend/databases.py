@@ -22,7 +22,7 @@ from backend.database import migrations
 from backend.database.embedded import EmbeddedServer
 from backend.database.embedded.account import service_account
 from backend.database.embedded.cluster import SUPERUSER, Cluster
-from backend.database.embedded.locks import holding, is_held
+from backend.database.embedded.locks import hold_lock, is_held
 from backend.database.roles import APPLICATION, OWNER
 from backend.database.sessions import application_engine
 from theatre.engine.canonical_json import canonical_bytes, sha256_hex
@@ -134,7 +134,7 @@ def shared_server(home: Path) -> Iterator[EmbeddedServer]:
             yield server
     finally:
         state = home / "postgres"
-        with holding(state / "start.lock"):
+        with hold_lock(state / "start.lock"):
             if not is_held(state / "alive.lock"):
                 data = Cluster.below(state, service_account()).data
                 shutil.rmtree(data, ignore_errors=True)
@@ -145,7 +145,7 @@ def shared_server(home: Path) -> Iterator[EmbeddedServer]:
 def migrated_template(server: EmbeddedServer, home: Path) -> str:
     """Return a database to copy from, migrated by the first worker that asks."""
     with (
-        holding(home / "template.lock"),
+        hold_lock(home / "template.lock"),
         psycopg.connect(server.address(SUPERUSER, "postgres"), autocommit=True) as connection,
     ):
         query = "SELECT 1 FROM pg_database WHERE datname = %s"

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from backend.database.embedded.account import service_account
 from backend.database.embedded.cluster import Cluster
-from backend.database.embedded.locks import holding
+from backend.database.embedded.locks import hold_lock
 from tests.theatre.echelon_process import (
     PATIENCE_SECONDS,
     REPOSITORY,
@@ -110,7 +110,7 @@ class EmbeddedHome:
 
     def await_nothing_left(self) -> None:
         """Fails unless every process of the server ends, and its sockets are gone."""
-        with holding(self.state / "alive.lock", fcntl.LOCK_SH):
+        with hold_lock(self.state / "alive.lock", fcntl.LOCK_SH):
             until(lambda: not self.processes(), "the end of every process of the server")
         assert processes_that_mention(self.instance) == []
 

@@ -12,7 +12,7 @@ from sqlalchemy import insert
 
 from backend.api.bodies import json_body
 from backend.api.declared_routes import CurrentUser, for_users, public, resource_router
-from backend.api.service import service_of
+from backend.api.service import get_service
 from backend.api.transactions import Transaction
 from backend.auth.principals import Scope
 from backend.database.models import RegisteredConstruct
@@ -59,7 +59,7 @@ async def claim_construct(
     row = {
         "construct_id": body.construct_id,
         "user_id": user.user_id,
-        "created_at": service_of(request).clock(),
+        "created_at": get_service(request).clock(),
     }
     await transaction.execute(insert(RegisteredConstruct), row)
     faults.after_effect()

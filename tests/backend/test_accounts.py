@@ -105,7 +105,7 @@ def test_a_wrong_name_and_a_wrong_password_are_refused_alike(anybody: Client) ->
         anybody.form(TOKEN, username=username, password=WRONG).document
         for username in ("ada", "nobody", "x" * 100)
     ]
-    assert {refusal["title"] for refusal in refusals} == {"Who asks is not known"}
+    assert {refusal["title"] for refusal in refusals} == {"Authentication required"}
     assert len({refusal["detail"] for refusal in refusals}) == 1
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from backend.database.roles import APPLICATION
-from backend.jobs.announcements import Announcements
+from backend.jobs.announcements import ChangeListener
 from tests.backend.databases import A_TEMPLATE, A_USER, Database
 
 THEATRE_ID = "018f0000-0000-7000-8000-00000000000a"
@@ -34,12 +34,12 @@ def test_a_committed_change_is_told_to_whoever_waits_for_that_theatre(database: 
         database.add_theatre(theatre_id)
 
     async def scene() -> None:
-        announcements = Announcements(database.application)
+        change_listener = ChangeListener(database.application)
         with (
-            announcements.about(THEATRE_ID) as news,
-            announcements.about(OTHER_THEATRE_ID) as other,
+            change_listener.subscribe(THEATRE_ID) as news,
+            change_listener.subscribe(OTHER_THEATRE_ID) as other,
         ):
-            async with announcements.listening():
+            async with change_listener.listen():
                 # Told once without a reason, when somebody begins to listen.
                 assert await news.wait(PATIENCE_SECONDS)
                 assert await other.wait(0)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from backend.errors import EvidenceDamagedError, EvidenceStoreError
-from backend.evidence_store import EvidenceStore, Shelf
+from backend.evidence_store import EvidenceStore, ObjectKind
 from backend.evidence_store.parts import PART_BYTES
 from tests.backend.object_stores import ObjectStore, free_port, moto, rclone
 from tests.backend.store_relay import StoreRelay
@@ -29,9 +29,9 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 ALL = {f"{number:05d}" for number in range(-(-len(CONTENT) // PART_BYTES))}
 SENDS = """
 import pathlib, sys
-from backend.evidence_store import EvidenceStore, Shelf
+from backend.evidence_store import EvidenceStore, ObjectKind
 url, home, source = sys.argv[1:]
-EvidenceStore(url, pathlib.Path(home)).keep(Shelf.BUNDLES, pathlib.Path(source))
+EvidenceStore(url, pathlib.Path(home)).put(ObjectKind.BUNDLES, pathlib.Path(source))
 """
 Serving = Callable[[int], AbstractContextManager[ObjectStore]]
 
@@ -104,21 +104,23 @@ def breaking_off(relay: StoreRelay, after: int, what: Callable[[], None]) -> Non
 
 def assert_goes_on(way: Way, source: Path, there: set[str]) -> None:
     """What is there is not sent again, and the whole is what it was."""
-    kept = way.store.keep(Shelf.BUNDLES, source)
+    kept = way.store.put(ObjectKind.BUNDLES, source)
     assert (kept.name, kept.size_bytes) == (SHA256, len(CONTENT))
     sent = {key.rpartition("/")[2] for key in way.relay.put()}
     assert sent == (ALL - there) | {f"{SHA256}.parts"}
-    assert way.store.bring(Shelf.BUNDLES, SHA256).read_bytes() == CONTENT
-    way.store.verify(Shelf.BUNDLES, SHA256)
-    assert [one[:2] for one in way.store.kept(Shelf.BUNDLES)] == [(SHA256, len(CONTENT))]
+    assert way.store.fetch(ObjectKind.BUNDLES, SHA256).read_bytes() == CONTENT
+    way.store.verify(ObjectKind.BUNDLES, SHA256)
+    assert [one[:2] for one in way.store.list_objects(ObjectKind.BUNDLES)] == [
+        (SHA256, len(CONTENT))
+    ]
 
 
 def assert_nothing_visible(store: EvidenceStore) -> None:
-    assert store.find(Shelf.BUNDLES, SHA256) is None
-    assert list(store.kept(Shelf.BUNDLES)) == []
-    for read in (store.bring, store.verify):
+    assert store.find(ObjectKind.BUNDLES, SHA256) is None
+    assert list(store.list_objects(ObjectKind.BUNDLES)) == []
+    for read in (store.fetch, store.verify):
         with pytest.raises(EvidenceDamagedError) as caught:
-            read(Shelf.BUNDLES, SHA256)
+            read(ObjectKind.BUNDLES, SHA256)
         assert caught.value.found is None
 
 
@@ -154,10 +156,10 @@ def test_an_upload_whose_server_is_killed_in_its_middle_is_told_and_gone_on_with
     with serving(port) as server:
         breaking_off(broken.relay, 2, server.kill)
         with pytest.raises(EvidenceStoreError, match="see that it is reachable"):
-            broken.store.keep(Shelf.BUNDLES, source)
+            broken.store.put(ObjectKind.BUNDLES, source)
     mended = way()
     with pytest.raises(EvidenceStoreError):
-        mended.store.find(Shelf.BUNDLES, SHA256)
+        mended.store.find(ObjectKind.BUNDLES, SHA256)
     with serving(port) as server:
         assert_nothing_visible(mended.store)
         assert_goes_on(mended, source, parts_of(server))
@@ -170,20 +172,20 @@ def test_what_nobody_goes_on_with_is_cleaned_up_and_nothing_else(
     other.write_bytes(CONTENT[1:])
     with serving(port) as server:
         broken = way()
-        whole = broken.store.keep(Shelf.DATASETS, other)
+        whole = broken.store.put(ObjectKind.DATASETS, other)
         before = set(server.sizes())
         breaking_off(broken.relay, 1, lambda: None)
         with pytest.raises(EvidenceStoreError):
-            broken.store.keep(Shelf.BUNDLES, source)
+            broken.store.put(ObjectKind.BUNDLES, source)
         store = way().store
         assert set(server.sizes()) > before
         now = datetime.now(UTC)
-        assert store.forget_broken_uploads(before=now - timedelta(hours=1)) == 0
+        assert store.remove_broken_uploads(before=now - timedelta(hours=1)) == 0
         assert set(server.sizes()) > before
-        assert store.forget_broken_uploads(before=now + timedelta(hours=1)) == 1
+        assert store.remove_broken_uploads(before=now + timedelta(hours=1)) == 1
         assert set(server.sizes()) == before
-        store.verify(Shelf.DATASETS, whole.name)
-        store.remove(Shelf.DATASETS, whole.name)
+        store.verify(ObjectKind.DATASETS, whole.name)
+        store.remove(ObjectKind.DATASETS, whole.name)
         assert server.sizes() == {}
 
 
@@ -191,9 +193,9 @@ def test_an_object_that_has_lost_a_part_is_missing_and_can_be_kept_anew(
     port: int, serving: Serving, way: Callable[[], Way], source: Path
 ) -> None:
     with serving(port) as server:
-        way().store.keep(Shelf.BUNDLES, source)
+        way().store.put(ObjectKind.BUNDLES, source)
         server.remove(f"parts/bundles/{SHA256}/00001")
         again = way()
         with pytest.raises(EvidenceDamagedError, match="got none"):
-            again.store.verify(Shelf.BUNDLES, SHA256)
+            again.store.verify(ObjectKind.BUNDLES, SHA256)
         assert_goes_on(again, source, ALL - {"00001"})

@@ -12,7 +12,7 @@ import pytest
 
 from backend.evidence_store import EvidenceStore
 from backend.main import create_app
-from backend.services.clean_up import CleanedUp, clean_up
+from backend.services.clean_up import CleanUpReport, clean_up
 from backend.services.ground_truth import GroundTruth
 from tests.backend.databases import A_TEMPLATE, A_USER, USER_ID, Database
 from tests.backend.serving import served, settings_for
@@ -29,8 +29,8 @@ def names_in(folder: Path) -> set[str]:
     return {entry.name for entry in folder.iterdir()}
 
 
-def cleaned(database: Database, store: Path) -> CleanedUp:
-    async def scene() -> CleanedUp:
+def cleaned(database: Database, store: Path) -> CleanUpReport:
+    async def scene() -> CleanUpReport:
         engine = database.engine()
         try:
             kept = EvidenceStore(None, store)
@@ -70,12 +70,12 @@ def test_uploads_that_no_template_names_are_removed_when_they_are_old(
     ):
         (store / name).write_bytes(b"1")
         os.utime(store / name, (put_there.timestamp(), put_there.timestamp()))
-    assert cleaned(used, tmp_path) == CleanedUp(
+    assert cleaned(used, tmp_path) == CleanUpReport(
         requests=0, keys=0, uploads=1, copies=2, broken_uploads=0
     )
     assert {row["sha256"] for row in used.rows("SELECT sha256 FROM datasets")} == {NAMED, FRESH}
     assert names_in(store) == {NAMED, FRESH, "e" * 64}
-    assert cleaned(used, tmp_path) == CleanedUp(
+    assert cleaned(used, tmp_path) == CleanUpReport(
         requests=0, keys=0, uploads=0, copies=0, broken_uploads=0
     )
 
@@ -102,7 +102,7 @@ def test_what_a_killed_writer_left_in_the_folder_is_removed_when_it_is_old(
         at = NOW - timedelta(days=old)
         (shelf / name).write_bytes(b"1")
         os.utime(shelf / name, (at.timestamp(), at.timestamp()))
-    removed = CleanedUp(requests=0, keys=0, uploads=0, copies=0, broken_uploads=1)
+    removed = CleanUpReport(requests=0, keys=0, uploads=0, copies=0, broken_uploads=1)
     assert cleaned(used, tmp_path) == removed
     assert names_in(shelf) == {f"{UNUSED}#1", FRESH}
 
@@ -132,7 +132,7 @@ def test_keys_and_kept_answers_are_removed_when_they_are_old(
         row = {"user_id": USER_ID, "key": str(hours), "method": "POST", "path": "/theatres"}
         made = {"body_sha256": NAMED, "created_at": NOW - timedelta(hours=hours)}
         used.add("idempotency_keys", {**row, **made})
-    assert cleaned(used, tmp_path) == CleanedUp(
+    assert cleaned(used, tmp_path) == CleanUpReport(
         requests=1, keys=2, uploads=0, copies=0, broken_uploads=0
     )
     left = used.rows("SELECT name FROM api_keys ORDER BY name")

@@ -18,7 +18,7 @@ from backend.api.declared_routes import (
     get_reader,
     public,
     resource_router,
-    whole,
+    walk_dependencies,
 )
 from backend.api.transactions import get_transaction
 from backend.main import PREFIX, create_app
@@ -65,7 +65,7 @@ ROUTES = [pytest.param(*one, id=f"{one[0]} {one[1]}") for one in routes()]
 def test_a_route_is_declared_and_depends_on_whom_it_serves(
     method: str, path: str, route: DeclaredRoute
 ) -> None:
-    calls = {one.call for one in whole(route.dependant)}
+    calls = {one.call for one in walk_dependencies(route.dependant)}
     declared = route.declared
     # Whoever asks is in the route's hands exactly where its statements have to ask for it.
     assert (get_current_user in calls) == (declared.access in (Access.USER, Access.OWNER))
@@ -88,7 +88,7 @@ def test_the_transaction_of_a_request_ends_before_its_answer() -> None:
     scopes = {
         one.scope
         for _, _, route in routes()
-        for one in whole(route.dependant)
+        for one in walk_dependencies(route.dependant)
         if one.call is get_transaction
     }
     assert scopes == {"function"}

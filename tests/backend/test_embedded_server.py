@@ -255,7 +255,7 @@ def test_a_stale_pid_file_does_not_stand_in_the_way(home: EmbeddedHome, owner: s
             for path in (stale, lock):
                 path.write_bytes(b"%d\n" % process.pid + rest)
             for path in (stale, lock, lock.parent):
-                home.cluster.account.own(path)
+                home.cluster.account.give_ownership(path)
             with (
                 EmbeddedServer(home.home) as server,
                 psycopg.connect(server.address()) as connection,
@@ -308,7 +308,7 @@ def test_a_folder_of_sockets_that_others_could_enter_is_refused(home: EmbeddedHo
     with EmbeddedServer(home.home):
         sockets = home.cluster.sockets
     sockets.mkdir(mode=0o755)
-    home.cluster.account.own(sockets)
+    home.cluster.account.give_ownership(sockets)
     with pytest.raises(EmbeddedServerError, match=r"to be a folder of mode 0700 of the user"):
         EmbeddedServer(home.home).start()
 

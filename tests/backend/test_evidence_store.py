@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from backend.errors import EvidenceDamagedError, EvidenceStoreError, SettingsError
-from backend.evidence_store import EvidenceStore, Shelf
+from backend.evidence_store import EvidenceStore, ObjectKind
 from tests.backend.object_stores import ObjectStore, free_port, moto, rclone
 
 SMALL = b'{"episode_id":"one"}\n'
@@ -76,58 +76,58 @@ def sha256(content: bytes) -> str:
 
 @pytest.mark.parametrize("content", [SMALL, LARGE], ids=["small", "large"])
 def test_what_one_machine_keeps_every_other_one_brings(place: Place, content: bytes) -> None:
-    kept = place.machine("first").keep(Shelf.BUNDLES, written(place.folder, content))
+    kept = place.machine("first").put(ObjectKind.BUNDLES, written(place.folder, content))
     assert (kept.name, kept.size_bytes) == (sha256(content), len(content))
     other = place.machine("second")
-    assert other.bring(Shelf.BUNDLES, kept.name).read_bytes() == content
-    assert [one.name for one in other.kept(Shelf.BUNDLES)] == [kept.name]
-    assert list(other.kept(Shelf.EXPORTS)) == []
+    assert other.fetch(ObjectKind.BUNDLES, kept.name).read_bytes() == content
+    assert [one.name for one in other.list_objects(ObjectKind.BUNDLES)] == [kept.name]
+    assert list(other.list_objects(ObjectKind.EXPORTS)) == []
 
 
 def test_the_same_bytes_again_are_not_sent_again(place: Place) -> None:
     store, source = place.machine("first"), written(place.folder, SMALL)
-    first = store.keep(Shelf.DATASETS, source)
+    first = store.put(ObjectKind.DATASETS, source)
     # Told by what the server notes, which would be another moment or another tag.
-    assert store.keep(Shelf.DATASETS, source) == first
+    assert store.put(ObjectKind.DATASETS, source) == first
 
 
 def test_other_bytes_under_a_hash_are_never_handed_out(place: Place) -> None:
-    kept = place.machine("first").keep(Shelf.BUNDLES, written(place.folder, SMALL))
+    kept = place.machine("first").put(ObjectKind.BUNDLES, written(place.folder, SMALL))
     place.damage(f"bundles/{kept.name}", b"x" * len(SMALL))
     other = place.machine("second")
-    for read in (other.bring, other.verify):
+    for read in (other.fetch, other.verify):
         with pytest.raises(EvidenceDamagedError, match=kept.name) as caught:
-            read(Shelf.BUNDLES, kept.name)
+            read(ObjectKind.BUNDLES, kept.name)
         assert caught.value.found == sha256(b"x" * len(SMALL))
 
 
 def test_what_is_not_there_is_missing_and_not_unreachable(place: Place) -> None:
     store = place.machine("first")
     absent = sha256(b"absent")
-    assert store.find(Shelf.DATASETS, absent) is None
-    for read in (store.bring, store.verify):
+    assert store.find(ObjectKind.DATASETS, absent) is None
+    for read in (store.fetch, store.verify):
         with pytest.raises(EvidenceDamagedError, match="got none") as caught:
-            read(Shelf.DATASETS, absent)
+            read(ObjectKind.DATASETS, absent)
         assert caught.value.found is None
-    store.remove(Shelf.DATASETS, absent)
+    store.remove(ObjectKind.DATASETS, absent)
 
 
 def test_a_removed_object_is_gone_here_and_there(place: Place) -> None:
     store = place.machine("first")
-    kept = store.keep(Shelf.DATASETS, written(place.folder, SMALL))
-    store.bring(Shelf.DATASETS, kept.name)
-    store.remove(Shelf.DATASETS, kept.name)
+    kept = store.put(ObjectKind.DATASETS, written(place.folder, SMALL))
+    store.fetch(ObjectKind.DATASETS, kept.name)
+    store.remove(ObjectKind.DATASETS, kept.name)
     for machine in (store, place.machine("second")):
         with pytest.raises(EvidenceDamagedError):
-            machine.bring(Shelf.DATASETS, kept.name)
+            machine.fetch(ObjectKind.DATASETS, kept.name)
 
 
 @pytest.mark.parametrize("name", ["../etc/passwd", "", "AB" * 32, "ab" * 31])
 def test_only_hashes_are_ever_made_into_keys(tmp_path: Path, name: str) -> None:
     store = EvidenceStore(None, tmp_path)
-    for read in (store.bring, store.verify):
+    for read in (store.fetch, store.verify):
         with pytest.raises(EvidenceDamagedError, match="64 lower-case hex digits"):
-            read(Shelf.DATASETS, name)
+            read(ObjectKind.DATASETS, name)
 
 
 @pytest.mark.parametrize("url", ["file://elsewhere/folder", "s3://"])
@@ -146,33 +146,33 @@ def test_a_server_that_is_away_is_told_and_what_failed_succeeds_when_it_is_back(
         monkeypatch.setenv(name, value)
     store = EvidenceStore(ObjectStore(port).url, tmp_path / "home")
     with pytest.raises(EvidenceStoreError, match="see that it is reachable"):
-        store.keep(Shelf.BUNDLES, source)
+        store.put(ObjectKind.BUNDLES, source)
     with rclone(port, tmp_path / "served"):
-        kept = store.keep(Shelf.BUNDLES, source)
-        own = store.bring(Shelf.BUNDLES, kept.name)
+        kept = store.put(ObjectKind.BUNDLES, source)
+        own = store.fetch(ObjectKind.BUNDLES, kept.name)
     # A verified copy needs no server; one that was changed does, and is not handed out.
-    assert store.bring(Shelf.BUNDLES, kept.name) == own
+    assert store.fetch(ObjectKind.BUNDLES, kept.name) == own
     own.write_bytes(b"x" * len(SMALL))
     with pytest.raises(EvidenceStoreError):
-        store.bring(Shelf.BUNDLES, kept.name)
+        store.fetch(ObjectKind.BUNDLES, kept.name)
     with rclone(port, tmp_path / "served"):
-        assert store.bring(Shelf.BUNDLES, kept.name).read_bytes() == SMALL
+        assert store.fetch(ObjectKind.BUNDLES, kept.name).read_bytes() == SMALL
 
 
 FILLS_THE_DISK = """
 import pathlib, resource, sys
 from backend.errors import EvidenceStoreError
-from backend.evidence_store import EvidenceStore, Shelf
+from backend.evidence_store import EvidenceStore, ObjectKind
 home, source = map(pathlib.Path, sys.argv[1:])
 store = EvidenceStore(None, home)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, resource.RLIM_INFINITY))
 try:
-    store.keep(Shelf.BUNDLES, source)
+    store.put(ObjectKind.BUNDLES, source)
 except EvidenceStoreError as error:
     print(error)
-assert list(store.kept(Shelf.BUNDLES)) == []
+assert list(store.list_objects(ObjectKind.BUNDLES)) == []
 resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-print(store.keep(Shelf.BUNDLES, source).name)
+print(store.put(ObjectKind.BUNDLES, source).name)
 """
 
 

@@ -15,7 +15,7 @@ import pytest
 from backend.database.embedded.cluster import SUPERUSER
 from backend.evidence_store import EvidenceStore
 from backend.main import create_app
-from backend.services.sealed_bundles import keep_bundle
+from backend.services.sealed_bundles import pack_bundle
 from tests.backend.databases import Database
 from tests.backend.serving import served, settings_for
 from tests.backend.sums_stage import sums, sums_stage
@@ -227,7 +227,7 @@ def test_a_bundle_that_was_packed_anew_with_another_answer_fails_its_check(
     (bundle,) = tmp_path.iterdir()
     answer = bundle / "invocations" / "episode_000002.json"
     answer.write_bytes(answer.read_bytes().replace(b'"sum":3', b'"sum":4'))
-    archive = keep_bundle(EvidenceStore(None, kept.shelves), bundle)
+    archive = pack_bundle(EvidenceStore(None, kept.shelves), bundle)
     # The forger also knows the size, which compression makes another one or not.
     rewrite = "UPDATE sealed_bundles SET sha256 = '{}', size_bytes = {}"
     kept.change(rewrite.format(archive.sha256, archive.size_bytes))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backend.main import create_app
-from backend.services.local_copies import COPIES_KEPT, forget_local_copies
+from backend.services.local_copies import COPY_RETENTION, remove_local_copies
 from backend.services.resources import TheatreResources
 from backend.settings import Settings
 from tests.backend.databases import Database
@@ -42,7 +42,7 @@ class Home:
             resources = TheatreResources.of(self.settings, clock=lambda: NOW)
             engine = self.database.engine()
             try:
-                return await forget_local_copies(engine, resources, at=NOW)
+                return await remove_local_copies(engine, resources, at=NOW)
             finally:
                 await engine.dispose()
 
@@ -97,9 +97,9 @@ def test_what_the_store_holds_too_is_forgotten_after_a_day_and_what_is_not_over_
     (home.evidence / "theatres" / id_of(idle)).mkdir()
     everything = home.left()
     assert {f"theatres/{id_of(path)}", "cache/drafts/left"} < everything
-    home.aged(COPIES_KEPT - timedelta(minutes=1))
+    home.aged(COPY_RETENTION - timedelta(minutes=1))
     assert (home.forgotten(), home.left()) == (0, everything)
-    home.aged(COPIES_KEPT + timedelta(minutes=1))
+    home.aged(COPY_RETENTION + timedelta(minutes=1))
     assert home.forgotten() == len(everything) - 1
     assert home.left() == {f"theatres/{id_of(idle)}"}
     with served(create_app(settings)) as client:

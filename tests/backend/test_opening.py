@@ -10,7 +10,7 @@ import pytest
 from pydantic import SecretStr
 
 from backend.database.migrations import head_revision
-from backend.database.opening import opened_database
+from backend.database.opening import open_database
 from backend.database.roles import APPLICATION
 from backend.errors import MigrationError
 from backend.settings import Settings
@@ -42,25 +42,25 @@ def test_without_an_address_the_embedded_database_is_migrated_and_stopped_at_the
     home: EmbeddedHome,
 ) -> None:
     for _ in range(2):
-        with opened_database(Settings(home=home.home)) as address:
+        with open_database(Settings(home=home.home)) as address:
             assert who_and_where(address) == (APPLICATION, head_revision())
         assert home.processes() == []
 
 
 def test_an_operators_database_is_migrated_by_its_owner(empty_database: Database) -> None:
-    with opened_database(operators(empty_database, migrate=True)) as address:
+    with open_database(operators(empty_database, migrate=True)) as address:
         assert address == empty_database.application
         assert who_and_where(address) == (APPLICATION, head_revision())
 
 
 def test_a_migrated_database_needs_no_owner(database: Database) -> None:
-    with opened_database(operators(database, migrate=False)) as address:
+    with open_database(operators(database, migrate=False)) as address:
         assert who_and_where(address) == (APPLICATION, head_revision())
 
 
 def test_a_database_at_another_revision_is_refused(empty_database: Database) -> None:
     with (
         pytest.raises(MigrationError, match=r"^expected a database at revision \d+, got an empty"),
-        opened_database(operators(empty_database, migrate=False)),
+        open_database(operators(empty_database, migrate=False)),
     ):
         pass

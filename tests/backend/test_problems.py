@@ -90,7 +90,7 @@ def test_each_error_is_answered_with_its_kind(client: Client, error: type[Except
     reply = client.get("/fault")
     kind = BY_ERROR[error]
     assert (reply.slug, reply.status) == (kind.slug, kind.status)
-    if not kind.tells:
+    if not kind.shows_message:
         assert reply.document["detail"] == kind.explanation
         assert SECRET not in reply.body.decode()
 
@@ -191,7 +191,7 @@ def test_no_page_of_a_problem_can_run_anything(client: Client) -> None:
 
 
 def test_the_kinds_whose_messages_are_not_for_callers() -> None:
-    silent = {kind.slug for kind in BY_SLUG.values() if not kind.tells}
+    silent = {kind.slug for kind in BY_SLUG.values() if not kind.shows_message}
     assert silent == {
         "internal-error",
         "not-ready",

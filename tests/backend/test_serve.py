@@ -100,7 +100,7 @@ def test_the_service_runs_its_own_database_and_takes_it_along(home: EmbeddedHome
             check=False,
         )
         assert (refused.returncode, refused.stdout) == (2, "")
-        assert "expected the name of a user" in refused.stderr
+        assert "there is no user of this name" in refused.stderr
         assert service.end() == 0
     home.await_nothing_left()
     with serving(home.home, "again") as service:

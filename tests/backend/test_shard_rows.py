@@ -15,8 +15,8 @@ from backend.repositories.run_shards import (
     ShardClaim,
     add_shards,
     claim_shard,
+    hand_to_shards,
     last_counting,
-    leave_to_shards,
     seize_run,
 )
 from backend.repositories.theatre_runs import claim_run
@@ -44,7 +44,7 @@ def divided(database: Database) -> Database:
         job_id = await queue_run(connection, THEATRE_ID)
         await claim_run(connection, THEATRE_ID, job_id=job_id, at=now())
         await add_shards(connection, THEATRE_ID, total=5, size=3)
-        await leave_to_shards(connection, THEATRE_ID)
+        await hand_to_shards(connection, THEATRE_ID)
         await queue_shard(connection, THEATRE_ID, 1, share=4)
 
     within(database, divide)

@@ -14,7 +14,7 @@ import pytest
 from backend.database.roles import OWNER
 from backend.main import create_app
 from backend.services.run_attempts import MAX_LOST_WORKERS
-from backend.services.shard_places import shares_of
+from backend.services.shard_places import divide_evenly
 from tests.backend.databases import Database
 from tests.backend.serving import served, settings_for
 from tests.backend.sums_stage import SumsStage, sums, sums_stage
@@ -365,7 +365,7 @@ def test_a_shard_that_kills_its_workers_ends_its_run_as_failed(
     [(4, 4, [1, 1, 1, 1]), (7, 3, [3, 2, 2]), (16, 1, [16]), (2, 2, [1, 1]), (3, 0, [])],
 )
 def test_calls_are_shared_out_to_the_last_one(calls: int, parts: int, expected: list[int]) -> None:
-    assert shares_of(calls, parts) == expected
+    assert divide_evenly(calls, parts) == expected
 
 
 def test_a_run_of_one_shard_or_of_one_call_at_a_time_stays_one_job(

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from backend.jobs.announcements import Announcements, News
+from backend.jobs.announcements import ChangeListener, ChangeSignal
 from backend.services import theatre_events
-from backend.services.stopping import stops_before_news
+from backend.services.stopping import wait_unless_stopping
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, USER_ID, Database
 from tests.theatre.echelon_process import PATIENCE_SECONDS
 from tests.theatre.files.journal_conformance import THEATRE_ID
@@ -16,12 +16,12 @@ from tests.theatre.files.journal_conformance import THEATRE_ID
 
 def test_a_wait_ends_with_its_time_with_news_or_with_the_service() -> None:
     async def scene() -> tuple[bool, bool, bool]:
-        stopping, news = asyncio.Event(), News()
-        timed_out = await stops_before_news(stopping, news, 0.001)
-        asyncio.get_running_loop().call_soon(news.tell)
-        told = await stops_before_news(stopping, news, 2 * PATIENCE_SECONDS)
+        stopping, changes = asyncio.Event(), ChangeSignal()
+        timed_out = await wait_unless_stopping(stopping, changes, 0.001)
+        asyncio.get_running_loop().call_soon(changes.notify)
+        told = await wait_unless_stopping(stopping, changes, 2 * PATIENCE_SECONDS)
         asyncio.get_running_loop().call_soon(stopping.set)
-        return timed_out, told, await stops_before_news(stopping, news, 2 * PATIENCE_SECONDS)
+        return timed_out, told, await wait_unless_stopping(stopping, changes, 2 * PATIENCE_SECONDS)
 
     assert asyncio.run(asyncio.wait_for(scene(), PATIENCE_SECONDS)) == (False, False, True)
 
@@ -39,7 +39,7 @@ def test_a_stream_of_events_ends_with_the_service(
         kinds = []
         events = theatre_events.theatre_events(
             engine,
-            Announcements(database.application),
+            ChangeListener(database.application),
             THEATRE_ID,
             user_id=USER_ID,
             after=0,

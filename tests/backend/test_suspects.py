@@ -10,11 +10,11 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import change_run
-from backend.services.held_runs import HeldRun
-from backend.services.isolation import Isolation
+from backend.services.held_runs import RunLease
+from backend.services.isolation import ReadersWriterLock
 from backend.services.run_attempts import MAX_LOST_WORKERS
 from backend.services.run_jobs import SUSPECT_LOST_WORKERS
-from backend.services.run_watch import RunWatch
+from backend.services.run_watch import RunMonitor
 from tests.backend.databases import Database
 from tests.backend.sums_stage import sums, sums_stage
 from tests.backend.test_guards import claimed, play, with_a_theatre
@@ -25,7 +25,7 @@ from tests.theatre.echelon_process import PATIENCE_SECONDS, until
 from tests.theatre.files.journal_conformance import THEATRE_ID, remark, result
 
 if TYPE_CHECKING:
-    from backend.services.run_endings import RunEndings
+    from backend.services.run_endings import RunCompletion
 
 DOOM = "second gate"
 
@@ -138,20 +138,20 @@ def test_a_suspect_is_cleared_by_what_it_records(database: Database) -> None:
         async with engine.begin() as connection:
             await change_run(connection, THEATRE_ID, lost_workers=SUSPECT_LOST_WORKERS)
         stored = await claimed(engine)
-        watch = RunWatch(
+        monitor = RunMonitor(
             engine,
             # Nothing comes to its end here.
-            HeldRun(stored=stored, endings=cast("RunEndings", None)),
+            RunLease(stored=stored, completion=cast("RunCompletion", None)),
             # So short that the row is asked each time.
             lease_seconds=0,
             is_draining=lambda: False,
             on_progress=lambda: cleared.append(stored.id),
         )
-        await watch.confirm_if_long_ago()
+        await monitor.confirm_if_stale()
         assert cleared == []
         journal = PostgresRunJournal(engine, THEATRE_ID, epoch=stored.run_epoch)
         await journal.append([result(1)], [remark(1)])
-        await watch.confirm_if_long_ago()
+        await monitor.confirm_if_stale()
         assert cleared == [THEATRE_ID]
 
     play(with_a_theatre(database), scene)
@@ -159,27 +159,27 @@ def test_a_suspect_is_cleared_by_what_it_records(database: Database) -> None:
 
 def test_who_is_to_be_alone_waits_for_the_others_and_nobody_waits_for_it() -> None:
     async def scene() -> None:
-        isolation = Isolation(seconds=0.01)
+        isolation = ReadersWriterLock(seconds=0.01)
         may_leave, told = asyncio.Event(), []
 
         async def other() -> None:
             async with isolation.stay(alone=False) as stay:
                 assert stay is not None
                 await may_leave.wait()
-                told.append(isolation.is_to_leave(stay))
+                told.append(isolation.must_leave(stay))
 
         async def suspect() -> None:
             async with isolation.stay(alone=True) as stay:
                 assert stay is not None
-                told.append(isolation.is_to_leave(stay))
+                told.append(isolation.must_leave(stay))
                 async with isolation.stay(alone=False) as refused:
                     assert refused is None
                 async with isolation.stay(alone=True) as refused:
                     assert refused is None
-                isolation.let_others_in(stay)
+                isolation.downgrade(stay)
                 async with isolation.stay(alone=False) as company:
                     assert company is not None
-                    assert not isolation.is_to_leave(stay)
+                    assert not isolation.must_leave(stay)
 
         others = [asyncio.create_task(other()) for _ in range(2)]
         await asyncio.sleep(0)
@@ -195,7 +195,7 @@ def test_who_is_to_be_alone_waits_for_the_others_and_nobody_waits_for_it() -> No
 
 def test_who_gives_up_waiting_to_be_alone_leaves_the_door_open() -> None:
     async def scene() -> None:
-        isolation = Isolation(seconds=0.01)
+        isolation = ReadersWriterLock(seconds=0.01)
 
         async def suspect() -> None:
             async with isolation.stay(alone=True):
@@ -205,10 +205,10 @@ def test_who_gives_up_waiting_to_be_alone_leaves_the_door_open() -> None:
             assert stay is not None
             waiting = asyncio.create_task(suspect())
             await asyncio.sleep(0)
-            assert isolation.is_to_leave(stay)
+            assert isolation.must_leave(stay)
             waiting.cancel()
             await asyncio.gather(waiting, return_exceptions=True)
             assert waiting.cancelled()
-            assert not isolation.is_to_leave(stay)
+            assert not isolation.must_leave(stay)
 
     asyncio.run(asyncio.wait_for(scene(), PATIENCE_SECONDS))

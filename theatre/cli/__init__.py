@@ -49,11 +49,11 @@ cli = click.version_option(
 
 def main() -> None:
     """Run the command line and exit with the documented code."""
-    # What a command holds in memory, constructs of the same user may not read.
+    # Constructs run as the same user must not be able to read this process's memory.
     close_memory()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A table or a bar must not fail on a terminal that knows no Unicode.
+            # A table or a bar must not fail on a terminal without Unicode.
             stream.reconfigure(errors="backslashreplace")
     code: ExitCode = run_guarded(cli, sys.argv[1:])
     sys.exit(code)

@@ -1,4 +1,4 @@
-"""Another construct through the same measurement, to hold a score against."""
+"""Baselines: another construct through the same measurement, for comparison."""
 
 from __future__ import annotations
 

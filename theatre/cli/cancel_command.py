@@ -1,4 +1,4 @@
-"""`echelon theatre cancel`: a theatre that is not to go on, ended as void."""
+"""`echelon theatre cancel`: ends a theatre as void."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from theatre.scorers.episode_runners import load_episode_runners
 def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckReport:
     """Check a bundle with what is installed; NotFoundError for a missing certificate file.
 
-    Raises click.BadParameter for a certificate inside the bundle: that is no copy of anybody's.
+    Raises click.BadParameter for a certificate inside the bundle: it must be an independent copy.
     """
     copy = None
     if certificate is not None:
@@ -47,7 +47,7 @@ def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckRepor
 def require_consistent(
     bundle: Path, *, as_json: bool, is_named: bool = False, certificate: Path | None = None
 ) -> None:
-    """Compute every score of a bundle again; where that fails, say so and end.
+    """Recompute every score of a bundle; where the check fails, print the report and end.
 
     `is_named`: which bundle it is stands above the report, too. Errors as `check_folder`.
     """
@@ -75,5 +75,5 @@ def print_report(report: CheckReport) -> None:
 
 
 def verdict_line(report: CheckReport) -> str:
-    """Return the verdict, why it is that word, and how many checks it rests on."""
+    """Return the verdict, its reason, and the number of checks."""
     return f"{report.verdict} ({report.because}): {len(report.checks)} checks"

@@ -177,7 +177,7 @@ async def environment_of(
 async def _isolation_of(
     template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
 ) -> JsonObject | None:
-    """Return what the constructs of a template are kept from, as `isolation_for`."""
+    """Return what the constructs of a template cannot reach, as `isolation_for`."""
     closed = closed_places(workspace, template_folder)
     places = _places(workspace, template_folder)
     return await asyncio.to_thread(isolation_for, template, places, closed)
@@ -195,7 +195,7 @@ async def refuse_copies(
 
 
 def closed_places(workspace: Workspace, template_folder: Path) -> list[Path]:
-    """Return where answers lie: no construct may read there."""
+    """Return the folders with answers, which no construct may read."""
     return [workspace.home.resolve(), template_folder.resolve(), *workspace.dataset_roots]
 
 

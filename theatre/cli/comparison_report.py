@@ -34,7 +34,7 @@ _EXACT = {"mcnemar": "McNemar", "sign_flip": "sign flip"}
 
 
 def print_comparison(comparison: Mapping[str, Any]) -> None:
-    """Print who was compared and ranked, each pair's differences, and how sure they were."""
+    """Print the ranking, each pair's differences, and the confidence discipline of the oracles."""
     echo(f"ground truth {comparison['ground_truth_source']}, {comparison['changes']} changes")
     echo(f"scored by    {comparison['scoring_model']}, {comparison['methodology_version']}")
     by_words = comparison["scoring_model"] == LEXICAL.scorer_version

@@ -170,9 +170,9 @@ def _label(text: str) -> tuple[str, Action]:
 
 
 def _document_of(path: Path) -> tuple[JsonObject, list[Finding]]:
-    """Return what is to be checked, and the rules that it breaks: whoever rewrites may break some.
+    """Return the document to check, and the rules that it breaks: a rewritten one may break some.
 
-    Raises InvalidDebateError for what has not the shape of a debate: there is nothing to compare.
+    Raises InvalidDebateError for a document without the shape of a debate.
     """
     data = read_file(path, what="a debate artefact")
     try:

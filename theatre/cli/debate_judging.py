@@ -1,4 +1,4 @@
-"""The judge of debates as the command line asks it, and as it replays what it was answered."""
+"""The judge of debates on the command line: asked now, or replayed from a recorded evaluation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from theatre.cli.input_files import read_file
-from theatre.cli.judging import opened_model
+from theatre.cli.judging import open_model
 from theatre.cli.workspace import Workspace
 from theatre.debate.errors import JudgementRecordError
 from theatre.debate.judge.evaluator import NAME, configuration, evaluate, probe, replay
@@ -29,7 +29,7 @@ def judged(artefact: DebateArtefact, *, model: str, workspace: Workspace) -> Jso
 
 
 def judged_before(artefact: DebateArtefact, record: Path) -> JsonObject:
-    """Return what the exchanges come to that the output `record` of an evaluation holds.
+    """Return the result of the exchanges in `record`, the output of an earlier evaluation.
 
     Needs no network and no key. Raises JudgementRecordError where that is not what it says.
     """
@@ -46,7 +46,7 @@ def judged_before(artefact: DebateArtefact, record: Path) -> JsonObject:
 
 
 async def _asked(artefact: DebateArtefact, model: str, workspace: Workspace) -> JsonObject:
-    async with opened_model(workspace) as judge:
+    async with open_model(workspace) as judge:
         calls = min(MAX_TURNS, len(artefact.debate.turns))
         click.echo(f"note: {model} judges: {calls} calls, one a turn", err=True)
         temperature = await judge.probe_temperature(partial(probe, model))

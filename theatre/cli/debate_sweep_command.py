@@ -16,7 +16,7 @@ from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.input_files import read_file
 from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.signals import cancelled_by
-from theatre.cli.sweep_debaters import opened_debaters, versions_of
+from theatre.cli.sweep_debaters import open_debaters, versions_of
 from theatre.cli.tables import print_table
 from theatre.cli.workspace import Workspace
 from theatre.debate.debaters import Debater
@@ -71,7 +71,7 @@ def sweep(plan_path: Path, *, folder: Path, as_json: bool) -> None:
 
 @dataclass(slots=True)
 class _Made:
-    """What one call of the command came to."""
+    """The result of one call of the command."""
 
     runs: int = 0
     failures: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ class _Sweep:
         total = self.plan.seeds.count * len(self.plan.configurations)
         shown = click.progressbar(self.runs(), total, "runs", file=sys.stderr)
         with cancelled_by(signal.SIGTERM), shown:
-            async with opened_debaters(self.versions, workspace, places) as constructs:
+            async with open_debaters(self.versions, workspace, places) as constructs:
                 for run in shown:
                     if _read(self.path(run), registry) is not None:
                         continue
@@ -112,16 +112,16 @@ class _Sweep:
         return made
 
     async def _make(self, run: SweepRun, construct: Debater | None) -> None:
-        """Make a run; DebateRunError where a construct does not answer, and nothing is left."""
+        """Make a run; DebateRunError where a construct does not answer, and no file is left."""
         entries: list[JsonObject] = []
         disposition = run.configuration.debaters.disposition()
         debater = construct or ScriptedDebater(self.scenario, disposition, run.seed)
-        # A script's run is the same whenever it is made.
+        # A fixed time: the run of a script must be the same whenever it is made.
         clock = counting_clock() if construct is None else utc_now
         speakers = {agent: debater for agent, _ in run.plan.participants}
         artefact = await DebateRun(run.plan, clock, entries.append).run(speakers)
         path = self.path(run)
-        # The log first: an artefact that is there has its log.
+        # The log first: an existing artefact must have its log.
         replace_durably(path.with_suffix(".log.jsonl"), b"".join(map(canonical_line, entries)))
         replace_durably(path, canonical_line(artefact))
 
@@ -134,7 +134,7 @@ class _Sweep:
                 yield run.configuration.name, debate
 
     def path(self, run: SweepRun) -> Path:
-        """Return where the artefact of a run lies, or will."""
+        """Return the path of a run's artefact."""
         return self.folder / "runs" / f"{run.plan.run_id}.json"
 
 
@@ -171,7 +171,7 @@ def _read(path: Path, registry: SchemaRegistry) -> Debate | None:
     try:
         return read_debate(path.read_bytes(), registry=registry).debate
     except (FileNotFoundError, ParseError, InvalidDebateError):
-        return None  # not there, or torn: it is made again
+        return None  # missing or incomplete: it is made again
 
 
 def _print(rows: list[JsonObject]) -> None:

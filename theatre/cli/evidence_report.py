@@ -1,4 +1,4 @@
-"""What the questions of a template or a certificate are worth, for a person to read."""
+"""Reports on the questions of a template or a certificate, for a person to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a command ends: one table from error to exit code, one document on stdout with `--json`."""
+"""How a command ends: a table from error to exit code, and one document on stdout with `--json`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ExitCode(IntEnum):
 
 
 class CommandEndedError(Exception):
-    """A command that has already said everything ends with `code`."""
+    """Ends a command, whose output is complete, with `code`."""
 
     def __init__(self, code: ExitCode) -> None:
         """Keep the exit code."""
@@ -42,7 +42,7 @@ class CommandEndedError(Exception):
 
 
 class InterruptedRunError(errors.TheatreError):
-    """A run was stopped from outside; what was answered is kept."""
+    """A run was stopped from outside; the recorded answers are kept."""
 
     code = "interrupted"
 
@@ -55,9 +55,9 @@ class InterruptedRunError(errors.TheatreError):
 
 
 EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
-    # What was named is not there (an unknown construct, too).
+    # A named thing does not exist (an unknown construct, too).
     (errors.NotFoundError, ExitCode.NOT_FOUND),
-    # What was given cannot be accepted: change it.
+    # The input cannot be accepted: the user must change it.
     (errors.ParseError, ExitCode.INVALID),
     (errors.CanonicalisationError, ExitCode.INVALID),
     (errors.InvalidTemplateError, ExitCode.INVALID),
@@ -90,29 +90,29 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (debate_errors.HistoryRewrittenError, ExitCode.CHECK_FAILED),
     (debate_errors.DebateLogError, ExitCode.CHECK_FAILED),
     (debate_errors.JudgementRecordError, ExitCode.CHECK_FAILED),
-    # The theatre is in no state for it.
+    # The theatre's state does not allow it.
     (errors.InvalidTransitionError, ExitCode.WRONG_STATE),
     (errors.StateConflictError, ExitCode.WRONG_STATE),
-    # What is there is kept; the same command goes on with it.
+    # What is recorded is kept; the same command goes on from there.
     (oracle_errors.ConstructUnreachableError, ExitCode.INCOMPLETE),
     (errors.IsolationLostError, ExitCode.INCOMPLETE),
     (verification_errors.TooFewReplaysError, ExitCode.INCOMPLETE),
     (verification_errors.RateLimitedError, ExitCode.INCOMPLETE),
     (JudgeUnavailableError, ExitCode.INCOMPLETE),
     (InterruptedRunError, ExitCode.INCOMPLETE),
-    # A fault of this program or of its files, or an error of a plugin.
+    # A fault of this program or of its files, or of a plugin.
     (errors.TheatreError, ExitCode.FAILURE),
 )
 """First match wins; a subclass stands before its base."""
 
 
 def exit_code_of(error: errors.TheatreError) -> ExitCode:
-    """Return the exit code for an error that a command let through."""
+    """Return the exit code for an error that a command raised."""
     return next(code for kind, code in EXIT_BY_ERROR if isinstance(error, kind))
 
 
 def run_guarded(command: click.Command, arguments: Sequence[str]) -> ExitCode:
-    """Run `command`; whatever happens, say it once and return the exit code."""
+    """Run `command`; print its error, if any, once, and return the exit code."""
     try:
         command.main(list(arguments), prog_name="echelon", standalone_mode=False)
     except CommandEndedError as ended:
@@ -159,7 +159,7 @@ def _failure(error: BaseException) -> _Failure:
 
 
 def _report(failure: _Failure, *, as_json: bool) -> None:
-    # Where nobody can be told (a closed pipe, a full disk), the exit code still can.
+    # Where nothing can be printed (a closed pipe, a full disk), the exit code still tells.
     with contextlib.suppress(OSError):
         if as_json:
             print_document({"error": {"code": failure.code, "message": failure.message}})

@@ -100,11 +100,11 @@ def _require_certified(view: TheatreView) -> None:
 
 @contextlib.contextmanager
 def _destination(out: Path | None) -> Iterator[IO[bytes]]:
-    """Open stdout, or a draft that becomes `out` in one step once all of it is durable."""
+    """Open stdout, or a draft that is renamed to `out` once all of it is durable."""
     if out is None:
         with click.open_file("-", "wb") as stdout:
             yield stdout
-            # Whoever closed the other end was not given the export.
+            # The reader closed the pipe and did not get the whole export.
             stdout.flush()
         return
     draft = out.with_name(f".{out.name}.partial")

@@ -16,7 +16,7 @@ from theatre.cli.tables import print_table
 from theatre.engine.constraint_gate import gate_expertise
 from theatre.engine.errors import ExpertiseError
 
-# PyYAML lets these out for what it cannot make of a scalar with a tag, and for deep nesting.
+# PyYAML raises these for a tagged scalar that it cannot convert, and for deep nesting.
 _ESCAPES = (ValueError, IndexError, AttributeError, RecursionError)
 
 

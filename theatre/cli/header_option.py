@@ -1,6 +1,6 @@
 """`--header NAME=VARIABLE`: the name of a header, and of the variable that holds its value.
 
-A value never stands in argv, where every user of the machine can read it.
+A value must not be in argv, where every user of the machine can read it.
 """
 
 from __future__ import annotations

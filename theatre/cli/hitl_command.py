@@ -1,7 +1,7 @@
 """`echelon theatre hitl`: the rubric that a theatre waits at, and the scores that people give.
 
-Whoever scores sees the episodes and the answers, and nothing that could lead them: no expectation,
-no score of a machine, none of anybody else.
+A scorer sees the episodes and the answers, and nothing that could influence them: no expectation,
+no score of a machine or of another person.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The judge as the command line reaches it: which model, with which key, and at which address."""
+"""The judge of the command line: which model, with which key, and at which address."""
 
 from __future__ import annotations
 
@@ -72,9 +72,9 @@ def judge_options(command: CommandT) -> CommandT:
 def chosen_scoring(
     judge: str, *, model: str, repeats: int, workspace: Workspace, quiet: bool
 ) -> ScoringProvider:
-    """Return what scores; a model is asked first whether it answers, and takes temperature 0.
+    """Return the scoring; a model is asked first whether it answers and takes temperature 0.
 
-    A note says who was chosen, and why; without a key the words of the diff score.
+    A note says what was chosen, and why; without a key the words of the diff score.
     JudgeUnavailableError where a judge was asked for by name and there is no key, and where the
     model does not answer.
     """
@@ -109,23 +109,23 @@ async def open_judge(
     if not is_needed or not TheatreScoringProvider(template, load_scorers()).needs_judge:
         yield None
         return
-    async with opened_model(workspace) as judge:
+    async with open_model(workspace) as judge:
         yield judge
 
 
 async def _asked_first(model: str, repeats: int, workspace: Workspace) -> ScoringProvider:
-    async with opened_model(workspace) as judge:
+    async with open_model(workspace) as judge:
         temperature = await judge.probe_temperature(partial(probe, model))
     return AnthropicScoring(model, temperature=temperature, repeats=repeats)
 
 
 @contextlib.asynccontextmanager
-async def opened_model(workspace: Workspace) -> AsyncIterator[AskableModel]:
+async def open_model(workspace: Workspace) -> AsyncIterator[AskableModel]:
     """Open a model by the key and the address in the environment.
 
     Raises JudgeUnavailableError without a key, and for an address that may not be sent one.
     """
-    # Imported here: the SDK costs a second that nobody pays who does not ask a judge.
+    # Imported here: the SDK takes a second to import, which only runs with a judge should pay.
     from theatre.judging.anthropic_judge import open_anthropic_judge  # noqa: PLC0415  # see above
 
     key = workspace.environment.get(KEY_VARIABLE)
@@ -136,7 +136,7 @@ async def opened_model(workspace: Workspace) -> AsyncIterator[AskableModel]:
         )
     origin = (workspace.environment.get(ORIGIN_VARIABLE) or _PUBLIC).rstrip("/")
     parts = urlsplit(origin)
-    # It stands beside each answer in the evidence, where no secret belongs.
+    # The address is recorded with each answer in the evidence, so it must hold no secret.
     tells_more = parts.username is not None or parts.query or parts.fragment
     if tells_more or (parts.scheme != "https" and parts.hostname not in _LOOPBACK):
         raise JudgeUnavailableError(

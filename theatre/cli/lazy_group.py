@@ -50,7 +50,7 @@ class LazyGroup(click.Group):
             formatter.write_dl(rows)
 
     def _table(self) -> CommandTable:
-        """Return all commands; nobody else takes the name of one of its own."""
+        """Return all commands; those of an entry point cannot replace one of this group."""
         return {**dict(self._others()), **self._own}
 
     def _others(self) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -61,7 +61,7 @@ class LazyGroup(click.Group):
 
 
 def _table_of(entry: EntryPoint) -> CommandTable:
-    """Return the table of a distribution; in place of a broken one a command that says so."""
+    """Return the table of a distribution; a broken one becomes a command that says so."""
     try:
         return cast("CommandTable", dict(entry.load()))
     except Exception as error:  # noqa: BLE001 - others' code: the commands of the rest go on

@@ -23,7 +23,7 @@ def print_document(document: Mapping[str, object]) -> None:
 
 
 def echo(line: str, *, err: bool = False) -> None:
-    """Print one line, whoever wrote what is in it: nothing steers a terminal or forges a line."""
+    """Print one line of untrusted text: it must not steer a terminal or forge a line."""
     click.echo(printable(line), err=err)
 
 

@@ -77,7 +77,7 @@ class ProgressLine:
                 f"\r\x1b[2K{line}" if self._terminal else line, err=True, nl=not self._terminal
             )
         except OSError:
-            # Nobody reads it any more (a closed pipe, a full disk): the run itself goes on.
+            # Nothing can be printed (a closed pipe, a full disk): the run itself must go on.
             self._quiet = True
 
     def text(self, progress: Progress, *, columns: int | None = None) -> str:

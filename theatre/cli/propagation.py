@@ -1,4 +1,4 @@
-"""Where decisions went in a chain, as a `chain_propagation` step of a bundle found it."""
+"""Prints the results of `chain_propagation` steps: where decisions were lost in a chain."""
 
 from __future__ import annotations
 

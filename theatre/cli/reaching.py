@@ -35,7 +35,7 @@ MOCK = "mock"
 
 
 @contextlib.asynccontextmanager
-async def opened_adapters(
+async def open_adapters(
     template: ProductTheatreTemplate,
     workspace: Workspace,
     template_folder: Path,

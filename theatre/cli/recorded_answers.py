@@ -1,4 +1,4 @@
-"""Answers that lie in a folder: a sealed run, an unfinished one, or files without a promise."""
+"""Recorded answers in a folder: a sealed run, an unfinished one, or files without a commitment."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class UnfinishedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UncommittedAnswers:
-    """Ground truth, and answers that anybody may have written at any time."""
+    """Ground truth, and answers without a commitment: they may have been written at any time."""
 
     folder: Path
 
@@ -102,7 +102,7 @@ RecordedRun = SealedRunFolder | UnfinishedRun | UncommittedAnswers
 
 
 def recorded_run(folder: Path, workspace: Workspace) -> RecordedRun:
-    """Return what lies in a folder: a bundle, a theatre, a verification, or data with answers.
+    """Return what a folder holds: a bundle, a theatre, a verification, or data with answers.
 
     Of several runs of a verification the newest counts. Raises NotFoundError where there is
     nothing that could be scored.

@@ -221,7 +221,7 @@ def _episode_line(counts: Mapping[str, int]) -> str:
 
 
 def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
-    """Print how far stated probabilities can be taken at their word, if there are any."""
+    """Print the calibration of stated probabilities, if there are any."""
     if calibration is None or not calibration["probabilities"]:
         return
     ece = calibration["ece"]
@@ -234,7 +234,7 @@ def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
 
 
 def _print_chain(certificate: Mapping[str, Any]) -> None:
-    """Print the other constructs of a chain, on whose answers the scores rest as well."""
+    """Print the other constructs of a chain, whose answers the scores depend on, too."""
     versions = certificate["construct_chain_versions"] or {}
     others = [
         f"{name} @ {version[:12]}"
@@ -246,7 +246,7 @@ def _print_chain(certificate: Mapping[str, Any]) -> None:
 
 
 def _print_human(steps: Mapping[str, Any] | None, bundle: Path) -> None:
-    """Print what people gave, beside what the scorers did, and who they say they are."""
+    """Print human scores next to machine scores, and the names of the scorers."""
     for step_id, one in (steps or {}).items():
         alpha = one["agreement"]
         agreed = alpha["reason"] if alpha["value"] is None else f"alpha {alpha['value']:.3f}"
@@ -272,7 +272,7 @@ def _names(scores: Path) -> list[str]:
 
 
 def _print_gaps(parts: Mapping[str, Any] | None) -> None:
-    """Print a note for each score whose holdout gap is more than the luck of the draw."""
+    """Print a note for each score whose holdout gap is beyond sampling error."""
     for name, gap in (parts or {}).get("gap", {}).items():
         if gap["beyond_sampling_error"]:
             side = "above" if gap["difference"] > 0 else "below"
@@ -283,7 +283,7 @@ def _print_gaps(parts: Mapping[str, Any] | None) -> None:
 
 
 def _print_missing(assessment: Mapping[str, Any], caps: Sequence[str]) -> None:
-    """Print what stands between this tier and the next, with what was seen."""
+    """Print the requirements of the next tier that are missing, with the values seen."""
     for requirement in assessment["unmet"]:
         if requirement["code"] in caps:
             echo(

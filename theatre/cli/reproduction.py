@@ -93,7 +93,7 @@ def print_reproduction(comparison: _Document) -> None:
 
 
 def may_vary(original: Path) -> bool:
-    """Tell whether what answered can be another program than then: its version is not its files."""
+    """Tell whether the construct may have changed: its version is not computed from its files."""
     return bool(_document(original, CERTIFICATE)["version_source"] != "computed")
 
 
@@ -111,7 +111,7 @@ def _pair(one: _Document, other: _Document, name: str) -> JsonObject:
 
 
 def _lies_in(score: float | None, interval: _Document, middle: float | None) -> bool:
-    """Tell whether a score lies in an interval; round a score without bounds lies only itself."""
+    """Tell whether a score lies in an interval; without bounds it must equal `middle`."""
     if score is None or interval["low"] is None:
         return score == middle
     return bool(interval["low"] <= score <= interval["high"])

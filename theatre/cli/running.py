@@ -1,4 +1,4 @@
-"""Runs one committed theatre: puts the parts together, keeps signals honest, closes everything."""
+"""Runs one committed theatre: builds the parts, handles signals, closes everything."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from theatre.cli.committing import closed_places, environment_of, refuse_copies, utc_now
 from theatre.cli.judging import open_judge
-from theatre.cli.reaching import check_all_reachable, construct_authors, opened_adapters
+from theatre.cli.reaching import check_all_reachable, construct_authors, open_adapters
 from theatre.cli.signals import cancelled_by
 from theatre.cli.told_journal import OnRecorded, ToldJournal
 from theatre.cli.workspace import Workspace
@@ -38,7 +38,7 @@ class RunOptions:
     """How the caller wants one run; none of it shows in a result.
 
     `headers_env` are request headers and the variables that hold their values. `on_recorded` is
-    told of each batch that became durable. With `ends_with_construct` a construct that is gone
+    called with each durable batch. With `ends_with_construct` a construct that is gone
     ends the run with ConstructUnreachableError, to be gone on with, and costs no episode. With
     `on_rehearsed` the run is a rehearsal: it leaves no certificate, and what it came to goes there;
     there, `answers` are those of constructs whose adapter is `mock`.
@@ -61,7 +61,7 @@ async def run_theatre(
     on_start: Callable[[TheatreLease], None],
     on_progress: Callable[[Progress], None],
 ) -> None:
-    """Run a theatre of the store to its end; errors as `ReplayEngine` and `opened_adapters`.
+    """Run a theatre of the store to its end; errors as `ReplayEngine` and `open_adapters`.
 
     A construct that cannot be reached, while there are calls to make, raises as
     `check_all_reachable`, and one whose files hold the ground truth raises DatasetCopyError before
@@ -80,7 +80,7 @@ async def run_theatre(
         if held.theatre.state is TheatreState.COMMITTED and options.on_rehearsed is None:
             await refuse_copies(template, workspace, held.template_folder, datasets)
         async with (
-            opened_adapters(
+            open_adapters(
                 template,
                 workspace,
                 held.template_folder,

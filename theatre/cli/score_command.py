@@ -40,7 +40,7 @@ from theatre.verification.errors import TooFewReplaysError
 )
 @json_option
 def score(data: Path, *, output: Path, as_json: bool) -> None:
-    """Score recorded answers again, without asking anybody.
+    """Score recorded answers again, without any call.
 
     A sealed run gives its verification certificate. Answers without a commitment that was made
     before them, and runs that are unfinished or too short, give a report and no certificate.

@@ -1,4 +1,4 @@
-"""A judge's scores beside those of its second opinion, by a step `second_opinion`."""
+"""Prints a judge's scores next to those of its second opinion, by a step `second_opinion`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far two constructs stand apart, as a `paired_separation` step of a bundle found it."""
+"""Prints the results of `paired_separation` steps: how far two constructs differ."""
 
 from __future__ import annotations
 

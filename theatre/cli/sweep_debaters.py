@@ -32,7 +32,7 @@ def versions_of(plan: SweepPlan, workspace: Workspace, folder: Path) -> dict[str
 
 
 @contextlib.asynccontextmanager
-async def opened_debaters(
+async def open_debaters(
     versions: Mapping[str, str], workspace: Workspace, folder: Path
 ) -> AsyncIterator[Mapping[str, ConstructDebater]]:
     """Start or connect every construct, by its id; close them all.

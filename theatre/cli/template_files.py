@@ -1,4 +1,4 @@
-"""Template files: read strictly, held against every rule."""
+"""Template files: read strictly, checked against every rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run journal that tells somebody what became durable."""
+"""A run journal that notifies a listener of what became durable."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OnRecorded = Callable[[Sequence[EpisodeResult]], None]
 
 
 class ToldJournal:
-    """Another journal; whoever listens hears of a batch once it cannot be lost any more."""
+    """Wraps a journal; the listener is called with a batch once it is durable."""
 
     def __init__(self, journal: RunJournal, listener: OnRecorded) -> None:
         self._journal = journal
@@ -24,7 +24,7 @@ class ToldJournal:
         return await self._journal.recorded()
 
     async def append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
-        """Make a batch durable, then tell of it; errors as the journal's own."""
+        """Make a batch durable, then call the listener; errors as the journal's own."""
         await self._journal.append(results, events)
         self._listener(results)
 

@@ -1,4 +1,4 @@
-"""What became of answers from clean episodes to their twins, by a step `paired_answers`."""
+"""Prints the results of `paired_answers` steps: how answers changed between paired inputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The verification certificate as the command line writes it, and holds one against its bundle."""
+"""Writes the verification certificate, and checks one against its bundle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _EXPECTED = "the verification certificate that follows from the bundle"
 
 
 def write_certificate(bundle: Path, folder: Path) -> str:
-    """Write the certificate of a bundle beside it, and into the run's folder; return the latter.
+    """Write the certificate of a bundle next to it, and into the run's folder; return the latter.
 
     Raises what `verification_certificate` raises.
     """

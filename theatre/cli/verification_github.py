@@ -1,4 +1,4 @@
-"""GitHub as the command line reaches it: which interface, which token, and how long it waits."""
+"""GitHub for the command line: which interface, which token, and how long to wait."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ class Source:
         if not self.is_remote:
             return LOCAL_CLONE
         parts = urlsplit(self.repo)
-        # Nothing but the place: a user or a query could be a secret.
+        # Without user and query: these could be secrets.
         place = parts.path.removesuffix("/").removesuffix(".git")
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], place, "", ""))
 
@@ -96,7 +96,7 @@ class GroundTruth:
         return {"folder": str(self.folder.resolve()), **self.provenance()}
 
     def provenance(self) -> JsonObject:
-        """Return what is kept beside the records: where they are from, and their hashes."""
+        """Return what is stored with the records: their origin and hashes."""
         return {
             "repository": self.repository,
             "ground_truth_source": self.kind,
@@ -144,7 +144,7 @@ def keep_ground_truth(
 ) -> GroundTruth:
     """Read a repository and keep its records and the dataset made of them.
 
-    Without `output` the folder lies in `home` and is named by the dataset's hash. Raises
+    Without `output` the folder is in `home` and is named by the dataset's hash. Raises
     RepositoryError where there is nothing to read, and OutputTakenError where `output` holds
     another dataset, which a theatre may be committed to.
     """

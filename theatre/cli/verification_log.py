@@ -1,4 +1,4 @@
-"""What a verification does, stage by stage, as JSON lines in a file of the user's choice."""
+"""The log of a verification, stage by stage, as JSON lines in a file of the user's choice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ log_option = click.option(
 class VerificationLog:
     """Appends one line an event: `at` (RFC 3339), `event`, and what belongs to it.
 
-    Holds no header, no token and nothing of a change but its id. Without a path it says nothing.
+    Holds no header, no token and nothing of a change but its id. Without a path it writes nothing.
     """
 
     def __init__(self, path: Path | None = None) -> None:

@@ -1,4 +1,4 @@
-"""Runs what lies in a verification's folder, and says what came of it, or how to go on."""
+"""Runs the verification in a folder, and prints the result, or how to go on."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TEMPLATE_FILE = "template.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """How the user wants to see a run, and with which headers services are called."""
+    """Output options of a run, and the headers for services."""
 
     new: bool
     quiet: bool
@@ -68,7 +68,7 @@ class VerificationFolder:
         minimum = at_path(template, "oracle_config.minimum_replays")
         if template.get("theatre_id") != TEMPLATE_ID or not isinstance(minimum, int):
             raise NoVerificationError(f"expected a template {TEMPLATE_ID} at {path}, got another")
-        # Now, and not only when its calls are paid for.
+        # Checked now, before any call is paid for.
         require_built_in(template)
         return minimum
 

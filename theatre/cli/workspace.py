@@ -1,4 +1,4 @@
-"""Where the command line keeps and finds things; the only reader of its environment variables."""
+"""The folders and settings of the command line; the only reader of its environment variables."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Workspace:
     - `issuer` (ECHELON_ISSUER, default `local`): the name that goes on certificates.
     - `dataset_roots` (ECHELON_DATASET_ROOTS, separated like PATH): folders with ground truth.
     - `constructs` (ECHELON_CONSTRUCTS): the user's `constructs.toml`.
-    - `outbound_allow` (ECHELON_OUTBOUND_ALLOW, separated by commas): where calls may go beside
+    - `outbound_allow` (ECHELON_OUTBOUND_ALLOW, separated by commas): where calls may go besides
       public addresses, as `OutboundPolicy` takes it.
-    - `environment`: all variables, for the request headers whose values stand in some.
+    - `environment`: all variables, for the request headers whose values are in some of them.
     """
 
     home: Path
@@ -84,7 +84,7 @@ class Workspace:
     def find_registered(
         self, construct_id: str, template_folder: Path
     ) -> RegisteredConstruct | RemoteConstruct:
-        """Return a registered construct: beside the template, the user's, the shipped one.
+        """Return a registered construct: of the template's folder, the user, or the release.
 
         Raises UnknownConstructError naming the files that were looked into.
         """

@@ -1,8 +1,8 @@
 """The verification certificate: a sealed verification run in the terms of its requirement.
 
-Source: docs/requirements.md R83. A pure function of the evidence bundle, so that whoever
-has the bundle makes the same bytes. It stands beside the theatre certificate, which it names by
-hash, and never in its place.
+Source: docs/requirements.md R83. A pure function of the evidence bundle, so that every
+holder of the bundle makes the same bytes. It adds to the theatre certificate, which it names by
+hash, and must never replace it.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _change(episode: SealedEpisode) -> str:
 def _document(sealed: SealedBundle, minimum: int, replays: _Replays) -> JsonObject:
     certificate, pins = sealed.certificate, cast("JsonObject", sealed.template["version_pins"])
     theatre_id = cast("str", certificate["theatre_id"])
-    # Where a model judges, the words of the diff stand beside it with weight 0: no part of this.
+    # Where a model judges, the lexical criteria have weight 0 and are no part of this.
     weights = cast("JsonObject", at_path(certificate, "criteria.weights"))
     brier = replays.calibration.brier
     source = at_path(sealed.template, "oracle_config.repository")

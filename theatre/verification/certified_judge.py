@@ -1,4 +1,4 @@
-"""What a verification certificate says of its judge, and of the second opinion beside it."""
+"""The judge in a verification certificate, and its second opinion."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _COMMITTED = ("model", "temperature", "repeats")
 def origins_of(record: JsonObject) -> Iterator[str]:
     """Yield for each answer of a judge in an invocation record where it came from.
 
-    Scheme, host and port: what follows them is nobody's business but of whoever runs the judge.
+    Scheme, host and port only: the rest may be private to the operator of the judge.
     """
     for exchanges in judgements_of(record).values():
         for exchange in exchanges:
@@ -37,10 +37,10 @@ def _origin(recorded: JsonValue) -> str:
 
 
 def certified_judge(sealed: SealedBundle, origins: Mapping[str, int]) -> JsonObject | None:
-    """Return the committed judge and what its second opinion came to; None where nobody judged.
+    """Return the committed judge and what its second opinion came to; None without a judge.
 
-    `origins` is how many answers came from which address: whoever listens there may call itself by
-    the name of any model. `second_opinion` is null where the programme has no such step, or did not
+    `origins` counts the answers by address: a server there may call itself by the name of any
+    model. `second_opinion` is null where the programme has no such step, or did not
     complete it.
     """
     judge = at_path(sealed.template, _JUDGE)

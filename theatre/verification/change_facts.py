@@ -39,7 +39,7 @@ class ImportantChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangeFacts:
-    """A diff as it can be looked up: files, lines, how often each word stands in which lines.
+    """A diff as it can be looked up: files, lines, how often each word is in which lines.
 
     `lines` are all of them, without marks and without white space around them.
     """

@@ -32,7 +32,7 @@ class ClaimCalibration:
     def add(
         self, judged: Sequence[Sequence[JudgedClaim]], confidences: Sequence[JsonValue]
     ) -> None:
-        """Take the claims of one answer, with what stands at their places in `confidences`.
+        """Add the claims of one answer, with the values at their places in `confidences`.
 
         `judged` has them pass by pass. A claim whose confidence is no number in [0, 1] has stated
         none.

@@ -24,7 +24,7 @@ _SETTINGS = (
     "i18n.logOutputEncoding=UTF-8",
     "log.showSignature=false",
 )
-"""What of the user's configuration would show in a record, set to git's own defaults."""
+"""The settings that would show in a record, set to git's own defaults."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class GitClone:
     def __init__(self, folder: Path, environment: Mapping[str, str] = os.environ) -> None:
         """Take the work tree or git folder of a clone; nothing is read yet."""
         self._folder = folder
-        # A GIT_… variable could point git to another repository.
+        # GIT_… variables are removed: one could point git to another repository.
         self._environment = {
             **{key: value for key, value in environment.items() if not key.startswith("GIT_")},
             "GIT_ALLOW_PROTOCOL": "none",
@@ -57,7 +57,7 @@ class GitClone:
 
         Raises RepositoryError where there is no git, or where git fails.
         """
-        # A file for what git is given: with two pipes, each side could wait for the other.
+        # A file for git's input: with two pipes, each side could wait for the other.
         with tempfile.TemporaryFile() as questions, tempfile.TemporaryFile() as complaints:
             questions.write(given)
             questions.seek(0)

@@ -73,10 +73,10 @@ def is_supported(claim: str, facts: ChangeFacts) -> bool:
     """Tell whether all that can be looked up of a claim is so, and it claims something.
 
     It does where it says an operation of a name, or a count of files or lines; a line of the
-    diff, copied, claims nothing. Every name is a changed path, or all its words stand in the
-    diff. What is said to be added stands in more added than removed lines, or is an added path;
-    removed the other way round; changed or renamed, it stands there at all. A number of files or
-    lines is that of all files, of added or of removed lines; another stands in a changed line.
+    diff, copied, claims nothing. Every name is a changed path, or all its words are in the
+    diff. What is said to be added is in more added than removed lines, or is an added path;
+    removed the other way round; changed or renamed, it is in the diff at all. A number of files or
+    lines is that of all files, of added or of removed lines; another is in a changed line.
     """
     names = code_names(claim)
     said = dict(pair for part in statements(claim) for pair in operations_on(part))

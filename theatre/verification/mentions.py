@@ -47,7 +47,7 @@ def statements(text: str) -> list[str]:
 
 
 def code_names(text: str) -> list[str]:
-    """Return what stands between backticks or is spelt like code, each name once, in order."""
+    """Return what is between backticks or is spelt like code, each name once, in order."""
     text = text[:_MAX_TEXT]
     quoted = [match[1].strip() for match in _QUOTED.finditer(text)]
     spelt = [match[0].rstrip(".-/") for match in _SPELT.finditer(_QUOTED.sub(" ", text))]

@@ -1,4 +1,4 @@
-"""Whether a sealed run is what `community_oracle_v1` says of itself.
+"""Whether a sealed run really is a verification by `community_oracle_v1`.
 
 A template may bear any name, and a dataset may expect anything. A verification certificate says
 more than that recorded answers have these scores: that they were asked and scored as verifications
@@ -33,7 +33,7 @@ _SHOWN = 5
 def require_built_in(template: JsonObject) -> None:
     """Raise NoVerificationError for a template that is not made of its own terms as all are.
 
-    Where its dataset lies is nobody's business: its hash is committed.
+    The path of its dataset does not count: its hash is committed.
     """
     named = template.get("theatre_id")
     if named != TEMPLATE_ID:
@@ -60,7 +60,7 @@ def require_derived(truth: GroundTruthEpisode) -> None:
         "episode_id": truth.episode_id,
         "input_data": truth.input_data,
         "expected_output": truth.expected_output,
-        # Whatever else an episode may have, a change has not.
+        # A change has no other member of an episode.
         **({"labels": truth.labels} if truth.labels else {}),
         **({"metadata": truth.metadata} if truth.metadata else {}),
         **({} if truth.cluster_key is None else {"cluster_key": truth.cluster_key}),

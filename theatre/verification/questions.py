@@ -14,7 +14,7 @@ from theatre.verification.records import GroundTruthRecord
 from theatre.verification.unified_diff import FileOperation
 
 _MOST_NAMES = 6
-"""A question whose answer lists more is not asked: it would measure patience."""
+"""A question with more names in its answer is not asked: it would measure patience."""
 
 _FILES_ASKED = {
     FileOperation.ADDED: "Which files does this change add? Give their paths.",

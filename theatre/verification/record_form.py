@@ -1,4 +1,4 @@
-"""The form of a ground-truth record, held against what others wrote."""
+"""The form of a ground-truth record, to validate uploaded and stored ones."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Record(_Strict):
     """The shape that `GroundTruthRecord.as_document` writes."""
 
     id: Annotated[str, Field(min_length=1, max_length=200)]
-    # It stands in the certificate: the name of a commit, and no text of somebody's own.
+    # It is shown in the certificate: it must be the name of a commit, not free text.
     commit: Annotated[str, Field(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})?$")]
     title: str
     description: str

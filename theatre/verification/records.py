@@ -36,8 +36,8 @@ class GroundTruthRecord:
     """One change: what it says of itself and what it did.
 
     `commit` is the one that brought it, empty where that is not known. `files_changed` are new
-    paths (old ones of deleted files) in the order of the diff. Bytes that are no UTF-8 stand as
-    an escape in every text. `timestamp` is when it was merged or committed. `omitted` is what
+    paths (old ones of deleted files) in the order of the diff. Bytes that are no UTF-8 are
+    escaped in every text. `timestamp` is when it was merged or committed. `omitted` is what
     the limits above left out.
     """
 

@@ -1,4 +1,4 @@
-"""What stands behind the scores of one replay: how many claims and changes, and which claims held.
+"""Details behind the scores of one replay: counts of claims and changes, and which claims held.
 
 Recomputed from what is recorded, by the scoring that the template commits to. A judge that was
 asked several times has several verdicts; their means are published, as those of the scores are.
@@ -117,7 +117,7 @@ def _lexical_detail(episode: SealedEpisode, output: JsonObject) -> ReplayDetail 
         claims=[judged_claims(claims, change_facts(diff))],
         changes=[covered] if expected else [],
         scored_by=LEXICAL.scorer_version,
-        # Whoever scores again takes another time.
+        # Not the recorded time: scoring again takes another time.
         latency_ms=None,
     )
 

@@ -76,7 +76,7 @@ def rescored(
     """Return scores by criterion, the composite, and a line for each change with an answer.
 
     Failures count 0, declined changes not at all; changes without an answer are only counted.
-    Nobody is asked: judged criteria are scored by the exchanges that are recorded.
+    No call is made: judged criteria are scored by the recorded exchanges.
     Raises UnknownScorerError and PinMismatchError as `TheatreScoringProvider`.
     """
     provider = TheatreScoringProvider(template, scorers)

@@ -1,6 +1,6 @@
-"""What a verification is scored by: the words of the diff, or a judge with these beside it.
+"""How a verification is scored: by the words of the diff, or by a judge with these as cross-check.
 
-A provider is the part of the template that says how answers are scored. It calls nobody: what a
+A provider is the part of the template that says how answers are scored. It makes no call: what a
 judge is asked, and what is recorded of it, follows from the scorers that it commits to.
 """
 
@@ -17,7 +17,7 @@ from theatre.verification.judge.second_opinion import BEYOND, COMPUTATION
 from theatre.verification.lexical import PRECISION, RECALL, REPLY_ACCURACY
 
 SECOND_OPINION = "second_opinion"
-"""The step that holds a judge against the words of the diff."""
+"""The step that compares a judge with the words of the diff."""
 
 
 class ScoringProvider(Protocol):
@@ -85,7 +85,7 @@ LEXICAL = LexicalScoring()
 
 
 class AnthropicScoring:
-    """By a model behind the Anthropic API, with the lexical scores beside, which weigh nothing."""
+    """By a model behind the Anthropic API; the lexical scores are added with weight 0."""
 
     methodology = METHODOLOGY
     measures: Mapping[str, str] = {

@@ -13,7 +13,7 @@ CRITERIA = ("precision", "recall", "reply_accuracy")
 EQUAL_WEIGHTS: Mapping[str, float] = dict.fromkeys(CRITERIA, 1 / len(CRITERIA))
 DATASET, DATASET_FILE = "ground_truth", "dataset.jsonl"
 LOCAL_CLONE = "local-clone"
-"""What stands for the repository where it is a folder: its path concerns nobody else."""
+"""The name of a repository that is a local folder: its path must not be published."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

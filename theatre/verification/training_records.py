@@ -1,4 +1,4 @@
-"""What training records of a verification say of the whole run, beside what the engine measured."""
+"""The members of training records that a verification adds to those of the engine."""
 
 from __future__ import annotations
 

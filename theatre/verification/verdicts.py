@@ -1,4 +1,4 @@
-"""What a scoring finds of single claims and single changes, whoever scores."""
+"""Verdicts on single claims and single changes, common to all scorings."""
 
 from __future__ import annotations
 

@@ -28,11 +28,11 @@ from theatre.verification.plain_oracle import (
 from theatre.verification.records import record_of
 
 NO_VERSION = "0000000"
-"""The pin of an oracle that reports none; whoever has one reports another."""
+"""The pin of an oracle that reports no version."""
 
 _PROBE_ID = "00000000-0000-5000-8000-000000000000"
 AdapterIn = Callable[[WireForm], ReachableAdapter]
-"""Returns an adapter of the service that speaks in this form; who asked for it closes it."""
+"""Returns an adapter of the service that speaks in this form; the caller must close it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,17 +27,17 @@ class Account:
 
     @property
     def is_other(self) -> bool:
-        """Tell whether this is somebody else than the user of this process."""
+        """Tell whether this is another user than that of this process."""
         return self.uid != os.geteuid()
 
-    def own(self, path: Path) -> None:
+    def give_ownership(self, path: Path) -> None:
         """Give `path` to this user."""
         if self.is_other:
             os.chown(path, self.uid, self.gid)
 
 
 def service_account() -> Account:
-    """Return the own user; for root, the first of echelon, postgres and nobody that exists."""
+    """Return this process's user; for root, the first of echelon, postgres, nobody that exists."""
     if os.geteuid() != 0:
         return Account(uid=os.geteuid(), gid=os.getegid(), name=str(os.geteuid()))
     for name in _CANDIDATES:
@@ -52,15 +52,15 @@ def service_account() -> Account:
     )
 
 
-def reachable(path: Path, account: Account) -> bool:
+def is_reachable(path: Path, account: Account) -> bool:
     """Tell whether `account` may enter `path` and every folder above it."""
     if not account.is_other:
         return True
     return all(_may_enter(folder, account) for folder in (path, *path.parents))
 
 
-def shared_folder() -> Path:
-    """Return a folder of root's that everybody may pass through, made if need be."""
+def make_shared_folder() -> Path:
+    """Return a folder of root that every user may enter; it is created if missing."""
     _SHARED.mkdir(mode=0o711, parents=True, exist_ok=True)
     seen = _SHARED.lstat()
     if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != 0 or seen.st_mode & 0o022:

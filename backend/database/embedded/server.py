@@ -18,9 +18,9 @@ from psycopg import sql
 
 from backend.database.embedded.account import service_account
 from backend.database.embedded.cluster import SUPERUSER, Cluster
-from backend.database.embedded.keeping import Keeping
-from backend.database.embedded.locks import holding, opened, try_lock
-from backend.database.embedded.programs import find_programs, programs_for
+from backend.database.embedded.keeping import Supervisor
+from backend.database.embedded.locks import hold_lock, open_lock_file, try_lock
+from backend.database.embedded.programs import find_programs, prepare_programs
 from backend.database.roles import APPLICATION, DATABASE, OWNER
 from backend.errors import EmbeddedServerError
 
@@ -36,7 +36,7 @@ class EmbeddedServer:
     def __init__(self, home: Path) -> None:
         """Name the server whose state is in `home/postgres`; nothing is touched yet."""
         self._state = home.absolute() / "postgres"
-        self._keeping = Keeping(self._state)
+        self._supervisor = Supervisor(self._state)
         self._users: int | None = None
         self._cluster: Cluster | None = None
 
@@ -50,19 +50,19 @@ class EmbeddedServer:
         self.close()
 
     def start(self) -> None:
-        """Have the server running, started or joined; once more after it died. Blocks.
+        """Start the server or join it; start it again after it died. Blocks.
 
         Raises EmbeddedServerError where it cannot be started, with the end of its log.
         """
         self._state.mkdir(parents=True, exist_ok=True)
-        with holding(self._state / "start.lock"):
+        with hold_lock(self._state / "start.lock"):
             if self._users is None:
-                self._users = opened(self._keeping.users)
+                self._users = open_lock_file(self._supervisor.users)
                 # Waits for a keeper that is stopping the server at this moment.
                 fcntl.flock(self._users, fcntl.LOCK_SH)
             try:
                 self._cluster = Cluster.below(self._state, service_account())
-                if not self._joined(self._cluster):
+                if not self._join(self._cluster):
                     self._begin(self._cluster)
                 self._make_roles()
             except BaseException:
@@ -74,14 +74,14 @@ class EmbeddedServer:
         if self._users is None or not self._state.is_dir():
             self._leave()
             return
-        with holding(self._state / "start.lock"):
+        with hold_lock(self._state / "start.lock"):
             last = try_lock(self._users, fcntl.LOCK_EX)
-            # A failed try gives the lock away. Only a keeper that is stopping the server, because
-            # nobody else held one, refuses this one.
+            # A failed attempt releases the lock. Only a keeper that is stopping the server, because
+            # no other process held one, refuses this one.
             last = last or not try_lock(self._users, fcntl.LOCK_SH)
             self._leave()
             if last:
-                self._keeping.await_end()
+                self._supervisor.await_end()
 
     def address(self, role: str = APPLICATION, database: str = DATABASE) -> str:
         """Return the address of a database for a role, as `ECHELON_DATABASE_URL` has it."""
@@ -90,32 +90,32 @@ class EmbeddedServer:
         host = urlencode({"host": str(self._cluster.sockets)}, safe="/")
         return f"postgresql://{quote(role)}@/{quote(database)}?{host}"
 
-    def _joined(self, cluster: Cluster) -> bool:
+    def _join(self, cluster: Cluster) -> bool:
         """Tell whether a server of this cluster answers; wait for one that is still starting."""
         deadline = time.monotonic() + PATIENCE_SECONDS
-        while self._keeping.is_alive():
+        while self._supervisor.is_alive():
             if self._answers(cluster):
                 return True
             if time.monotonic() > deadline:
-                raise self._not_started(cluster)
+                raise self._start_error(cluster)
             time.sleep(_POLL_SECONDS)
         return False
 
     def _begin(self, cluster: Cluster) -> None:
-        programs = programs_for(cluster.account, find_programs())
+        programs = prepare_programs(cluster.account, find_programs())
         cluster.clear_predecessor()
         cluster.prepare(programs)
-        self._keeping.begin(cluster, programs)
+        self._supervisor.start(cluster, programs)
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not self._answers(cluster):
-            if self._keeping.has_ended() or time.monotonic() > deadline:
-                self._keeping.end()
-                raise self._not_started(cluster)
+            if self._supervisor.has_ended() or time.monotonic() > deadline:
+                self._supervisor.end()
+                raise self._start_error(cluster)
             time.sleep(_POLL_SECONDS)
 
     def _answers(self, cluster: Cluster) -> bool:
         """Tell whether a real query is answered, by a server on this very data folder."""
-        own = cluster.system_identifier()
+        give_ownership = cluster.system_identifier()
         try:
             with self._as_superuser() as connection:
                 query = "SELECT system_identifier FROM pg_control_system()"
@@ -123,7 +123,7 @@ class EmbeddedServer:
         except psycopg.Error:
             return False
         # SQL shows the 64 bits as a signed number.
-        return own is not None and row is not None and row[0] % 2**64 == own
+        return give_ownership is not None and row is not None and row[0] % 2**64 == give_ownership
 
     def _make_roles(self) -> None:
         with self._as_superuser() as connection:
@@ -146,8 +146,8 @@ class EmbeddedServer:
             self._users = None
         self._cluster = None
 
-    def _not_started(self, cluster: Cluster) -> EmbeddedServerError:
+    def _start_error(self, cluster: Cluster) -> EmbeddedServerError:
         return EmbeddedServerError(
             f"expected PostgreSQL to start on {cluster.data}, got in its log: "
-            f"{self._keeping.end_of_log()}"
+            f"{self._supervisor.end_of_log()}"
         )

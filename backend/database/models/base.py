@@ -22,10 +22,10 @@ Moment = Annotated[datetime, mapped_column(DateTime(timezone=True))]
 LongText = Annotated[str, mapped_column(Text)]
 
 CanonicalBytes = Annotated[bytes, mapped_column(LargeBinary)]
-"""The very bytes that were hashed. JSONB beside them is for queries, never for hashing."""
+"""The exact bytes that were hashed. The JSONB column next to them is for queries only."""
 
 JsonCopy = Annotated[dict[str, Any], mapped_column(JSONB(none_as_null=True))]
-"""A copy for queries of a document whose bytes stand beside it."""
+"""A copy, for queries, of a document whose exact bytes are in another column."""
 
 MAX_ERROR = 2000
 

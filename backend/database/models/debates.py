@@ -79,7 +79,7 @@ class DebateEvent(Base):
 
 
 class DebateEvaluation(Base):
-    """What one evaluator said of one artefact, by its labels if it is told any. Never changed."""
+    """What one evaluator said of one artefact, with the labels it was given. Never changed."""
 
     __tablename__ = "debate_evaluations"
     __table_args__ = (is_sha256("artefact_sha256"), is_hash_of("sha256", "document"))

@@ -32,7 +32,7 @@ DECISIONS = ("confirmed", "rejected", "released")
 
 
 class User(Base):
-    """Somebody who owns theatres. Names and addresses differ by more than case."""
+    """A user who owns theatres. Names and addresses are unique without regard to case."""
 
     __tablename__ = "users"
     __table_args__ = (

@@ -11,7 +11,7 @@ SHARD_STATES = ("waiting", "queued", "running", "done")
 
 
 class RunShard(Base):
-    """Consecutive episodes of one run. `epoch` is raised by whoever takes the shard up.
+    """Consecutive episodes of one run. `epoch` is raised by each worker that takes the shard up.
 
     `share` is how many calls it may make at a time, out of what the template committed; one that
     has a share has a place among those that are worked on. `job_id` and `lost_workers` as of a

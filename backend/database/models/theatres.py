@@ -36,7 +36,7 @@ RUN_STATUSES = ("queued", "running", "waiting_hitl", "succeeded", "failed", "can
 
 
 class TheatreTemplate(Base):
-    """A template by its content: whoever used an id first binds nobody. Never changed.
+    """A template by its content: a second template may use the same id. Never changed.
 
     `execution_path` is null for simulations of schema 1.0.0, which have none. The operator accepts
     templates by `content_hash` (`theatre.engine.commitment`).
@@ -68,9 +68,10 @@ class TheatreTemplate(Base):
 class Theatre(Base):
     """One theatre. What was committed never changes again; `version` counts every change.
 
-    `receipt` is the canonical commitment receipt; `run_epoch` is raised by whoever takes the run
-    up, and a batch of results of an older epoch is refused. `run_job_id` is the job that the run
-    waits for or is held by; `lost_workers` counts those it lost since it last recorded anything.
+    `receipt` is the canonical commitment receipt; `run_epoch` is raised by each worker that
+    takes the run up; a batch of results of an older epoch is refused. `run_job_id` is the job that
+    the run waits for or is held by; `lost_workers` counts those lost since it last recorded
+    anything.
     `rehearsal_sha256` is of what a rehearsal runs on instead of the committed ground truth.
     """
 

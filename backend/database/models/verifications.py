@@ -1,4 +1,4 @@
-"""Verifications that were asked for, before and beside the theatres that they become."""
+"""Verifications that were requested, and the theatres that they become."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Capability tokens: each bound to one proposal, one trace, one scope, and signed.
 
 The signature is SHA-256(secret, token), as docs/requirements.md R104 asks. Such a hash can be
-extended by anyone who knows a token's bytes; that no token parses with bytes behind it is what stops
-that here, and an HMAC would be better. The secret follows from the suite's seed, which is public:
-tokens bind agents, which never see the seed, not readers of the log.
+extended by anyone who knows a token's bytes; that no token parses with bytes behind it is what
+stops that here, and an HMAC would be better. The secret follows from the suite's seed, which is
+public: tokens bind agents, which never see the seed, not readers of the log.
 """
 
 from __future__ import annotations

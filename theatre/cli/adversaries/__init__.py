@@ -1,1 +1,1 @@
-"""`echelon adversaries`: programs that deserve nothing, through the measurement of any template."""
+"""`echelon adversaries`: runs worthless programs against a template, to test the measurement."""

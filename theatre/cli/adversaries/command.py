@@ -1,4 +1,4 @@
-"""`echelon adversaries`: what programs that deserve nothing would get from a measurement."""
+"""`echelon adversaries`: the scores that worthless programs would get from a template."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CONSTRUCT = "the construct"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """What the construct and the adversaries would get, and what each criterion weighs."""
+    """The results of the construct and the adversaries, and the weight of each criterion."""
 
     weights: Mapping[str, float]
     construct: Rehearsed

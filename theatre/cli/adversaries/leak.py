@@ -1,7 +1,7 @@
-"""What an adversary may know beforehand: a tenth of the questions, each with an answer in form.
+"""The leak that adversaries get: a tenth of the questions, each with a well-formed answer.
 
-An answer in form is what the construct said in its place, with the expected values put where the
-criteria look for them. Interactive episodes have no such places: their answers are the construct's.
+A well-formed answer is that of the construct, with the expected values put where the criteria look
+for them. Interactive episodes have no such places: their answers are the construct's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from theatre.engine.templates import ProductTheatreTemplate
 from theatre.files.datasets import DatasetRoots
 
 SHARE = 10
-"""One in so many episodes leaked: those with the smallest digests of their ids."""
+"""One in so many episodes is leaked: those with the smallest digests of their ids."""
 
 Leak = Mapping[str, Sequence[JsonObject]]
 """Construct id → questions with an answer each: `asked` and `answer`."""
@@ -29,7 +29,7 @@ Leak = Mapping[str, Sequence[JsonObject]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a criterion looks for an answer, and where its expectation stands."""
+    """The path at which a criterion looks for an answer, and the path of its expectation."""
 
     construct_id: str
     field: tuple[str, ...]
@@ -42,9 +42,9 @@ def leak_of(
     roots: DatasetRoots,
     recorded: Iterable[EpisodeResult],
 ) -> Leak:
-    """Return what leaked of the ground truth of a template, given what its construct answered.
+    """Return the leaked part of a template's ground truth, given its construct's answers.
 
-    Without an answer of the construct the expected values stand alone. Raises DatasetError.
+    Without an answer of the construct it holds the expected values alone. Raises DatasetError.
     """
     episodes, labels = _ground_truth(view, roots)
     chosen = _leaked(episodes)
@@ -118,7 +118,7 @@ def _written_places(template: JsonObject, *, last: str) -> Iterator[Place]:
 
 
 def _put(answer: dict[str, Any], path: tuple[str, ...], value: JsonValue | Absent) -> None:
-    """Put a value at a path of an answer, if there is one; what is in the way goes."""
+    """Put a value at a path of an answer, if there is one; it replaces what is in the way."""
     if isinstance(value, Absent):
         return
     if not path:

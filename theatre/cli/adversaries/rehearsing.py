@@ -1,7 +1,7 @@
-"""Rehearses a template with its construct and with adversaries in its place, in a store of its own.
+"""Rehearses a template with its construct and with adversaries in its place, in a separate store.
 
-A rehearsal is a run through the real engine that issues no certificate: what it would come to is
-handed over in memory, and the store is removed.
+A rehearsal is a run through the real engine that issues no certificate: its result is returned in
+memory, and the store is removed.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rehearsed:
-    """What one would get. `tier` is None where nothing was scored: no certificate at all.
+    """The result of one rehearsal. `tier` is None where nothing was scored: no certificate.
 
     Parts that people score are missing from scores and caps. `recorded` are the episodes.
     """
@@ -63,7 +63,7 @@ class Rehearsed:
 
     @property
     def is_certified(self) -> bool:
-        """Tell whether the certificate would be worth more than none."""
+        """Tell whether the certificate would have a tier above UNVERIFIED."""
         return self.tier not in {None, VerificationTier.UNVERIFIED}
 
 
@@ -124,9 +124,9 @@ def write_adversary(
 
 
 def with_programs(template: JsonObject, folder: Path) -> JsonObject:
-    """Return the template with the programs that a folder registers under its constructs' names.
+    """Return the template with a folder's programs registered under its constructs' ids.
 
-    What changes is how they are reached, and the pins; all that is asked and scored stays.
+    Only adapters and pins change; questions and scoring stay.
     """
     changed: Any = parse_object(canonical_bytes(template))
     registry = ConstructRegistry.load(folder / CONSTRUCTS_FILE)

@@ -1,4 +1,4 @@
-"""The table of adversaries: who tries what, what comes of it, and which rule sees to that."""
+"""The table of adversaries: what each tries, how it ends, and which rule ensures that."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TABLE = "adversaries.toml"
 
 
 class Kind(StrEnum):
-    """How an adversary goes about it."""
+    """The kinds of adversaries."""
 
     ANSWERS = "answers"
     """Answers in the construct's place; works against any template."""
@@ -28,7 +28,7 @@ class Kind(StrEnum):
 
 
 class Adversary(BaseModel):
-    """One row. `program` is a file beside the table, `mode` its argument.
+    """One row. `program` is a file in the table's folder, `mode` its argument.
 
     `tested` names the tests that carry it out, where the table's own do not.
     """
@@ -76,7 +76,7 @@ def adversaries() -> tuple[Adversary, ...]:
 
 
 def paid() -> tuple[Paid, ...]:
-    """Return what the shipped templates pay to adversaries all the same."""
+    """Return the criteria of shipped templates on which adversaries still score."""
     return _table().paid
 
 

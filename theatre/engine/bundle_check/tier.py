@@ -196,7 +196,8 @@ def _facts(evidence: TierEvidence) -> JsonObject:
         "extra_caps": [
             *(["episodes-not-run"] if counts["not_run"] else []),
             *plan.caps,
-            # A construct that is called in the plain form reports no version (docs/contract/evidence.md §8).
+            # Called in the plain form, a construct reports no version
+            # (docs/contract/evidence.md §8).
             *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
             *(["reproduction"] if evidence.is_reproduction else []),
             *([] if holds(evidence.isolation) else ["construct-not-isolated"]),

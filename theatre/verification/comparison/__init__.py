@@ -1,1 +1,1 @@
-"""Several oracles on the same ground truth: how far they stand apart, change by change."""
+"""Several oracles on the same ground truth: their differences, change by change."""

@@ -75,7 +75,7 @@ def compared(bundles: Sequence[Path]) -> JsonObject:
 
 
 def _names(runs: Sequence[SealedRun]) -> Iterator[str]:
-    """Yield the construct ids; with the theatre's first digits where one id stands twice."""
+    """Yield the construct ids; with the theatre's first digits where an id is repeated."""
     ids = [cast("str", run.certificate["construct_id"]) for run in runs]
     for construct_id, run in zip(ids, runs, strict=True):
         theatre = cast("str", run.certificate["theatre_id"])[:_SHORT]

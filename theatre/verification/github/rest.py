@@ -58,7 +58,7 @@ class PageCache(Protocol):
 class Pace:
     """Time as the reader sees it.
 
-    `jitter` returns numbers in [0, 1). `on_wait` is told the seconds of each wait before it. All
+    `jitter` returns numbers in [0, 1). `on_wait` is called with the seconds before each wait. All
     waits of one reading together take at most `longest_wait` seconds.
     """
 
@@ -189,7 +189,7 @@ class GitHubRest:
         elif refused:
             self._not_before = self._now() + _SECONDARY_SECONDS
         if refused:
-            # The two clocks need not agree: a reset that is over must not make this a busy loop.
+            # The two clocks may differ: a reset in the past must not make this a busy loop.
             self._not_before = max(self._not_before, self._now() + _LEAST_SECONDS)
         return refused
 

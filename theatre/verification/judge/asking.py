@@ -40,7 +40,7 @@ ANSWER_SCHEMAS: Final[dict[str, JsonObject]] = {
     ),
     "reply": _object(verdict=_one_of(REPLY_VERDICTS)),
 }
-"""Name of a prompt → JSON Schema of its answers; the API is told, and answers are held to it."""
+"""Name of a prompt → JSON Schema of its answers; the API gets it, and answers are checked by it."""
 
 
 def request(prompt: str, judge: JsonObject, data: JsonObject) -> JsonObject:

@@ -26,7 +26,7 @@ def diff_parts(diff: str, *, characters: int, parts: int) -> DiffParts:
     """Return at most `parts` parts of at most `characters` characters each, one at least.
 
     Files stay whole where they fit a part, else hunks, else lines; the heading of a file that is
-    cut stands before each of its pieces. Neighbours share a part where they fit into one. The
+    cut is repeated before each of its pieces. Neighbours share a part where they fit into one. The
     rest of a line that is longer than a part is left out, and so is what comes after the last
     part.
     """
@@ -38,7 +38,7 @@ def diff_parts(diff: str, *, characters: int, parts: int) -> DiffParts:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Text to be shown, and how many characters of the diff it stands for: headings repeat."""
+    """Text to show, and how many characters of the diff it covers: headings repeat."""
 
     text: str
     characters: int

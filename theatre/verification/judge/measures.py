@@ -24,7 +24,7 @@ MAX_CLAIMS = 50
 CLAIM_CHARACTERS = 1_000
 REPLY_CHARACTERS = 4_000
 QUESTION_CHARACTERS = 20_000
-"""The longest question together with its answer: more is no question that anybody asked."""
+"""The longest question together with its answer: more is not a real question."""
 
 MAX_CHANGES = 8
 """How many important changes of one part of a diff count."""

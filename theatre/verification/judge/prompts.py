@@ -1,4 +1,4 @@
-"""The prompts, as files beside this one; their digest is the version of the methodology."""
+"""The prompts, as files in this folder; their digest is the version of the methodology."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from theatre.engine.canonical_json import canonical_sha256
 
 PARSER = "1"
-"""The version of what is asked beside the rubric, and of how answers are read and counted."""
+"""The version of what is asked besides the rubric, and of how answers are read and counted."""
 
 _NAMES = ("claims", "changes", "coverage", "reply")
 

@@ -1,7 +1,7 @@
-"""`second_opinion`: a judge's scores beside those of a scorer that cannot be talked to.
+"""`second_opinion`: a cross-check of a judge's scores by a scorer that text cannot persuade.
 
-Over `episodes`. Where the two differ beyond a committed bound, somebody has to look: the judge
-was talked into it, or the words of the diff do not say what the change does.
+Over `episodes`. Where the two differ beyond a committed bound, a person should read the answers:
+the judge was persuaded, or the words of the diff do not say what the change does.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Pair:
 def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
     """Return, for each pair of criteria, both means over the episodes that both have scored.
 
-    `pairs` maps criteria of a judge to those beside them, `criteria_scorers` is how each is
+    `pairs` maps criteria of a judge to their cross-checks, `criteria_scorers` is how each is
     scored. `difference` is judge minus second; a pair is `flagged` where its whole interval lies
     beyond ± `beyond`. `spread` is over the episodes that were judged in several passes: highest
     minus lowest score of an episode's passes. `models` counts answers by the model they name.
