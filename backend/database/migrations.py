@@ -1,4 +1,4 @@
-"""Migrations: the shipped ones, applied under a lock, forwards and back.
+"""Migrations: the shipped ones, applied under a lock.
 
 Alembic works synchronously, over psycopg (docs/adr/0076).
 """
@@ -24,16 +24,10 @@ _LOCK = 5_127_044_203_311_871_041
 """Any number, always the same: the advisory lock that a migration holds."""
 
 
-def upgrade(address: str, revision: str = "head") -> None:
-    """Bring a database to `revision`; another process that does the same is waited for."""
+def upgrade(address: str) -> None:
+    """Bring a database to the newest revision; another process that does the same is waited for."""
     with _migrating(address) as config:
-        command.upgrade(config, revision)
-
-
-def downgrade(address: str, revision: str) -> None:
-    """Take a database back to `revision`; `base` is the empty database."""
-    with _migrating(address) as config:
-        command.downgrade(config, revision)
+        command.upgrade(config, "head")
 
 
 def check(address: str) -> None:

@@ -57,7 +57,7 @@ def test_the_service_is_ready_while_its_database_has_its_revision(
         "failing": [],
         "details": {"isolation": probe_isolation([tmp_path], PYTHON_ALONE).as_document()},
     }
-    set_revision(database, "0001")
+    set_revision(database, "0000")
     refused = client.get("/readyz")
     assert (refused.status, refused.slug) == (503, "not-ready")
     assert refused.headers["retry-after"] == "1"

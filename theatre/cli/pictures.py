@@ -87,7 +87,7 @@ class _Score(NamedTuple):
 
     name: str
     score: float | None
-    count: int | None
+    scored: int | None
     interval: Document
     others: Mapping[Key, float | None]
 

@@ -1,8 +1,8 @@
 """The audit events of recorded episodes: one a batch, one a failure, one a refusal.
 
 Source: docs/contract/evidence.md §3. The batch event carries two digests. That of its records is
-for all who have the bundle: the audit head on the certificate binds every invocation record. That of
-the journal's lines is for the run itself, which verifies what it reads back (`recovery`).
+for all who have the bundle: the audit head on the certificate binds every invocation record. That
+of the journal's lines is for the run itself, which verifies what it reads back (`recovery`).
 """
 
 from __future__ import annotations

@@ -1,0 +1,584 @@
+-- The schema of the service. backend/database/models is compared with it by a test.
+
+-- People, their keys, constructs and uploads.
+
+CREATE TABLE users (
+    id UUID NOT NULL,
+    username VARCHAR(100) NOT NULL,
+    email VARCHAR(254) NOT NULL,
+    password_hash TEXT NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    disabled_at TIMESTAMPTZ,
+    CONSTRAINT pk_users PRIMARY KEY (id),
+    CONSTRAINT ck_users_username CHECK (username <> '')
+);
+CREATE UNIQUE INDEX uq_users_email ON users (lower(email));
+CREATE UNIQUE INDEX uq_users_username ON users (lower(username));
+
+CREATE TABLE api_keys (
+    id UUID NOT NULL,
+    user_id UUID NOT NULL,
+    name VARCHAR(100) NOT NULL,
+    secret_sha256 VARCHAR(64) NOT NULL,
+    scopes VARCHAR(50)[] NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    expires_at TIMESTAMPTZ NOT NULL,
+    last_used_at TIMESTAMPTZ,
+    revoked_at TIMESTAMPTZ,
+    CONSTRAINT pk_api_keys PRIMARY KEY (id),
+    CONSTRAINT ck_api_keys_secret_sha256 CHECK (secret_sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT fk_api_keys_user_id FOREIGN KEY (user_id) REFERENCES users (id),
+    CONSTRAINT uq_api_keys_secret_sha256 UNIQUE (secret_sha256)
+);
+CREATE INDEX ix_api_keys_user_id ON api_keys (user_id);
+
+CREATE TABLE registered_constructs (
+    construct_id VARCHAR(255) NOT NULL,
+    user_id UUID NOT NULL,
+    author VARCHAR(200),
+    created_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_registered_constructs PRIMARY KEY (construct_id),
+    CONSTRAINT ck_registered_constructs_construct_id CHECK (construct_id <> ''),
+    CONSTRAINT fk_registered_constructs_user_id FOREIGN KEY (user_id) REFERENCES users (id)
+);
+CREATE INDEX ix_registered_constructs_user_id ON registered_constructs (user_id);
+
+CREATE TABLE construct_decisions (
+    seq BIGINT GENERATED ALWAYS AS IDENTITY,
+    construct_id VARCHAR(255) NOT NULL,
+    user_id UUID NOT NULL,
+    decision VARCHAR(20) NOT NULL,
+    decided_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_construct_decisions PRIMARY KEY (seq),
+    CONSTRAINT ck_construct_decisions_decision CHECK (decision IN ('confirmed', 'rejected',
+        'released')),
+    CONSTRAINT fk_construct_decisions_user_id FOREIGN KEY (user_id) REFERENCES users (id)
+);
+CREATE INDEX ix_construct_decisions_construct_id_seq ON construct_decisions (construct_id, seq);
+
+CREATE TABLE idempotency_keys (
+    user_id UUID NOT NULL,
+    key VARCHAR(255) NOT NULL,
+    method VARCHAR(10) NOT NULL,
+    path TEXT NOT NULL,
+    body_sha256 VARCHAR(64) NOT NULL,
+    status SMALLINT,
+    headers JSONB,
+    answer BYTEA,
+    created_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_idempotency_keys PRIMARY KEY (user_id, key),
+    CONSTRAINT ck_idempotency_keys_body_sha256 CHECK (body_sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_idempotency_keys_whole_answer CHECK (num_nonnulls(status, headers, answer) IN (0,
+        3)),
+    CONSTRAINT fk_idempotency_keys_user_id FOREIGN KEY (user_id) REFERENCES users (id) ON DELETE
+        CASCADE
+);
+CREATE INDEX ix_idempotency_keys_created_at ON idempotency_keys (created_at);
+
+CREATE TABLE datasets (
+    sha256 VARCHAR(64) NOT NULL,
+    user_id UUID NOT NULL,
+    size_bytes BIGINT NOT NULL,
+    lines_total INTEGER NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_datasets PRIMARY KEY (sha256, user_id),
+    CONSTRAINT ck_datasets_sha256 CHECK (sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_datasets_not_empty CHECK (size_bytes > 0 AND lines_total > 0),
+    CONSTRAINT fk_datasets_user_id FOREIGN KEY (user_id) REFERENCES users (id)
+);
+
+-- Templates by content, theatres and what a run leaves.
+
+CREATE TABLE theatre_templates (
+    sha256 VARCHAR(64) NOT NULL,
+    template_id TEXT NOT NULL,
+    template_family VARCHAR(50) NOT NULL,
+    execution_path VARCHAR(10),
+    display_name VARCHAR(100) NOT NULL,
+    description TEXT,
+    schema_version VARCHAR(20) NOT NULL,
+    template_json JSONB NOT NULL,
+    document BYTEA NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    content_hash VARCHAR(64) NOT NULL,
+    CONSTRAINT pk_theatre_templates PRIMARY KEY (sha256),
+    CONSTRAINT uq_theatre_templates_template_id_sha256 UNIQUE (template_id, sha256),
+    CONSTRAINT ck_theatre_templates_sha256 CHECK (sha256 = encode(sha256(document), 'hex')),
+    CONSTRAINT ck_theatre_templates_content_hash CHECK (content_hash ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatre_templates_execution_path CHECK (execution_path IN ('replay', 'market'))
+);
+CREATE INDEX ix_theatre_templates_execution_path ON theatre_templates (execution_path);
+CREATE INDEX ix_theatre_templates_template_family ON theatre_templates (template_family);
+
+CREATE TABLE theatres (
+    id UUID NOT NULL,
+    user_id UUID NOT NULL,
+    template_id TEXT NOT NULL,
+    template_sha256 VARCHAR(64) NOT NULL,
+    construct_id TEXT,
+    state VARCHAR(20) NOT NULL,
+    version INTEGER DEFAULT 1 NOT NULL,
+    commitment_hash VARCHAR(64),
+    committed_at TIMESTAMPTZ,
+    version_pins JSONB,
+    dataset_hashes JSONB,
+    receipt BYTEA,
+    is_certificate_run BOOLEAN,
+    run_status VARCHAR(20),
+    run_epoch INTEGER DEFAULT 0 NOT NULL,
+    progress INTEGER DEFAULT 0 NOT NULL,
+    total_episodes INTEGER DEFAULT 0 NOT NULL,
+    failure_count INTEGER DEFAULT 0 NOT NULL,
+    refused_count INTEGER DEFAULT 0 NOT NULL,
+    pending_step TEXT,
+    error VARCHAR(2000),
+    started_at TIMESTAMPTZ,
+    heartbeat_at TIMESTAMPTZ,
+    cancel_requested_at TIMESTAMPTZ,
+    outcome VARCHAR(20),
+    outcome_reason VARCHAR(2000),
+    resolved_at TIMESTAMPTZ,
+    certificate_id UUID,
+    created_at TIMESTAMPTZ NOT NULL,
+    updated_at TIMESTAMPTZ NOT NULL,
+    rehearsal_sha256 VARCHAR(64),
+    run_job_id BIGINT,
+    lost_workers INTEGER DEFAULT 0 NOT NULL,
+    CONSTRAINT pk_theatres PRIMARY KEY (id),
+    CONSTRAINT fk_theatres_template_id_template_sha256 FOREIGN KEY (template_id, template_sha256)
+        REFERENCES theatre_templates (template_id, sha256),
+    CONSTRAINT ck_theatres_state CHECK (state IN ('DRAFT', 'COMMITTED', 'ACTIVE', 'SETTLING',
+        'RESOLVED', 'ARCHIVED')),
+    CONSTRAINT ck_theatres_run_status CHECK (run_status IN ('queued', 'running', 'waiting_hitl',
+        'succeeded', 'failed', 'cancelled')),
+    CONSTRAINT ck_theatres_outcome CHECK (outcome IN ('certified', 'no_certificate', 'failed',
+        'void')),
+    CONSTRAINT ck_theatres_commitment_hash CHECK (commitment_hash ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatres_rehearsal_sha256 CHECK (rehearsal_sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatres_only_rehearsed CHECK (rehearsal_sha256 IS NULL OR is_certificate_run IS
+        FALSE),
+    CONSTRAINT ck_theatres_whole_commitment CHECK (num_nonnulls(commitment_hash, committed_at,
+        version_pins, dataset_hashes, receipt) IN (0, 5)),
+    CONSTRAINT ck_theatres_committed_before_it_moves CHECK (state = 'DRAFT' OR commitment_hash IS
+        NOT NULL),
+    CONSTRAINT ck_theatres_resolved_with_an_outcome CHECK ((state IN ('RESOLVED', 'ARCHIVED')) =
+        (outcome IS NOT NULL) AND (outcome IS NULL) = (resolved_at IS NULL)),
+    CONSTRAINT ck_theatres_certified_with_a_certificate CHECK ((certificate_id IS NOT NULL) =
+        (outcome IS NOT DISTINCT FROM 'certified')),
+    CONSTRAINT ck_theatres_counts CHECK (progress >= 0 AND total_episodes >= 0 AND failure_count >=
+        0 AND refused_count >= 0),
+    CONSTRAINT fk_theatres_user_id FOREIGN KEY (user_id) REFERENCES users (id)
+);
+CREATE INDEX ix_theatres_construct_id ON theatres (construct_id);
+CREATE INDEX ix_theatres_construct_id_resolved_at_id ON theatres (construct_id, resolved_at, id);
+CREATE INDEX ix_theatres_state ON theatres (state);
+CREATE INDEX ix_theatres_template_id_template_sha256 ON theatres (template_id, template_sha256);
+CREATE INDEX ix_theatres_unfinished ON theatres (run_status) WHERE run_status IN ('queued',
+    'running');
+CREATE INDEX ix_theatres_user_id_created_at_id ON theatres (user_id, created_at, id);
+
+CREATE TABLE theatre_coins (
+    theatre_id UUID NOT NULL,
+    coin BYTEA NOT NULL,
+    CONSTRAINT pk_theatre_coins PRIMARY KEY (theatre_id),
+    CONSTRAINT uq_theatre_coins_coin UNIQUE (coin),
+    CONSTRAINT ck_theatre_coins_whole CHECK (octet_length(coin) = 32),
+    CONSTRAINT fk_theatre_coins_theatre_id FOREIGN KEY (theatre_id) REFERENCES theatres (id)
+);
+
+CREATE TABLE theatre_audit_events (
+    theatre_id UUID NOT NULL,
+    seq INTEGER NOT NULL,
+    event_type VARCHAR(50) NOT NULL,
+    from_state VARCHAR(20),
+    to_state VARCHAR(20),
+    detail_json JSONB NOT NULL,
+    prev_entry_hash VARCHAR(64) NOT NULL,
+    entry_hash VARCHAR(64) NOT NULL,
+    entry BYTEA NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_theatre_audit_events PRIMARY KEY (theatre_id, seq),
+    CONSTRAINT ck_theatre_audit_events_seq CHECK (seq >= 0),
+    CONSTRAINT ck_theatre_audit_events_from_state CHECK (from_state IN ('DRAFT', 'COMMITTED',
+        'ACTIVE', 'SETTLING', 'RESOLVED', 'ARCHIVED')),
+    CONSTRAINT ck_theatre_audit_events_to_state CHECK (to_state IN ('DRAFT', 'COMMITTED', 'ACTIVE',
+        'SETTLING', 'RESOLVED', 'ARCHIVED')),
+    CONSTRAINT ck_theatre_audit_events_prev_entry_hash CHECK (prev_entry_hash ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatre_audit_events_entry_hash CHECK (entry_hash ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT fk_theatre_audit_events_theatre_id FOREIGN KEY (theatre_id) REFERENCES theatres (id)
+);
+CREATE INDEX ix_theatre_audit_events_theatre_id_created_at ON theatre_audit_events (theatre_id,
+    created_at);
+
+CREATE TABLE theatre_episode_scores (
+    theatre_id UUID NOT NULL,
+    seq INTEGER NOT NULL,
+    episode_id TEXT NOT NULL,
+    invocation_status VARCHAR(20) NOT NULL,
+    outcome VARCHAR(20) NOT NULL,
+    latency_ms INTEGER,
+    scores_json JSONB NOT NULL,
+    line BYTEA NOT NULL,
+    scored_at TIMESTAMPTZ DEFAULT now() NOT NULL,
+    CONSTRAINT pk_theatre_episode_scores PRIMARY KEY (theatre_id, seq),
+    CONSTRAINT ck_theatre_episode_scores_seq CHECK (seq BETWEEN 1 AND 10000000),
+    CONSTRAINT ck_theatre_episode_scores_invocation_status CHECK (invocation_status IN ('success',
+        'timeout', 'error', 'refused')),
+    CONSTRAINT ck_theatre_episode_scores_outcome CHECK (outcome IN ('scored', 'missing', 'excluded',
+        'unscored', 'not_run')),
+    CONSTRAINT ck_theatre_episode_scores_latency_ms CHECK (latency_ms >= 0),
+    CONSTRAINT fk_theatre_episode_scores_theatre_id FOREIGN KEY (theatre_id) REFERENCES theatres
+        (id)
+);
+CREATE INDEX ix_theatre_episode_scores_failed ON theatre_episode_scores (theatre_id, seq) WHERE
+    outcome = 'missing';
+
+CREATE TABLE human_scores (
+    theatre_id UUID NOT NULL,
+    step_id TEXT NOT NULL,
+    identity VARCHAR(400) NOT NULL,
+    episode_seq INTEGER NOT NULL,
+    user_id UUID NOT NULL,
+    score DOUBLE PRECISION NOT NULL,
+    comment TEXT,
+    audit_seq INTEGER NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_human_scores PRIMARY KEY (theatre_id, step_id, identity, episode_seq),
+    CONSTRAINT fk_human_scores_theatre_id_audit_seq FOREIGN KEY (theatre_id, audit_seq) REFERENCES
+        theatre_audit_events (theatre_id, seq),
+    CONSTRAINT fk_human_scores_user_id FOREIGN KEY (user_id) REFERENCES users (id)
+);
+CREATE INDEX ix_human_scores_user_id ON human_scores (user_id);
+
+CREATE TABLE run_shards (
+    theatre_id UUID NOT NULL,
+    number INTEGER NOT NULL,
+    first_seq INTEGER NOT NULL,
+    last_seq INTEGER NOT NULL,
+    state VARCHAR(20) DEFAULT 'waiting' NOT NULL,
+    epoch INTEGER DEFAULT 0 NOT NULL,
+    share INTEGER DEFAULT 0 NOT NULL,
+    job_id BIGINT,
+    lost_workers INTEGER DEFAULT 0 NOT NULL,
+    CONSTRAINT pk_run_shards PRIMARY KEY (theatre_id, number),
+    CONSTRAINT ck_run_shards_state CHECK (state IN ('waiting', 'queued', 'running', 'done')),
+    CONSTRAINT ck_run_shards_span CHECK (number > 0 AND first_seq BETWEEN 1 AND last_seq),
+    CONSTRAINT ck_run_shards_share CHECK ((state IN ('queued', 'running')) = (share > 0) AND share
+        >= 0),
+    CONSTRAINT fk_run_shards_theatre_id FOREIGN KEY (theatre_id) REFERENCES theatres (id)
+);
+CREATE INDEX ix_run_shards_unfinished ON run_shards (job_id) WHERE state IN ('queued', 'running');
+
+CREATE TABLE sealed_bundles (
+    theatre_id UUID NOT NULL,
+    sha256 VARCHAR(64) NOT NULL,
+    size_bytes BIGINT NOT NULL,
+    sealed_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_sealed_bundles PRIMARY KEY (theatre_id),
+    CONSTRAINT ck_sealed_bundles_sha256 CHECK (sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_sealed_bundles_not_empty CHECK (size_bytes > 0),
+    CONSTRAINT fk_sealed_bundles_theatre_id FOREIGN KEY (theatre_id) REFERENCES theatres (id)
+);
+
+CREATE TABLE theatre_certificates (
+    id UUID NOT NULL,
+    theatre_id UUID NOT NULL,
+    template_id TEXT NOT NULL,
+    construct_id TEXT NOT NULL,
+    document BYTEA NOT NULL,
+    document_sha256 VARCHAR(64) NOT NULL,
+    criteria_json JSONB NOT NULL,
+    scores_json JSONB NOT NULL,
+    composite_score DOUBLE PRECISION,
+    precision DOUBLE PRECISION,
+    recall DOUBLE PRECISION,
+    reply_accuracy DOUBLE PRECISION,
+    brier_score DOUBLE PRECISION,
+    ece DOUBLE PRECISION,
+    replay_count INTEGER NOT NULL,
+    evidence_bundle_hash VARCHAR(64) NOT NULL,
+    ground_truth_hash VARCHAR(64) NOT NULL,
+    results_hash VARCHAR(64),
+    audit_head VARCHAR(64) NOT NULL,
+    construct_version TEXT NOT NULL,
+    construct_chain_versions JSONB,
+    scorer_version TEXT NOT NULL,
+    methodology_version TEXT NOT NULL,
+    dataset_hash VARCHAR(64),
+    verification_tier VARCHAR(20) NOT NULL,
+    commitment_hash VARCHAR(64) NOT NULL,
+    issuer VARCHAR(200) NOT NULL,
+    ground_truth_source VARCHAR(100) NOT NULL,
+    execution_path VARCHAR(10) NOT NULL,
+    issued_at TIMESTAMPTZ NOT NULL,
+    expires_at TIMESTAMPTZ,
+    theatre_committed_at TIMESTAMPTZ NOT NULL,
+    theatre_resolved_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_theatre_certificates PRIMARY KEY (id),
+    CONSTRAINT uq_theatre_certificates_theatre_id UNIQUE (theatre_id),
+    CONSTRAINT uq_theatre_certificates_id_theatre_id UNIQUE (id, theatre_id),
+    CONSTRAINT ck_theatre_certificates_document_sha256 CHECK (document_sha256 =
+        encode(sha256(document), 'hex')),
+    CONSTRAINT ck_theatre_certificates_verification_tier CHECK (verification_tier IN ('UNVERIFIED',
+        'BACKTESTED', 'PROVEN')),
+    CONSTRAINT ck_theatre_certificates_execution_path CHECK (execution_path IN ('replay',
+        'market')),
+    CONSTRAINT ck_theatre_certificates_evidence_bundle_hash CHECK (evidence_bundle_hash ~
+        '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatre_certificates_ground_truth_hash CHECK (ground_truth_hash ~
+        '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatre_certificates_commitment_hash CHECK (commitment_hash ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatre_certificates_dataset_hash CHECK (dataset_hash ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatre_certificates_results_hash CHECK (results_hash ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatre_certificates_audit_head CHECK (audit_head ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_theatre_certificates_expires_at CHECK ((verification_tier = 'UNVERIFIED') =
+        (expires_at IS NULL)),
+    CONSTRAINT ck_theatre_certificates_replay_count CHECK (replay_count > 0),
+    CONSTRAINT fk_theatre_certificates_theatre_id FOREIGN KEY (theatre_id) REFERENCES theatres (id)
+);
+CREATE INDEX ix_theatre_certificates_construct_id_issued_at_id ON theatre_certificates
+    (construct_id, issued_at, id);
+CREATE INDEX ix_theatre_certificates_issued_at_id ON theatre_certificates (issued_at, id);
+CREATE INDEX ix_theatre_certificates_template_id ON theatre_certificates (template_id);
+CREATE INDEX ix_theatre_certificates_verification_tier ON theatre_certificates (verification_tier);
+
+ALTER TABLE theatres ADD CONSTRAINT fk_theatres_certificate_id_id FOREIGN KEY (certificate_id, id)
+    REFERENCES theatre_certificates (id, theatre_id);
+
+-- Verifications, which have a row before their ground truth is read (docs/adr/0150).
+
+CREATE TABLE verifications (
+    id UUID NOT NULL,
+    user_id UUID NOT NULL,
+    request JSONB NOT NULL,
+    min_replays INTEGER NOT NULL,
+    phase VARCHAR(20) NOT NULL,
+    job_id BIGINT,
+    lost_workers INTEGER DEFAULT 0 NOT NULL,
+    records INTEGER DEFAULT 0 NOT NULL,
+    waits_until TIMESTAMPTZ,
+    error_code VARCHAR(100),
+    error VARCHAR(2000),
+    created_at TIMESTAMPTZ NOT NULL,
+    updated_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_verifications PRIMARY KEY (id),
+    CONSTRAINT ck_verifications_phase CHECK (phase IN ('queued', 'ingesting', 'handed_over',
+        'failed')),
+    CONSTRAINT ck_verifications_counts CHECK (records >= 0 AND lost_workers >= 0 AND min_replays >
+        0),
+    CONSTRAINT ck_verifications_failed_for_a_reason CHECK (phase <> 'failed' OR error_code IS NOT
+        NULL),
+    CONSTRAINT fk_verifications_user_id FOREIGN KEY (user_id) REFERENCES users (id)
+);
+CREATE INDEX ix_verifications_unfinished ON verifications (phase) WHERE phase IN ('queued',
+    'ingesting');
+CREATE INDEX ix_verifications_user_id_created_at_id ON verifications (user_id, created_at, id);
+
+-- Debates as event logs that only grow, and what evaluators said of them (docs/adr/0153).
+
+CREATE TABLE debate_runs (
+    id UUID NOT NULL,
+    user_id UUID NOT NULL,
+    debate_id VARCHAR(200) NOT NULL,
+    run_id VARCHAR(200) NOT NULL,
+    evaluation_mode VARCHAR(20) NOT NULL,
+    document BYTEA,
+    artefact_sha256 VARCHAR(64) NOT NULL,
+    head_hash VARCHAR(64) NOT NULL,
+    events INTEGER NOT NULL,
+    turns INTEGER NOT NULL,
+    is_closed BOOLEAN NOT NULL,
+    version INTEGER DEFAULT 1 NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    updated_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_debate_runs PRIMARY KEY (id),
+    CONSTRAINT uq_debate_runs_user_id_debate_id_run_id UNIQUE (user_id, debate_id, run_id),
+    CONSTRAINT ck_debate_runs_artefact_sha256 CHECK (artefact_sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_debate_runs_head_hash CHECK (head_hash ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_debate_runs_counts CHECK (events > 0 AND turns > 0),
+    CONSTRAINT ck_debate_runs_document CHECK (document IS NULL OR (is_closed AND artefact_sha256 =
+        encode(sha256(document), 'hex'))),
+    CONSTRAINT fk_debate_runs_user_id FOREIGN KEY (user_id) REFERENCES users (id)
+);
+CREATE INDEX ix_debate_runs_user_id_created_at_id ON debate_runs (user_id, created_at, id);
+
+CREATE TABLE debate_events (
+    debate_run_id UUID NOT NULL,
+    seq INTEGER NOT NULL,
+    event_type VARCHAR(50) NOT NULL,
+    entry_hash VARCHAR(64) NOT NULL,
+    entry BYTEA NOT NULL,
+    CONSTRAINT pk_debate_events PRIMARY KEY (debate_run_id, seq),
+    CONSTRAINT ck_debate_events_entry_hash CHECK (entry_hash ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_debate_events_seq CHECK (seq >= 0),
+    CONSTRAINT fk_debate_events_debate_run_id FOREIGN KEY (debate_run_id) REFERENCES debate_runs
+        (id)
+);
+
+CREATE TABLE debate_evaluations (
+    debate_run_id UUID NOT NULL,
+    artefact_sha256 VARCHAR(64) NOT NULL,
+    evaluator VARCHAR(20) NOT NULL,
+    sha256 VARCHAR(64) NOT NULL,
+    document BYTEA NOT NULL,
+    created_at TIMESTAMPTZ NOT NULL,
+    CONSTRAINT pk_debate_evaluations PRIMARY KEY (debate_run_id, artefact_sha256, evaluator,
+        sha256),
+    CONSTRAINT ck_debate_evaluations_artefact_sha256 CHECK (artefact_sha256 ~ '^[0-9a-f]{64}$'),
+    CONSTRAINT ck_debate_evaluations_sha256 CHECK (sha256 = encode(sha256(document), 'hex')),
+    CONSTRAINT fk_debate_evaluations_debate_run_id FOREIGN KEY (debate_run_id) REFERENCES
+        debate_runs (id)
+);
+
+-- What nobody may change, whatever their role (docs/adr/0077).
+
+CREATE FUNCTION echelon_refuse_change() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'expected % to be only added to, got %', TG_TABLE_NAME, TG_OP
+        USING ERRCODE = 'integrity_constraint_violation';
+END $$;
+
+CREATE FUNCTION echelon_guard_new_theatre() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF NEW.state <> 'DRAFT' THEN
+        RAISE EXCEPTION 'expected a new theatre in DRAFT, got %', NEW.state
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION echelon_guard_theatre() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (NEW.id, NEW.user_id, NEW.created_at, NEW.template_id, NEW.template_sha256)
+            IS DISTINCT FROM
+            (OLD.id, OLD.user_id, OLD.created_at, OLD.template_id, OLD.template_sha256)
+            OR NEW.construct_id IS DISTINCT FROM OLD.construct_id THEN
+        RAISE EXCEPTION 'expected theatre % to stay whose and of what it is, got a change', OLD.id
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    IF NEW.state <> OLD.state AND (OLD.state, NEW.state) NOT IN (
+            ('DRAFT', 'COMMITTED'), ('COMMITTED', 'ACTIVE'), ('ACTIVE', 'SETTLING'),
+            ('SETTLING', 'RESOLVED'), ('RESOLVED', 'ARCHIVED')) THEN
+        RAISE EXCEPTION 'expected theatre % to take the next step from %, got a step to %',
+            OLD.id, OLD.state, NEW.state
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    IF OLD.state <> 'DRAFT' AND
+            (NEW.commitment_hash, NEW.committed_at, NEW.version_pins, NEW.dataset_hashes,
+             NEW.receipt)
+            IS DISTINCT FROM
+            (OLD.commitment_hash, OLD.committed_at, OLD.version_pins, OLD.dataset_hashes,
+             OLD.receipt) THEN
+        RAISE EXCEPTION 'expected the commitment of theatre % to stay as it is, got a change',
+            OLD.id
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    IF OLD.state IN ('RESOLVED', 'ARCHIVED') AND
+            (NEW.outcome, NEW.outcome_reason, NEW.resolved_at, NEW.certificate_id)
+            IS DISTINCT FROM
+            (OLD.outcome, OLD.outcome_reason, OLD.resolved_at, OLD.certificate_id) THEN
+        RAISE EXCEPTION 'expected the outcome of theatre % to stay as it is, got a change', OLD.id
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    IF NEW.run_epoch < OLD.run_epoch THEN
+        RAISE EXCEPTION 'expected the epoch of theatre % to rise, got % after %',
+            OLD.id, NEW.run_epoch, OLD.run_epoch
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    NEW.version := OLD.version + 1;
+    RETURN NEW;
+END $$;
+
+CREATE FUNCTION echelon_guard_debate_run() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF (NEW.id, NEW.user_id, NEW.debate_id, NEW.run_id, NEW.evaluation_mode, NEW.created_at)
+            IS DISTINCT FROM
+            (OLD.id, OLD.user_id, OLD.debate_id, OLD.run_id, OLD.evaluation_mode, OLD.created_at)
+            OR NEW.document IS DISTINCT FROM OLD.document THEN
+        RAISE EXCEPTION 'expected run % of a debate to stay whose and of what it is, got a change',
+            OLD.id
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    IF OLD.is_closed OR NEW.events <= OLD.events THEN
+        RAISE EXCEPTION 'expected run % of a debate to be open and only to grow, got a change',
+            OLD.id
+            USING ERRCODE = 'integrity_constraint_violation';
+    END IF;
+    NEW.version := OLD.version + 1;
+    RETURN NEW;
+END $$;
+
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON theatre_templates
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON theatre_certificates
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON theatre_episode_scores
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON theatre_audit_events
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON human_scores
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON sealed_bundles
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON debate_events
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON debate_evaluations
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON construct_decisions
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE UPDATE OR DELETE OR TRUNCATE ON theatre_coins
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE DELETE OR TRUNCATE ON theatres
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER refuse_change BEFORE DELETE OR TRUNCATE ON debate_runs
+    FOR EACH STATEMENT EXECUTE FUNCTION echelon_refuse_change();
+CREATE TRIGGER guard_new_theatre BEFORE INSERT ON theatres
+    FOR EACH ROW EXECUTE FUNCTION echelon_guard_new_theatre();
+CREATE TRIGGER guard_theatre BEFORE UPDATE ON theatres
+    FOR EACH ROW EXECUTE FUNCTION echelon_guard_theatre();
+CREATE TRIGGER guard_debate_run BEFORE UPDATE ON debate_runs
+    FOR EACH ROW EXECUTE FUNCTION echelon_guard_debate_run();
+
+-- Every change of a theatre is announced to those that wait for it (docs/adr/0116).
+
+CREATE FUNCTION echelon_announce_theatre() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify('echelon_theatres', NEW.id::text);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER announce_theatre AFTER UPDATE ON theatres
+    FOR EACH ROW EXECUTE FUNCTION echelon_announce_theatre();
+
+-- The role of the service. It belongs to the whole server: other databases may use it.
+
+DO $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'echelon_app') THEN
+        CREATE ROLE echelon_app NOLOGIN;
+        GRANT echelon_app TO CURRENT_USER;
+    END IF;
+END $$;
+
+GRANT USAGE ON SCHEMA public TO echelon_app;
+GRANT SELECT ON ALL TABLES IN SCHEMA public TO echelon_app;
+GRANT INSERT ON users, api_keys, registered_constructs, idempotency_keys, datasets,
+    theatre_templates, theatres, theatre_coins, theatre_audit_events, theatre_episode_scores,
+    human_scores, run_shards, sealed_bundles, theatre_certificates, verifications,
+    debate_runs, debate_events, debate_evaluations TO echelon_app;
+GRANT DELETE ON api_keys, idempotency_keys, datasets TO echelon_app;
+GRANT UPDATE (email, password_hash, disabled_at) ON users TO echelon_app;
+GRANT UPDATE (last_used_at, revoked_at) ON api_keys TO echelon_app;
+GRANT UPDATE (user_id, author, created_at) ON registered_constructs TO echelon_app;
+GRANT UPDATE (status, headers, answer) ON idempotency_keys TO echelon_app;
+GRANT UPDATE (
+    state, commitment_hash, committed_at, version_pins, dataset_hashes, receipt,
+    is_certificate_run, rehearsal_sha256, run_status, run_epoch, run_job_id, lost_workers, progress,
+    total_episodes, failure_count, refused_count, pending_step, error, started_at, heartbeat_at,
+    cancel_requested_at, outcome, outcome_reason, resolved_at, certificate_id, updated_at
+) ON theatres TO echelon_app;
+GRANT UPDATE (state, epoch, share, job_id, lost_workers) ON run_shards TO echelon_app;
+GRANT UPDATE (phase, job_id, lost_workers, records, waits_until, error_code, error, updated_at)
+    ON verifications TO echelon_app;
+GRANT UPDATE (artefact_sha256, head_hash, events, turns, is_closed, updated_at)
+    ON debate_runs TO echelon_app;
