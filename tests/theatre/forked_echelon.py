@@ -33,6 +33,7 @@ import sys
 
 import aiohttp
 import anthropic
+import numpy.random
 
 import theatre.cli
 import theatre.cli.checking
@@ -41,9 +42,11 @@ import theatre.cli.gate_command
 import theatre.cli.http_adapters
 import theatre.cli.run_command
 import theatre.cli.show_command
+import theatre.cli.theatre_group
 import theatre.cli.validate_command
-import theatre.scorers
-import theatre.scorers.computations
+from theatre.scorers import load_scorers
+from theatre.scorers.computations import load_computations
+from theatre.scorers.episode_runners import load_episode_runners
 
 
 def next_command(server):
@@ -62,6 +65,8 @@ def next_command(server):
     os._exit(0)
 
 
+for load_plugins in (load_scorers, load_computations, load_episode_runners):
+    load_plugins()
 gc.freeze()
 command, streams = next_command(socket.socket(fileno=int(sys.argv[1])))
 for number, stream in enumerate(streams):
