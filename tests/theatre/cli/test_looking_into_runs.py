@@ -19,10 +19,13 @@ import pytest
 
 from tests.theatre.conftest import SmallRun
 from tests.theatre.forged_bundle import SCORERS
+from tests.theatre.rated_runs import rated_stage
 from tests.theatre.runs import (
     ERROR,
     WRONG,
+    Finished,
     ScriptedAdapter,
+    Stage,
     answer_as_asked,
     episodes,
     pilot_stage,
@@ -256,23 +259,37 @@ def test_once_people_have_scored_what_each_gave_is_shown(tmp_path: Path, console
     assert "pilot-4" in console.ids(stage.theatre_id, "--grep", "red")
 
 
-def test_a_judge_is_quoted(tmp_path: Path, console: Console) -> None:
-    class Talkative(RuledJudge):
-        """Answers as a message of the model's interface does."""
+class Talkative(RuledJudge):
+    """Answers as a message of the model's interface does."""
 
-        async def ask(self, request: JsonObject) -> JsonObject:
-            said = {"because": "it is the colour of the sky"}
-            text = [{"type": "text", "text": json.dumps(said)}]
-            return {**await super().ask(request), "body": json.dumps({"content": text})}
+    async def ask(self, request: JsonObject) -> JsonObject:
+        said = {"because": "it is the colour of the sky"}
+        text = [{"type": "text", "text": json.dumps(said)}]
+        return {**await super().ask(request), "body": json.dumps({"content": text})}
 
+
+def judged(stage: Stage) -> Finished:
     def around(surroundings: Surroundings) -> Surroundings:
         return replace(surroundings, judge=Talkative())
 
-    stage = pilot_stage(tmp_path, episodes(2), changes=CHANGES)
     scorers = {**SCORERS, "told": TOLD}
-    finished = stage.run(ScriptedAdapter(answer_as_asked), around=around, scorers=scorers)
+    return stage.run(ScriptedAdapter(answer_as_asked), around=around, scorers=scorers)
+
+
+def test_a_judge_is_quoted(tmp_path: Path, console: Console) -> None:
+    finished = judged(pilot_stage(tmp_path, episodes(2), changes=CHANGES))
     shown = console.text("episode", finished.bundle, "pilot-1")
     assert 'judge on colour 1 of 2\n  {"because": "it is the colour of the sky"}\n' in shown
+
+
+def test_a_judge_is_not_quoted_to_people_who_are_still_to_score(
+    tmp_path: Path, console: Console
+) -> None:
+    stage = rated_stage(tmp_path, episodes(4), changes=CHANGES)
+    assert judged(stage).theatre.state == "SETTLING"
+    console.at(stage.folder.parents[1])
+    assert "judgements" not in console.document("episode", stage.theatre_id, "1")["record"]
+    assert console.ids(stage.theatre_id, "--grep", "colour of the sky") == []
 
 
 @pytest.mark.parametrize("columns", [80, 120])
