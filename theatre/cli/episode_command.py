@@ -238,15 +238,18 @@ def _print_judgements(
         for number, exchange in enumerate(exchanges, start=1):
             answer = exchange["answer"]
             place = f" {number} of {len(exchanges)}" if len(exchanges) > 1 else ""
-            why = "" if answer["reason"] is None else f", {answer['reason']}"
-            name = f"judge on {criterion}{place}, {exchange['request'].get('model')}{why}"
-            print_value(name, _words_of(answer["body"]), is_whole=is_whole)
+            why = f", {answer['reason']}" if answer.get("reason") else ""
+            name = f"judge on {criterion}{place}{why}"
+            print_value(name, _words_of(answer), is_whole=is_whole)
 
 
-def _words_of(body: str | None) -> JsonValue:
-    """Return what a judge said: the value that its message holds, else the text that came back."""
+def _words_of(answer: Mapping[str, Any]) -> JsonValue:
+    """Return what a judge said: what its message holds; without one, all that came back."""
+    body = answer.get("body")
+    if not isinstance(body, str):
+        return dict(answer)
     try:
-        content: Any = parse_object((body or "").encode()).get("content")
+        content: Any = parse_object(body.encode()).get("content")
         text = "".join(block.get("text", "") for block in content)
     except (ParseError, UnicodeEncodeError, TypeError, AttributeError):
         return body

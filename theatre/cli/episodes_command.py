@@ -115,7 +115,7 @@ def episodes(
 def found_run(target: str, workspace: Workspace) -> RecordedRun:
     """Return the run of a bundle's folder or of a theatre; NotFoundError for neither."""
     folder = Path(target)
-    if folder.is_dir():
+    if target and folder.is_dir():
         with readable(folder):
             return BundledRun(folder)
     view = workspace.store.view(target)
@@ -140,7 +140,7 @@ def trouble_of(episode: RecordedEpisode) -> tuple[str | None, str | None]:
     if episode.outcome is EpisodeOutcome.SCORED or episode.record is None:
         return None, None
     if episode.outcome is EpisodeOutcome.UNSCORED:
-        return "unscored", "no scorer gave a score"
+        return "unscored", "no criterion applies, or no scorer gave a score"
     attempt = answering_attempt(episode.record.document)
     response = cast("dict[str, str | None]", attempt["response"])
     return cast("str", attempt["reason"] or response["status"]), response["error_detail"]
