@@ -39,7 +39,7 @@ def test_the_demo_succeeds_and_leaves_nothing_but_its_folder(demonstration: Demo
     assert demonstration.code == 0, demonstration.pages
     assert demonstration.left == []
     assert {path.name for path in demonstration.folder.iterdir()} == {
-        *("bundles", "cache", "certificates", "constructs.toml", "evidence", "keys", "lock"),
+        *("bundles", "certificates", "constructs.toml", "evidence", "keys", "lock"),
         *("people.json", "plots", "postgres", "service.log"),
     }
     for name in ("people.json", "keys/tokens.json"):
