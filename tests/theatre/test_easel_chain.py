@@ -156,7 +156,9 @@ class Doomed:
         """Ask the service; one question meets its death."""
         if request.invocation_id != self._fatal or self.killed is not None:
             return await self._service.invoke(request)
-        process = service_of(self._name, self._service._port)  # noqa: SLF001
+        running = self._service._running  # noqa: SLF001
+        assert running is not None
+        process = service_of(self._name, running.process._port)  # noqa: SLF001
         os.kill(process.pid, signal.SIGSTOP)
         await asyncio.to_thread(until, process.has_stopped, "each thread stopped")
         asked = asyncio.ensure_future(self._service.invoke(request))
