@@ -87,7 +87,7 @@ class _Score(NamedTuple):
 
     name: str
     score: float | None
-    scored: int | None
+    asked: int | None
     interval: Document
     others: Mapping[Key, float | None]
 
@@ -195,7 +195,7 @@ def _score_row(panel: Panel, place: int, row: _Score) -> Iterator[str]:
             yield panel.point(key.mark, value, place, key.colour)
     x, _ = panel.at(row.score, place)
     anchor = "start" if row.score < 0.5 else "end"  # noqa: PLR2004 - towards the middle
-    words = row.interval["method"] + ("" if row.scored is None else f", n = {row.scored}")
+    words = row.interval["method"] + ("" if row.asked is None else f", n = {row.asked}")
     yield text(x, y - 10, f"{row.score:.3f} ({words})", size=10, anchor=anchor)
 
 

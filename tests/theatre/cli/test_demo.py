@@ -40,7 +40,7 @@ def test_the_demo_succeeds_and_leaves_nothing_but_its_folder(demonstration: Demo
     assert demonstration.code == 0, demonstration.shown
     assert demonstration.left == []
     assert {path.name for path in demonstration.folder.iterdir()} == {
-        *("bundles", "cache", "certificates", "constructs.toml", "evidence", "keys", "lock"),
+        *("bundles", "certificates", "constructs.toml", "evidence", "keys", "lock"),
         *("pages.txt", "people.json", "plots", "postgres", "service.log"),
     }
     for name in ("people.json", "keys/tokens.json"):
