@@ -15,7 +15,9 @@ from tests.theatre.forked_echelon import forked
 from theatre.engine.canonical_json import sha256_hex
 
 PAGE = (Path(__file__).parents[2] / "docs" / "first-steps.md").read_text(encoding="utf-8")
-BLOCK = re.compile(r"<!-- (file|run|output)(?:: (\S+))? -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+BLOCK = re.compile(
+    r"<!-- (file|run|output)(?:: (\S+))? -->\n```\w+\n(.*?)^```$", re.DOTALL | re.MULTILINE
+)
 
 
 class Block(NamedTuple):
