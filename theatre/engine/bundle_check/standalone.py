@@ -1004,7 +1004,7 @@ def check_certificate_fields(evidence: Evidence) -> Problems:
         "execution_path": template["execution_path"],
         "ground_truth_source": evidence.config["ground_truth_source"],
         "issuer": sealed["issuer"],
-        "criteria": {"criteria_human": None, "weights": None} | template["criteria"],
+        "criteria": {"criteria_human": "", "weights": {}} | template["criteria"],
         **{name: aggregate[name] for name in same},
         **{
             name: aggregate["scores"].get(name)
