@@ -109,8 +109,7 @@ class Theatre:
         """Return the receipt; InvalidTransitionError where there is none yet."""
         if self.receipt is None:
             raise InvalidTransitionError(
-                f"expected a committed theatre, got {self.theatre_id} in {self.state}: "
-                "commit it first"
+                f"The theatre must be committed first: {self.theatre_id} is in state {self.state}"
             )
         return self.receipt
 
@@ -133,9 +132,9 @@ class Theatre:
         """Raise InvalidTransitionError for a theatre that is overdue."""
         if self.is_overdue(now):
             raise InvalidTransitionError(
-                f"expected a theatre to begin by {self.close_by:%Y-%m-%dT%H:%M:%SZ}, as its "
-                "execution_policy.close_within_days says (30 days where it says nothing), got one "
-                "that is overdue: it ends as void; commit its template again and run that"
+                f"The theatre is overdue: it had to begin by {self.close_by:%Y-%m-%dT%H:%M:%SZ} "
+                "(execution_policy.close_within_days, 30 days by default), and ends as void. "
+                "Commit its template again and run that theatre."
             )
 
     def _check_own(self, receipt: CommitmentReceipt) -> None:

@@ -103,7 +103,7 @@ class FileTheatreStore:
             folder = self._root / str(UUID(theatre_id))
             if (folder / _TEMPLATE).is_file():
                 return folder
-        raise NotFoundError(f"expected the id of a theatre in {self._root}, got {theatre_id[:80]}")
+        raise NotFoundError(f"The theatre was not found in {self._root}: {theatre_id[:80]}")
 
     def create_folder(
         self, theatre_id: str, template: JsonObject, *, template_folder: Path
@@ -139,8 +139,8 @@ class FileTheatreStore:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise StateConflictError(
-                    f"expected theatre {theatre_id} to be free, got it held by another process: "
-                    "wait for that run to end, or stop it"
+                    f"Another process is using theatre {theatre_id}: wait for that run to end, or "
+                    "stop it"
                 ) from error
             journal = FileRunJournal(folder, folder.name)
             yield TheatreLease(

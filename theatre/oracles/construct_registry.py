@@ -113,7 +113,7 @@ class ConstructRegistry:
         except KeyError as error:
             known = ", ".join(sorted(self._constructs)) or "none"
             raise UnknownConstructError(
-                f"expected a registered construct ({known}), got {construct_id!r:.100}"
+                f"The construct is not registered: {construct_id!r:.100} (registered: {known})"
             ) from error
 
 
