@@ -171,7 +171,7 @@ def test_a_construct_is_reached_in_the_way_it_is_registered(home: Path) -> None:
         ConstructTransportError, match="got one that speaks on stdin: its adapter is local"
     ):
         served_adapter_for(registry.find("pilot"), clock=lambda: NOW, monotonic=time.monotonic)
-    with pytest.raises(UnknownConstructError, match=r"'pirate' \(registered: observer, pilot, service\)"):
+    with pytest.raises(UnknownConstructError, match=r"registered: observer, pilot, service"):
         registry.find_registered("pirate")
 
 
