@@ -126,6 +126,7 @@ class DatasetRoots:
     def open(self, path: str, *, sha256: str) -> DatasetFile:
         """Open the dataset at `path`; DatasetMismatchError unless it hashes to `sha256`."""
         dataset = DatasetFile(self.find(path))
+        # By the bytes of this very descriptor: the path may lead to another file later.
         if dataset.sha256 != sha256:
             dataset.close()
             raise DatasetMismatchError(

@@ -114,6 +114,7 @@ class FileRunJournal:
             return
         # As the trail names them.
         results = sorted(results, key=lambda result: result.seq)
+        # Episodes first: an entry of the trail must never name lines that a crash has lost.
         offset = append_durably(self._episodes, b"".join(result.line for result in results))
         try:
             self._append_events(events)
@@ -126,6 +127,7 @@ class FileRunJournal:
             offset += len(result.line)
 
     def _note(self, event: AuditEvent) -> JsonObject:
+        # Compare and swap: two processes cannot both make the same transition.
         if event.to_state is not None and event.from_state != self._state:
             raise StateConflictError(
                 f"expected theatre {self._theatre_id} in {event.from_state}, got {self._state}"

@@ -136,6 +136,7 @@ class FileTheatreStore:
         folder = self.folder(theatre_id)
         with (folder / _LOCK).open("wb") as lock:
             try:
+                # The system frees it when the process dies: no stale lock blocks a theatre.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise StateConflictError(

@@ -125,6 +125,7 @@ class ProgramSource:
         Raises ConstructFilesError where the files or the argv are not as `listed_files` and
         `refuse_unlisted` demand.
         """
+        # Hash the copies, not the originals: a file changed after hashing would run unnoticed.
         names = listed_files(self._folder, self._patterns)
         refuse_unlisted(self._argv, self._folder, names)
         copy = PrivateFolder()
@@ -217,6 +218,7 @@ def _remove_abandoned() -> None:
         with suppress(OSError):
             lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
             try:
+                # Another user could put a folder of this name into a shared temporary folder.
                 if os.fstat(lock).st_uid != os.getuid():
                     raise PermissionError(folder)
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -119,6 +119,7 @@ class ReplayEngine:
         try:
             settled = await self._earlier() or await self._settled()
             if isinstance(settled, SealedRun):
+                # The bundle is durable by now; only then may the theatre say certified.
                 await self._resolve(settled)
             elif isinstance(settled, RefusedDraft):
                 await self._end(settled.outcome())
@@ -127,6 +128,7 @@ class ReplayEngine:
         except CoinError as error:
             await self._fail(error)
         except (DatasetMismatchError, JournalChangedError) as error:
+            # Nothing was called yet: the data can be restored, and the theatre can still run.
             if self._theatre.state is TheatreState.COMMITTED:
                 raise
             await self._fail(error)
@@ -174,6 +176,7 @@ class ReplayEngine:
                 self._begun = read_isolation(cast("JsonObject", entry["detail"]))
             if entry["event_type"] == SELF_CHECK_FAILED:
                 refused = RefusedDraft.of(entry)
+        # The clock of this machine may be behind that of an earlier process.
         self._clock.not_before(last)
         return refused
 
@@ -198,6 +201,7 @@ class ReplayEngine:
 
     def _committed_draws(self) -> Draws:
         """Return the draws of the committed coin; CoinError where it is lost: none replaces it."""
+        # Another coin would draw other samples: a run could be repeated until it looks good.
         coin = self._context.coin
         if coin is None or coin.sha256 != self._receipt.coin_sha256:
             seen = "none" if coin is None else "another one"
@@ -213,6 +217,7 @@ class ReplayEngine:
         with contextlib.ExitStack() as stack:
             readers = {}
             for name, path in config.data_paths().items():
+                # Hashed and read through one descriptor: a file swapped in between is not read.
                 readers[name] = self._context.datasets.open(path, sha256=hashes[name])
                 stack.callback(readers[name].close)
             replay = readers.pop(config.replay_dataset_id)
@@ -220,6 +225,7 @@ class ReplayEngine:
 
     async def _activate(self, datasets: OpenDatasets) -> None:
         self._theatre.require_in_time(self._clock())
+        # Tried before the first call: what a construct could reach is part of the evidence.
         tried = await self._tried_isolation()
         detail = activation_detail(
             self._template,
@@ -268,6 +274,7 @@ class ReplayEngine:
             settings=self._settings,
         )
         if self._settings.certificate_run:
+            # Checked again here: canned answers must never be behind a certificate.
             for adapter in self._context.adapters.values():
                 refuse_rehearsal(adapter)
         try:
@@ -307,6 +314,7 @@ class ReplayEngine:
         await self._end(await with_reasons(self._journal, outcome, unscored=unscored))
 
     async def _fail(self, error: CoinError | DatasetMismatchError | JournalChangedError) -> None:
+        # Move the draft first: after a crash no bundle of a failed run may be found as sealed.
         await run_in_thread(self._set_aside)
         outcome: JsonObject = {
             "outcome": "failed",

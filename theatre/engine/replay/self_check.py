@@ -68,6 +68,7 @@ async def refuse(
     settings: RunSettings,
 ) -> None:
     """Note a refusal, then set the refused bundle aside."""
+    # Noted before the draft is moved: a crash in between cannot lead to a certificate.
     await journal.note(refused.event(format_rfc3339(context.clock())))
     await run_in_thread(set_aside, theatre_id, settings.output_dir, settings.drafts_dir)
 

@@ -182,6 +182,7 @@ class Settlement:
                     rehearsal = self._rehearsal(aggregate, facts, evidence.audit, resolved_at)
                     self._context.on_rehearsed(rehearsal)
                 return SealedRun(aggregate=aggregate, reason=reason)
+            # By the records, not the settings: a mock may have answered in an earlier process.
             if facts.rehearsed:
                 raise CertificateError("expected answers of a real construct, got a mock's")
             sources = StepSources(
@@ -251,6 +252,7 @@ class Settlement:
     ) -> SealedRun | RefusedDraft:
         assessment = await run_in_thread(self._write_tier, builder, settled)
         event = self._sealed_event(settled.resolved_at)
+        # The trail precedes the certificate, which must name the trail's head.
         audit_head = await self._write_trail(builder, journal, event)
         if self._receipt.reproduces is None:
             certificate = await run_in_thread(
@@ -258,6 +260,7 @@ class Settlement:
             )
         else:
             certificate = await run_in_thread(self._reproduced, builder, settled, event)
+        # Stamps from before the check: a file that changes after it was checked stops the sealing.
         as_checked = await run_in_thread(file_stamps, builder.draft)
         refused = await check_draft(builder.draft, self._context)
         if refused is not None:

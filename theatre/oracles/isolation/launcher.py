@@ -50,6 +50,7 @@ def main(order_fd: int) -> None:
             # Elsewhere RLIMIT_AS is refused or not enforced.
             _lower(resource.RLIMIT_AS, order["memory"])
         _lower(resource.RLIMIT_NOFILE, order["open_files"])
+        # A core dump would write the memory of a construct, and of its inputs, to the disk.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         # Python ignores these two, and what is ignored stays ignored in the program.
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -87,6 +88,7 @@ def _tie_to(runner_pid: int) -> None:
     """End with the runner, and keep orphaned descendants below this process while it lives."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # The runner ended before prctl took effect: no signal will come any more.
     if os.getppid() != runner_pid:
         sys.exit(_EXIT_NOT_STARTED)
 
@@ -112,6 +114,7 @@ def _lower(kind: int, value: int) -> None:
 def _isolate(order: dict[str, Any]) -> None:
     """Give up what was ordered; the filter comes last, since it refuses what the others need."""
     if order["user"] is not None:
+        # Groups and group id first: after setresuid there is no right left to change them.
         os.setgroups([])
         os.setresgid(*3 * (order["user"],))
         os.setresuid(*3 * (order["user"],))
