@@ -73,15 +73,15 @@ class Theatre:
 
     def activate(self, *, at: datetime, detail: JsonObject) -> tuple[Self, AuditEvent]:
         """Return the ACTIVE theatre: execution has begun."""
-        return self._moved(TheatreState.ACTIVE, "activated", at, detail)
+        return self._move(TheatreState.ACTIVE, "activated", at, detail)
 
     def settle(self, *, at: datetime, detail: JsonObject) -> tuple[Self, AuditEvent]:
         """Return the SETTLING theatre: no more calls will be made."""
-        return self._moved(TheatreState.SETTLING, "settling", at, detail)
+        return self._move(TheatreState.SETTLING, "settling", at, detail)
 
     def resolve(self, *, at: datetime, detail: JsonObject) -> tuple[Self, AuditEvent]:
         """Return the RESOLVED theatre; `detail` names the outcome."""
-        return self._moved(TheatreState.RESOLVED, "resolved", at, detail)
+        return self._move(TheatreState.RESOLVED, "resolved", at, detail)
 
     def end(self, *, at: datetime, outcome: JsonObject) -> tuple[Self, tuple[AuditEvent, ...]]:
         """Return the RESOLVED theatre and the steps that lead there without another call.
@@ -102,7 +102,7 @@ class Theatre:
 
     def archive(self, *, at: datetime, detail: JsonObject) -> tuple[Self, AuditEvent]:
         """Return the ARCHIVED theatre: the end."""
-        return self._moved(TheatreState.ARCHIVED, "archived", at, detail)
+        return self._move(TheatreState.ARCHIVED, "archived", at, detail)
 
     @property
     def commitment(self) -> CommitmentReceipt:
@@ -146,7 +146,7 @@ class Theatre:
                 f"of {receipt.theatre_id} with {receipt.commitment_hash}"
             )
 
-    def _moved(
+    def _move(
         self, target: TheatreState, event_type: str, at: datetime, detail: JsonObject
     ) -> tuple[Self, AuditEvent]:
         check_transition(self.state, target)

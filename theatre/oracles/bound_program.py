@@ -138,7 +138,7 @@ class ProgramSource:
             # Also where the run is stopped meanwhile: no half copy stays.
             copy.remove()
             raise
-        argv = tuple(_filled(argument, self._folder, copy.path) for argument in self._argv)
+        argv = tuple(_fill(argument, self._folder, copy.path) for argument in self._argv)
         version = program_version(self._argv, hashes)
         return BoundProgram(argv=argv, version=version, reading=(copy.path,), copy=copy)
 
@@ -166,7 +166,7 @@ def _copy(source: Path, target: Path) -> None:
             facts = os.fstat(file.fileno())
             if not S_ISREG(facts.st_mode):
                 raise ConstructFilesError(f"expected a plain file, got {source}")
-            if facts.st_size > LARGE_BYTES and _linked(source, target, facts):
+            if facts.st_size > LARGE_BYTES and _link_large(source, target, facts):
                 return
             with target.open("xb") as copy:
                 shutil.copyfileobj(file, copy)
@@ -175,7 +175,7 @@ def _copy(source: Path, target: Path) -> None:
         raise ConstructFilesError(f"expected to copy {source}, got: {error.strerror}") from error
 
 
-def _linked(source: Path, target: Path, facts: os.stat_result) -> bool:
+def _link_large(source: Path, target: Path, facts: os.stat_result) -> bool:
     """Link a large file, if it is still the one that was opened; its mode is its owner's."""
     with suppress(OSError):
         os.link(source, target, follow_symlinks=False)
@@ -185,7 +185,7 @@ def _linked(source: Path, target: Path, facts: os.stat_result) -> bool:
     return False
 
 
-def _filled(argument: str, folder: Path, copy: Path) -> str:
+def _fill(argument: str, folder: Path, copy: Path) -> str:
     """Return an argument with its placeholders filled, and paths into `folder` led to the copy."""
     for before, path in named_paths(argument, folder):
         text = argument.removeprefix(before)

@@ -48,7 +48,7 @@ async def exchange(
             headers={"Idempotency-Key": idempotency_key},
             allow_redirects=False,
         ) as response:
-            return _refused_head(response) or await _read(response, redacted)
+            return _refuse_head(response) or await _read(response, redacted)
     except OutboundRefusedError as error:
         return CallFailure(reason="endpoint-not-allowed", detail=str(error))
     except (aiohttp.ClientError, OSError) as error:
@@ -58,7 +58,7 @@ async def exchange(
         )
 
 
-def _refused_head(response: aiohttp.ClientResponse) -> CallFailure | None:
+def _refuse_head(response: aiohttp.ClientResponse) -> CallFailure | None:
     """Return what is wrong with a response before its body matters."""
     # Not followed: a redirect could lead to an address that the policy refuses.
     if response.status in _REDIRECTS:

@@ -117,7 +117,7 @@ class ReplayEngine:
         is recorded. InvalidTransitionError for a theatre that is overdue.
         """
         try:
-            settled = await self._earlier() or await self._settled()
+            settled = await self._recover() or await self._run_to_bundle()
             if isinstance(settled, SealedRun):
                 # The bundle is durable by now; only then may the theatre say certified.
                 await self._resolve(settled)
@@ -142,7 +142,7 @@ class ReplayEngine:
         """
         await self._read_trail()
         try:
-            self._committed_draws()
+            self._require_coin()
         except CoinError as error:
             await self._fail(error)
             return self._theatre
@@ -165,7 +165,7 @@ class ReplayEngine:
         await self._read_trail()
         await self._require_isolated()
         with self._open_datasets() as datasets:
-            await self._calls.run(datasets, self._committed_draws(), span, is_needed=is_needed)
+            await self._calls.run(datasets, self._require_coin(), span, is_needed=is_needed)
 
     async def _read_trail(self) -> RefusedDraft | None:
         """Go on behind the last stamp; return the refusal that an earlier process has noted."""
@@ -180,17 +180,17 @@ class ReplayEngine:
         self._clock.not_before(last)
         return refused
 
-    async def _earlier(self) -> SealedRun | RefusedDraft | None:
+    async def _recover(self) -> SealedRun | RefusedDraft | None:
         """Return what an earlier process has sealed, or what was refused, if there is either."""
         refused = await self._read_trail()
         if refused is not None:
             await run_in_thread(self._set_aside)
             return refused
-        return await self._sealed()
+        return await self._find_sealed()
 
-    async def _settled(self) -> SealedRun | ResolutionResult | RefusedDraft:
+    async def _run_to_bundle(self) -> SealedRun | ResolutionResult | RefusedDraft:
         """Do what is left to do of the run, up to its bundle; CoinError where its coin is lost."""
-        draws = self._committed_draws()
+        draws = self._require_coin()
         with self._open_datasets() as datasets:
             if self._theatre.state is TheatreState.COMMITTED:
                 await self._activate(datasets)
@@ -199,7 +199,7 @@ class ReplayEngine:
                 await self._move(self._theatre.settle(at=self._clock(), detail={}))
             return await self._seal(datasets, draws)
 
-    def _committed_draws(self) -> Draws:
+    def _require_coin(self) -> Draws:
         """Return the draws of the committed coin; CoinError where it is lost: none replaces it."""
         # Another coin would draw other samples: a run could be repeated until it looks good.
         coin = self._context.coin
@@ -226,7 +226,7 @@ class ReplayEngine:
     async def _activate(self, datasets: OpenDatasets) -> None:
         self._theatre.require_in_time(self._clock())
         # Tried before the first call: what a construct could reach is part of the evidence.
-        tried = await self._tried_isolation()
+        tried = await self._probe_isolation()
         detail = activation_detail(
             self._template,
             self._provider,
@@ -239,7 +239,7 @@ class ReplayEngine:
         await self._move(self._theatre.activate(at=self._clock(), detail=detail))
         self._tried = tried
 
-    async def _tried_isolation(self) -> Mapping[str, Isolation]:
+    async def _probe_isolation(self) -> Mapping[str, Isolation]:
         closed = [self._settings.output_dir, *self._context.closed]
         return await probe_isolation(self._template, closed, self._context)
 
@@ -249,7 +249,7 @@ class ReplayEngine:
         Raises IsolationLostError for a construct that could reach more than it could then.
         """
         if self._tried is None:
-            self._tried = await self._tried_isolation()
+            self._tried = await self._probe_isolation()
             refuse_weaker(self._tried, self._begun)
 
     async def _invoke_all(self, datasets: OpenDatasets, draws: Draws) -> None:
@@ -285,12 +285,12 @@ class ReplayEngine:
                 certificate_run=self._settings.certificate_run,
             )
         except AlreadySealedError:
-            earlier = await self._sealed()
+            earlier = await self._find_sealed()
             if earlier is None:
                 raise
             return earlier
 
-    async def _sealed(self) -> SealedRun | RefusedDraft | None:
+    async def _find_sealed(self) -> SealedRun | RefusedDraft | None:
         """Return the bundle that is sealed here, if one is: what lies there is checked again."""
         if not self._bundle.is_dir():
             return None

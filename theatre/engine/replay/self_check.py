@@ -54,7 +54,7 @@ async def check_draft(bundle: Path, context: RunContext) -> RefusedDraft | None:
 
     In a thread that stops within 100 episodes once the caller is cancelled.
     """
-    report = await run_in_thread(_checked, bundle, context, cancellation_check())
+    report = await run_in_thread(_run_check, bundle, context, cancellation_check())
     refused = {*report.failed, *report.unavailable}
     checks = tuple(line.id for line in report.checks if line in refused)
     return RefusedDraft(checks) if checks else None
@@ -73,7 +73,7 @@ async def refuse(
     await run_in_thread(set_aside, theatre_id, settings.output_dir, settings.drafts_dir)
 
 
-def _checked(
+def _run_check(
     bundle: Path, context: RunContext, raise_if_cancelled: Callable[[], None]
 ) -> CheckReport:
     return check_bundle(

@@ -37,7 +37,7 @@ def main(order_fd: int) -> None:
     """Set limits and isolation and execute the program; returns only by ending the process."""
     with open(order_fd, "rb") as file:
         order: dict[str, Any] = marshal.load(file)  # noqa: S302 - written by our own parent
-    status = _moved(order["status"])
+    status = _move_descriptor(order["status"])
     try:
         _take_descriptors(order)
         if sys.platform == "linux":
@@ -65,7 +65,7 @@ def main(order_fd: int) -> None:
         sys.exit(_EXIT_NOT_STARTED)
 
 
-def _moved(descriptor: int) -> int:
+def _move_descriptor(descriptor: int) -> int:
     """Return a copy out of the way of those that the program gets; it closes with the start."""
     copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
     os.close(descriptor)
@@ -75,7 +75,7 @@ def _moved(descriptor: int) -> int:
 def _take_descriptors(order: dict[str, Any]) -> None:
     """Put stdin, stdout and the listening socket where the program looks for them."""
     wanted = {0: order["stdin"], 1: order["stdout"], _FIRST_DESCRIPTOR_PASSED: order["listener"]}
-    held = {place: _moved(one) for place, one in wanted.items() if one is not None}
+    held = {place: _move_descriptor(one) for place, one in wanted.items() if one is not None}
     for place, descriptor in held.items():
         os.dup2(descriptor, place, inheritable=True)
     if _FIRST_DESCRIPTOR_PASSED in held:
