@@ -175,7 +175,7 @@ def test_there_is_no_commitment_before_the_commit() -> None:
     with pytest.raises(InvalidTransitionError) as caught:
         _ = draft().commitment
     assert str(caught.value) == (
-        f"expected a committed theatre, got {THEATRE_ID} in DRAFT: commit it first"
+        f"The theatre must be committed first: {THEATRE_ID} is in state DRAFT"
     )
     assert [theatre_in(state).commitment for state in ORDER[1:]] == [RECEIPT] * 5
 

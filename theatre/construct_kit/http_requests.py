@@ -110,12 +110,14 @@ class RequestHandler(BaseHTTPRequestHandler):
                 f"expected Content-Type application/json, got {self.headers['Content-Type']}",
             )
         length = self.headers["Content-Length"]
+        # Two ways to state a length could hide a second request from a proxy (smuggling).
         if length is None or "Transfer-Encoding" in self.headers:
             return _Refused(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length, got none")
         if not (length.isascii() and length.isdecimal()):
             return _Refused(
                 HTTPStatus.BAD_REQUEST, f"expected a number as Content-Length, got {length:.20}"
             )
+        # By its digits first: int() of a very long number takes long.
         if len(length) > len(str(MAX_QUESTION_BYTES)) or int(length) > MAX_QUESTION_BYTES:
             return _Refused(
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

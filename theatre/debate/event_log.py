@@ -105,12 +105,12 @@ def view_of(entries: Iterable[JsonObject], *, subject: str) -> DebateView:
 def after_event(view: DebateView | None, entry: JsonObject) -> DebateView:
     """Return the view after `entry`. Raises DebateLogError where the event does not fit."""
     try:
-        return _stepped(view, str(entry["event_type"]), cast("JsonObject", entry["detail"]))
+        return _apply_step(view, str(entry["event_type"]), cast("JsonObject", entry["detail"]))
     except DebateLogError as error:
         raise DebateLogError(f"line {cast('int', entry['seq']) + 1}: {error}") from error
 
 
-def _stepped(view: DebateView | None, kind: str, detail: JsonObject) -> DebateView:
+def _apply_step(view: DebateView | None, kind: str, detail: JsonObject) -> DebateView:
     if view is None:
         return DebateView(header=_opening(kind, detail))
     if view.is_closed:

@@ -89,7 +89,7 @@ def routing_mismatches(debate: Debate) -> Iterator[Mismatch]:
     for place, turn in enumerate(debate.turns):
         for number, attempt in enumerate(turn.attempts or ()):
             stored = _stored_values(attempt)
-            for member, expected in _routed(stored, config):
+            for member, expected in _check_routing(stored, config):
                 if member in stored and not _is_same(expected, stored[member]):
                     at = ("turns", place, "attempts", number, "audit", "pid", member)
                     yield Mismatch(
@@ -110,7 +110,7 @@ def _stored_values(attempt: Attempt) -> dict[str, object]:
     return {name: one for name, one in members.items() if one is not None}
 
 
-def _routed(
+def _check_routing(
     stored: Mapping[str, object], config: ControlConfig
 ) -> Iterator[tuple[str, float | str]]:
     """Yield what follows from the inputs of one step, by member, as far as they are there."""

@@ -57,7 +57,7 @@ def read_debate(
     Raises InvalidDebateError with every error. `lenient` turns the errors of order (R6) and of
     retry counts (R11) into warnings. A `registry` saves compiling the schema again.
     """
-    document = _parsed(data)
+    document = _parse(data)
     try:
         # Quick, and as strict as the schema, which then says where and why.
         debate = Debate.model_validate(document)
@@ -86,7 +86,7 @@ def repeated_runs(debates: Sequence[Debate]) -> list[tuple[int, Finding]]:
     return found
 
 
-def _parsed(data: bytes) -> JsonObject:
+def _parse(data: bytes) -> JsonObject:
     try:
         return parse_object(data, max_depth=MAX_INPUT_DEPTH)
     except ParseError as error:

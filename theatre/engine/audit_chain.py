@@ -71,6 +71,7 @@ def next_entry(head: ChainHead, theatre_id: str, event: AuditEvent) -> JsonObjec
         "detail": event.detail,
         "at": max(head.at, event.at),
     }
+    # Over all members, the previous hash included: a changed entry breaks every later one.
     return entry | {"entry_hash": entry_hash(entry)}
 
 
@@ -108,6 +109,7 @@ def verify_next(head: ChainHead, entry: JsonObject, *, theatre_id: str) -> Chain
 
 
 def _verify_entry(entry: JsonObject, head: ChainHead, theatre_id: str, line: int) -> None:
+    # An unknown member would be hashed and trusted without being understood.
     if set(entry) != ENTRY_KEYS:
         odd = sorted(set(entry) ^ ENTRY_KEYS)
         raise ChainBrokenError(f"line {line}: missing or unknown members {odd}", line=line)

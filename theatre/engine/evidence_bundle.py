@@ -223,8 +223,10 @@ class EvidenceBundleBuilder:
                 _sync_folder(folder)
             _sync_folder(self.draft)
             try:
+                # One rename makes the bundle visible: readers see all of it or none.
                 self.draft.rename(self._final)
             except OSError as error:
+                # rename(2) refuses to replace a folder that is not empty: the first attempt wins.
                 if error.errno not in {errno.EEXIST, errno.ENOTEMPTY}:
                     raise
                 raise AlreadySealedError(

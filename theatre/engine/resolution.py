@@ -132,7 +132,7 @@ class ResolutionStateMachine:
         if not any(step.type == INVOCATION for step in self.steps):
             raise ProgrammeError("expected a construct_invocation step, got none")
         for index, step in enumerate(self.steps):
-            if _target(self.steps, index) <= index:
+            if _find_target(self.steps, index) <= index:
                 raise ProgrammeError(
                     f"expected the escalation_path of step {step.step_id} to be a later step or "
                     f"{FAIL}, got {step.escalation_path:.100}"
@@ -164,7 +164,7 @@ class ResolutionStateMachine:
         ended = zip(self.steps, self.results, strict=False)
         return tuple(
             f"step-{word.value}:{step.step_id}"
-            for step, word in ((step, _worth(step, result)) for step, result in ended)
+            for step, word in ((step, _effective_status(step, result)) for step, result in ended)
             if step.guards_integrity and word is not StepStatus.COMPLETED
         )
 
@@ -187,25 +187,25 @@ class ResolutionStateMachine:
             expected = "the end of the programme" if step is None else f"step {step.step_id}"
             raise ProgrammeError(f"expected {expected}, got step {step_id:.100}")
         if isinstance(outcome, Completed):
-            result = _settled(step, StepStatus.COMPLETED, outcome.result)
-            return _past_skipped(replace(self, results=(*self.results, result)))
-        return self._failed(step, outcome)
+            result = _make_result(step, StepStatus.COMPLETED, outcome.result)
+            return _skip_steps(replace(self, results=(*self.results, result)))
+        return self._fail(step, outcome)
 
-    def _failed(self, step: ProgrammeStep, outcome: Failed) -> ResolutionStateMachine:
-        target = _target(self.steps, len(self.results))
+    def _fail(self, step: ProgrammeStep, outcome: Failed) -> ResolutionStateMachine:
+        target = _find_target(self.steps, len(self.results))
         escalated_to = self.steps[target].step_id if target < len(self.steps) else None
         document: JsonObject = {
             "reason": outcome.reason,
             "error_detail": outcome.error_detail,
             "escalated_to": escalated_to,
         }
-        results = (*self.results, _settled(step, StepStatus.FAILED, document))
+        results = (*self.results, _make_result(step, StepStatus.FAILED, document))
         if escalated_to is None:
             return replace(self, results=results, failure=outcome)
-        return _past_skipped(replace(self, results=results, resume_at=target))
+        return _skip_steps(replace(self, results=results, resume_at=target))
 
 
-def _worth(step: ProgrammeStep, result: StepResult) -> StepStatus:
+def _effective_status(step: ProgrammeStep, result: StepResult) -> StepStatus:
     """Return how a step ended; a log that was walked and is not intact is a failure."""
     if not step.walks_a_chain or result.status is not StepStatus.COMPLETED:
         return result.status
@@ -213,18 +213,18 @@ def _worth(step: ProgrammeStep, result: StepResult) -> StepStatus:
     return StepStatus.COMPLETED if found.get("intact") is True else StepStatus.FAILED
 
 
-def _past_skipped(machine: ResolutionStateMachine) -> ResolutionStateMachine:
+def _skip_steps(machine: ResolutionStateMachine) -> ResolutionStateMachine:
     """Skip what is before the step that a failure led to, but for what ran in ACTIVE."""
     results = list(machine.results)
     while len(results) < machine.resume_at:
         step = machine.steps[len(results)]
         if step.type in EPISODE_STEPS:
             break
-        results.append(_settled(step, StepStatus.SKIPPED, {}))
+        results.append(_make_result(step, StepStatus.SKIPPED, {}))
     return replace(machine, results=tuple(results))
 
 
-def _target(steps: Sequence[ProgrammeStep], index: int) -> int:
+def _find_target(steps: Sequence[ProgrammeStep], index: int) -> int:
     """Return the index that a failure of step `index` leads to: the end for FAIL or no path.
 
     -1, which is before every step, for an id that no step has.
@@ -235,7 +235,7 @@ def _target(steps: Sequence[ProgrammeStep], index: int) -> int:
     return {step.step_id: number for number, step in enumerate(steps)}.get(path, -1)
 
 
-def _settled(step: ProgrammeStep, status: StepStatus, result: JsonObject) -> StepResult:
+def _make_result(step: ProgrammeStep, status: StepStatus, result: JsonObject) -> StepResult:
     return StepResult(step_id=step.step_id, type=step.type, status=status, result=result)
 
 

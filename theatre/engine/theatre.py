@@ -73,15 +73,15 @@ class Theatre:
 
     def activate(self, *, at: datetime, detail: JsonObject) -> tuple[Self, AuditEvent]:
         """Return the ACTIVE theatre: execution has begun."""
-        return self._moved(TheatreState.ACTIVE, "activated", at, detail)
+        return self._move(TheatreState.ACTIVE, "activated", at, detail)
 
     def settle(self, *, at: datetime, detail: JsonObject) -> tuple[Self, AuditEvent]:
         """Return the SETTLING theatre: no more calls will be made."""
-        return self._moved(TheatreState.SETTLING, "settling", at, detail)
+        return self._move(TheatreState.SETTLING, "settling", at, detail)
 
     def resolve(self, *, at: datetime, detail: JsonObject) -> tuple[Self, AuditEvent]:
         """Return the RESOLVED theatre; `detail` names the outcome."""
-        return self._moved(TheatreState.RESOLVED, "resolved", at, detail)
+        return self._move(TheatreState.RESOLVED, "resolved", at, detail)
 
     def end(self, *, at: datetime, outcome: JsonObject) -> tuple[Self, tuple[AuditEvent, ...]]:
         """Return the RESOLVED theatre and the steps that lead there without another call.
@@ -102,15 +102,14 @@ class Theatre:
 
     def archive(self, *, at: datetime, detail: JsonObject) -> tuple[Self, AuditEvent]:
         """Return the ARCHIVED theatre: the end."""
-        return self._moved(TheatreState.ARCHIVED, "archived", at, detail)
+        return self._move(TheatreState.ARCHIVED, "archived", at, detail)
 
     @property
     def commitment(self) -> CommitmentReceipt:
         """Return the receipt; InvalidTransitionError where there is none yet."""
         if self.receipt is None:
             raise InvalidTransitionError(
-                f"expected a committed theatre, got {self.theatre_id} in {self.state}: "
-                "commit it first"
+                f"The theatre must be committed first: {self.theatre_id} is in state {self.state}"
             )
         return self.receipt
 
@@ -133,9 +132,9 @@ class Theatre:
         """Raise InvalidTransitionError for a theatre that is overdue."""
         if self.is_overdue(now):
             raise InvalidTransitionError(
-                f"expected a theatre to begin by {self.close_by:%Y-%m-%dT%H:%M:%SZ}, as its "
-                "execution_policy.close_within_days says (30 days where it says nothing), got one "
-                "that is overdue: it ends as void; commit its template again and run that"
+                f"The theatre is overdue: it had to begin by {self.close_by:%Y-%m-%dT%H:%M:%SZ} "
+                "(execution_policy.close_within_days, 30 days by default), and ends as void. "
+                "Commit its template again and run that theatre."
             )
 
     def _check_own(self, receipt: CommitmentReceipt) -> None:
@@ -147,7 +146,7 @@ class Theatre:
                 f"of {receipt.theatre_id} with {receipt.commitment_hash}"
             )
 
-    def _moved(
+    def _move(
         self, target: TheatreState, event_type: str, at: datetime, detail: JsonObject
     ) -> tuple[Self, AuditEvent]:
         check_transition(self.state, target)

@@ -74,8 +74,8 @@ class DatasetFile:
             yield chunk
         if hasher.hexdigest() != self._sha256:
             raise DatasetMismatchError(
-                f"expected the dataset to stay as it was opened, with SHA-256 {self._sha256}, got "
-                f"{hasher.hexdigest()}: somebody wrote into the file during the run"
+                f"The dataset changed during the run: expected SHA-256 {self._sha256}, got "
+                f"{hasher.hexdigest()}"
             )
 
     def close(self) -> None:
@@ -121,17 +121,18 @@ class DatasetRoots:
                     raise DatasetError(f"expected {path} inside its dataset root, got a link out")
                 return found
         looked_in = ", ".join(str(root) for root in self._roots)
-        raise DatasetError(f"expected dataset {path} in {looked_in}; got no such file")
+        raise DatasetError(f"The dataset was not found: expected {path} in {looked_in}")
 
     def open(self, path: str, *, sha256: str) -> DatasetFile:
         """Open the dataset at `path`; DatasetMismatchError unless it hashes to `sha256`."""
         dataset = DatasetFile(self.find(path))
+        # By the bytes of this very descriptor: the path may lead to another file later.
         if dataset.sha256 != sha256:
             dataset.close()
             raise DatasetMismatchError(
-                f"expected dataset {path} with SHA-256 {sha256} (committed), got "
-                f"{dataset.sha256}: restore the committed file, or commit the new one as a new "
-                "theatre"
+                f"The dataset changed since the commitment: expected {path} with SHA-256 {sha256}, "
+                f"got {dataset.sha256}. Restore the committed file, or commit the new one as a "
+                "new theatre."
             )
         return dataset
 

@@ -43,6 +43,7 @@ def replace_durably(path: Path, data: bytes, *, mode: int = 0o666) -> None:
         handle.write(data)
         handle.flush()
         os.fsync(handle.fileno())
+    # The data is on disk before the name points to it; otherwise a power cut leaves an empty file.
     draft.replace(path)
     sync_folder(path.parent)
 

@@ -59,7 +59,7 @@ class FileRunJournal:
             self._advance(entry)
             named += read_sequences(entry)
         self._index = EpisodeIndex()
-        if _cut(self._episodes, self._indexed(named)):
+        if _cut(self._episodes, self._index_lines(named)):
             torn.append(EPISODES)
         self.torn = tuple(torn)
 
@@ -114,6 +114,7 @@ class FileRunJournal:
             return
         # As the trail names them.
         results = sorted(results, key=lambda result: result.seq)
+        # Episodes first: an entry of the trail must never name lines that a crash has lost.
         offset = append_durably(self._episodes, b"".join(result.line for result in results))
         try:
             self._append_events(events)
@@ -126,6 +127,7 @@ class FileRunJournal:
             offset += len(result.line)
 
     def _note(self, event: AuditEvent) -> JsonObject:
+        # Compare and swap: two processes cannot both make the same transition.
         if event.to_state is not None and event.from_state != self._state:
             raise StateConflictError(
                 f"expected theatre {self._theatre_id} in {event.from_state}, got {self._state}"
@@ -133,21 +135,21 @@ class FileRunJournal:
         return self._append_events([event])[-1]
 
     def _note_together(self, events: Sequence[AuditEvent]) -> None:
-        entries = self._chained(events)
+        entries = self._chain(events)
         lines = b"".join(canonical_line(entry) for entry in entries)
         replace_durably(self._trail, self._trail.read_bytes() + lines)
         for entry in entries:
             self._advance(entry)
 
     def _append_events(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
-        entries = self._chained(events)
+        entries = self._chain(events)
         if entries:
             append_durably(self._trail, b"".join(canonical_line(entry) for entry in entries))
         for entry in entries:
             self._advance(entry)
         return entries
 
-    def _chained(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
+    def _chain(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
         head, entries = self._head, []
         for event in events:
             entry = next_entry(head, self._theatre_id, event)
@@ -155,7 +157,7 @@ class FileRunJournal:
             entries.append(entry)
         return entries
 
-    def _indexed(self, named: Sequence[range]) -> int:
+    def _index_lines(self, named: Sequence[range]) -> int:
         """Index the lines that the trail names, and return where they end.
 
         A line that cannot be read, or is not that of the episode which the trail names there, is

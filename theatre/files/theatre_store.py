@@ -110,7 +110,7 @@ class FileTheatreStore:
         if len(found) == 1:
             return self._root / found[0]
         seen = f"{theatre_id[:80]}, with which {len(found)} begin" if found else theatre_id[:80]
-        raise NotFoundError(f"expected the id of a theatre in {self._root}, got {seen}")
+        raise NotFoundError(f"The theatre was not found in {self._root}: {seen}")
 
     def create_folder(
         self, theatre_id: str, template: JsonObject, *, template_folder: Path
@@ -143,11 +143,12 @@ class FileTheatreStore:
         folder = self.folder(theatre_id)
         with (folder / _LOCK).open("wb") as lock:
             try:
+                # The system frees it when the process dies: no stale lock blocks a theatre.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
                 raise StateConflictError(
-                    f"expected theatre {theatre_id} to be free, got it held by another process: "
-                    "wait for that run to end, or stop it"
+                    f"Another process is using theatre {theatre_id}: wait for that run to end, or "
+                    "stop it"
                 ) from error
             journal = FileRunJournal(folder, folder.name)
             yield TheatreLease(

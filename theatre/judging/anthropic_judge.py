@@ -140,6 +140,7 @@ class AnthropicJudge:
         if attempt.reason not in _TRIED_AGAIN or made == MAX_ATTEMPTS:
             return None
         wait = FIRST_WAIT_SECONDS * 2 ** (made - 1) if attempt.wait is None else attempt.wait
+        # A server may ask for hours: then the answer is missing rather than the run blocked.
         return wait if wait <= LONGEST_WAIT_SECONDS else None
 
 

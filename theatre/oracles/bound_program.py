@@ -125,6 +125,7 @@ class ProgramSource:
         Raises ConstructFilesError where the files or the argv are not as `listed_files` and
         `refuse_unlisted` demand.
         """
+        # Hash the copies, not the originals: a file changed after hashing would run unnoticed.
         names = listed_files(self._folder, self._patterns)
         refuse_unlisted(self._argv, self._folder, names)
         copy = PrivateFolder()
@@ -137,7 +138,7 @@ class ProgramSource:
             # Also where the run is stopped meanwhile: no half copy stays.
             copy.remove()
             raise
-        argv = tuple(_filled(argument, self._folder, copy.path) for argument in self._argv)
+        argv = tuple(_fill(argument, self._folder, copy.path) for argument in self._argv)
         version = program_version(self._argv, hashes)
         return BoundProgram(argv=argv, version=version, reading=(copy.path,), copy=copy)
 
@@ -165,7 +166,7 @@ def _copy(source: Path, target: Path) -> None:
             facts = os.fstat(file.fileno())
             if not S_ISREG(facts.st_mode):
                 raise ConstructFilesError(f"expected a plain file, got {source}")
-            if facts.st_size > LARGE_BYTES and _linked(source, target, facts):
+            if facts.st_size > LARGE_BYTES and _link_large(source, target, facts):
                 return
             with target.open("xb") as copy:
                 shutil.copyfileobj(file, copy)
@@ -174,7 +175,7 @@ def _copy(source: Path, target: Path) -> None:
         raise ConstructFilesError(f"expected to copy {source}, got: {error.strerror}") from error
 
 
-def _linked(source: Path, target: Path, facts: os.stat_result) -> bool:
+def _link_large(source: Path, target: Path, facts: os.stat_result) -> bool:
     """Link a large file, if it is still the one that was opened; its mode is its owner's."""
     with suppress(OSError):
         os.link(source, target, follow_symlinks=False)
@@ -184,7 +185,7 @@ def _linked(source: Path, target: Path, facts: os.stat_result) -> bool:
     return False
 
 
-def _filled(argument: str, folder: Path, copy: Path) -> str:
+def _fill(argument: str, folder: Path, copy: Path) -> str:
     """Return an argument with its placeholders filled, and paths into `folder` led to the copy."""
     for before, path in named_paths(argument, folder):
         text = argument.removeprefix(before)
@@ -217,6 +218,7 @@ def _remove_abandoned() -> None:
         with suppress(OSError):
             lock = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_DIRECTORY)
             try:
+                # Another user could put a folder of this name into a shared temporary folder.
                 if os.fstat(lock).st_uid != os.getuid():
                     raise PermissionError(folder)
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -86,7 +86,7 @@ class ConstructRegistry:
         base = path.parent.resolve()
         return cls(
             {
-                construct_id: _located(construct_id, entry, base)
+                construct_id: _locate(construct_id, entry, base)
                 if isinstance(entry, ProgramEntry)
                 else _remote(construct_id, entry)
                 for construct_id, entry in entries.items()
@@ -113,7 +113,7 @@ class ConstructRegistry:
         except KeyError as error:
             known = ", ".join(sorted(self._constructs)) or "none"
             raise UnknownConstructError(
-                f"expected a registered construct ({known}), got {construct_id!r:.100}"
+                f"The construct is not registered: {construct_id!r:.100} (registered: {known})"
             ) from error
 
 
@@ -203,7 +203,7 @@ def local_adapter_for(
     )
 
 
-def _located(construct_id: str, entry: ProgramEntry, base: Path) -> RegisteredConstruct:
+def _locate(construct_id: str, entry: ProgramEntry, base: Path) -> RegisteredConstruct:
     _check_keys(construct_id, entry)
     folder = (base / entry.folder).resolve()
     if not folder.is_dir():

@@ -116,7 +116,7 @@ class HTTPOracleAdapter:
         `disconnected`): sending it again unseen would keep an attempt out of the evidence.
         """
         if self._closed:
-            raise AdapterClosedError("expected an adapter in use, got one after aclose()")
+            raise AdapterClosedError("The adapter is closed: aclose() was called before")
         started = self._monotonic()
         outcome = await wait_within(
             self._exchange(request), seconds=request.metadata.timeout_seconds

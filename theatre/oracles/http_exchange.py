@@ -48,7 +48,7 @@ async def exchange(
             headers={"Idempotency-Key": idempotency_key},
             allow_redirects=False,
         ) as response:
-            return _refused_head(response) or await _read(response, redacted)
+            return _refuse_head(response) or await _read(response, redacted)
     except OutboundRefusedError as error:
         return CallFailure(reason="endpoint-not-allowed", detail=str(error))
     except (aiohttp.ClientError, OSError) as error:
@@ -58,8 +58,9 @@ async def exchange(
         )
 
 
-def _refused_head(response: aiohttp.ClientResponse) -> CallFailure | None:
+def _refuse_head(response: aiohttp.ClientResponse) -> CallFailure | None:
     """Return what is wrong with a response before its body matters."""
+    # Not followed: a redirect could lead to an address that the policy refuses.
     if response.status in _REDIRECTS:
         location = response.headers.get("Location", "nowhere")
         return CallFailure(
@@ -67,6 +68,7 @@ def _refused_head(response: aiohttp.ClientResponse) -> CallFailure | None:
             detail=f"expected status {_OK}, got {response.status} to {location}",
         )
     encodings = response.headers.getall("Content-Encoding", [])
+    # A small compressed body could unpack to gigabytes before the limit is seen.
     if any(encoding.strip().lower() not in ("", "identity") for encoding in encodings):
         return CallFailure(
             reason="content-encoding",
@@ -86,6 +88,7 @@ async def _read(
             detail=f"expected status {_OK}, got {response.status}",
             raw=body,
         )
+    # An operator's credential in an answer would be published with the evidence.
     if body != received:
         return CallFailure(
             reason="credential-echoed",

@@ -134,6 +134,7 @@ def start_limited(
                     stderr=subprocess.PIPE,
                     bufsize=0,
                     cwd=folder,
+                    # Not this process's environment: it may hold the operator's keys.
                     env={**environment, "HOME": folder, "TMPDIR": folder},
                     pass_fds=passed,
                     start_new_session=True,

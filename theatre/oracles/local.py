@@ -211,7 +211,7 @@ class LocalOracleAdapter:
 
     def _refuse_if_closed(self) -> None:
         if self._closed:
-            raise AdapterClosedError("expected an adapter in use, got one after aclose()")
+            raise AdapterClosedError("The adapter is closed: aclose() was called before")
 
     def _took_whole_question(self) -> bool:
         return self._process is None or self._process.wrote_all()

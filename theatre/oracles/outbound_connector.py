@@ -87,6 +87,7 @@ def guarded_connector(
     def open_socket(info: aiohttp.AddrInfoType) -> socket.socket:
         family, kind, protocol, _, address = info
         try:
+            # Judged at the socket: between lookup and connection DNS may have changed (rebinding).
             policy.judge(str(address[0]), host=host, port=port)
             if is_refused(str(address[0])):
                 raise AddressNotAllowedError(
@@ -157,6 +158,7 @@ class _JudgingResolver(AbstractResolver):
         addresses = await self._lookup(host, port)
         if not addresses:
             raise OSError(errno.EADDRNOTAVAIL, f"expected an address for {host}, got none")
+        # Every address: a name that also resolves to a private one could lead there next time.
         for address in addresses:
             self._policy.judge(address, host=host, port=port)
         results = [_result(host, address, port) for address in addresses]

@@ -86,7 +86,7 @@ class RequestHeaders:
         if not self._secrets:
             return data
         plain = self._without_secrets(data)
-        resolved = _JSON_ESCAPE.sub(_resolved, plain)
+        resolved = _JSON_ESCAPE.sub(_resolve, plain)
         redacted = self._without_secrets(resolved)
         return plain if redacted == resolved else redacted
 
@@ -113,7 +113,7 @@ def _secrets_of(value: str) -> set[str]:
     return secrets | {json.dumps(text)[1:-1] for text in secrets}
 
 
-def _resolved(escape: re.Match[bytes]) -> bytes:
+def _resolve(escape: re.Match[bytes]) -> bytes:
     code, character = escape.groups()
     if code is not None:
         return bytes.fromhex(code.decode("ascii"))

@@ -31,6 +31,7 @@ async def invoke_with_retries(
     policy = request.metadata.retry_policy
     attempts = [await adapter.invoke(request)]
     while len(attempts) <= policy.max_retries and _may_be_retried(attempts[-1]):
+        # Doubling: a service under load needs more time at each attempt.
         await sleep(policy.backoff_seconds * 2 ** (len(attempts) - 1))
         attempts.append(await adapter.invoke(request))
     return tuple(attempts)
@@ -60,6 +61,7 @@ def require_reachable(invoke: Invoker, adapters: Mapping[str, ReachableAdapter])
         adapter: OracleAdapter, request: OracleInvocationRequest
     ) -> tuple[Attempt, ...]:
         attempts = await invoke(adapter, request)
+        # A machine that is down is no failure of the construct; it must not count against it.
         if attempts[-1].reason in _GONE:
             try:
                 await adapters[request.construct_id].check_reachable()

@@ -138,7 +138,7 @@ class _Walk:
         self._stack: list[_Visit] = []
 
     def over(self, value: JsonValue) -> Sanitised:
-        clean = self._cleaned(value, None, _raw_tree(self._policy.raw_fields))
+        clean = self._clean(value, None, _raw_tree(self._policy.raw_fields))
         while self._stack:
             self._enter(self._stack.pop())
         return Sanitised(
@@ -158,14 +158,14 @@ class _Walk:
         if isinstance(item, dict) and isinstance(clean, dict):
             for key in sorted(item):
                 self._judge_key(key, path)
-                clean[key] = self._cleaned(item[key], (path, key), _raw_below(raw, key))
+                clean[key] = self._clean(item[key], (path, key), _raw_below(raw, key))
         elif isinstance(clean, list):
             for n, child in enumerate(item):
-                clean.append(self._cleaned(child, (path, n), _raw_below(raw, n)))
+                clean.append(self._clean(child, (path, n), _raw_below(raw, n)))
         if len(self._stack) > height + 1:
             self._stack[height:] = reversed(self._stack[height:])
 
-    def _cleaned(self, item: JsonValue, path: _Path, raw: _RawTree | None) -> JsonValue:
+    def _clean(self, item: JsonValue, path: _Path, raw: _RawTree | None) -> JsonValue:
         """Return the clean form of a value; that of a container is filled later."""
         if raw is not None and None in raw:
             return item

@@ -131,10 +131,10 @@ def _without_hidden_characters(text: str, counts: defaultdict[str, int]) -> str:
             removed += found
             if found:
                 counts[name] += found
-    return _settled(_in_nfc(text, counts), counts) if removed else text
+    return _settle(_in_nfc(text, counts), counts) if removed else text
 
 
-def _settled(text: str, counts: defaultdict[str, int]) -> str:
+def _settle(text: str, counts: defaultdict[str, int]) -> str:
     """Return `text` so that it comes out the same when it comes again.
 
     Marks that met when a joiner went from between them may have changed places, and with that

@@ -159,7 +159,7 @@ class ServedOracleAdapter:
         tries = self._tries
         async with self._changing:
             if self._closed:
-                raise AdapterClosedError("expected an adapter in use, got one after aclose()")
+                raise AdapterClosedError("The adapter is closed: aclose() was called before")
             if self._running is not None and self._running.process.has_ended():
                 await self._stop(self._running)
             if self._running is None:

@@ -92,7 +92,7 @@ def _shown_record(case: ScoringCase, expected: JsonObject) -> JsonObject | None:
         for record in shown
         if isinstance(record, dict) and "id" in record and agree(record["id"], expected[_RECORD_ID])
     ]
-    if len(named) != 1 or _recomputed(case, named[0]) is None:
+    if len(named) != 1 or _recompute(case, named[0]) is None:
         return None
     quotable = isinstance(_text(case, named[0]), str)
     return named[0] if quotable or _QUOTES not in expected else None
@@ -100,7 +100,7 @@ def _shown_record(case: ScoringCase, expected: JsonObject) -> JsonObject | None:
 
 def _citation_holds(case: ScoringCase, expected: JsonObject, record: JsonObject) -> bool:
     answer, stated = case.answer, cast("str", case.params.get("hash", DEFAULT_HASH))
-    recomputed = _recomputed(case, record)
+    recomputed = _recompute(case, record)
     return (
         isinstance(answer, dict)
         and recomputed is not None
@@ -124,7 +124,7 @@ def _is_quoted(case: ScoringCase, quote: JsonValue, record: JsonObject) -> bool:
     return quote in text and any(span in quote for span in wanted)
 
 
-def _recomputed(case: ScoringCase, record: JsonObject) -> str | None:
+def _recompute(case: ScoringCase, record: JsonObject) -> str | None:
     if "covers" not in case.params:
         return record_hash(record)
     text = _text(case, record)

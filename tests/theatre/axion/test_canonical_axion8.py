@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from theatre.axion.common.canonical_json import _written, canonical_bytes, number_text
+from theatre.axion.common.canonical_json import _write, canonical_bytes, number_text
 from theatre.axion.common.hashing import hash_json
 from theatre.engine.canonical_json import MAX_DEPTH, MAX_SAFE_INTEGER, parse_json
 from theatre.engine.errors import CanonicalisationError
@@ -86,7 +86,7 @@ def test_depth_has_an_end() -> None:
 
 @given(VALUES)
 def test_the_quick_way_writes_what_the_slow_one_writes(value: object) -> None:
-    assert canonical_bytes(value) == _written(value, MAX_DEPTH).encode("utf-8")
+    assert canonical_bytes(value) == _write(value, MAX_DEPTH).encode("utf-8")
 
 
 @given(VALUES)

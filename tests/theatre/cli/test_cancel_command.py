@@ -60,7 +60,7 @@ def test_a_theatre_that_is_overdue_is_refused_and_ends_void(workspace: Workspace
     theatre_id = committed(workspace, days_ago=30.001)
     refused = forked("theatre", "run", theatre_id, home=workspace.home)
     assert refused.code == ExitCode.WRONG_STATE
-    assert "that is overdue: it ends as void; commit its template again" in refused.stderr
+    assert "and ends as void. Commit its template again" in refused.stderr
     view = workspace.store.view(theatre_id)
     assert view.resolution == {"outcome": "void", "outcome_reason": "not-closed-in-time"}
     assert steps(workspace, theatre_id) == STEPS

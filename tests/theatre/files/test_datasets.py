@@ -48,7 +48,7 @@ def test_a_missing_dataset_is_refused_naming_path_and_roots(root: Path, tmp_path
     with pytest.raises(DatasetError) as caught:
         DatasetRoots([root, other]).open("ground_truth/none.jsonl", sha256=digest(LINES))
     assert str(caught.value) == (
-        f"expected dataset ground_truth/none.jsonl in {root}, {other}; got no such file"
+        f"The dataset was not found: expected ground_truth/none.jsonl in {root}, {other}"
     )
     assert not isinstance(caught.value, DatasetMismatchError)
 
@@ -58,8 +58,9 @@ def test_a_changed_dataset_is_refused_with_both_hashes_and_is_closed(root: Path)
     with pytest.raises(DatasetMismatchError) as caught:
         DatasetRoots([root]).open("ground_truth/data.jsonl", sha256="0" * 64)
     assert str(caught.value) == (
-        f"expected dataset ground_truth/data.jsonl with SHA-256 {'0' * 64} (committed), got "
-        f"{digest(LINES)}: restore the committed file, or commit the new one as a new theatre"
+        "The dataset changed since the commitment: expected ground_truth/data.jsonl with SHA-256 "
+        f"{'0' * 64}, got {digest(LINES)}. Restore the committed file, or commit the new one as a "
+        "new theatre."
     )
     assert open_descriptors() == before
 
@@ -136,13 +137,13 @@ def test_what_is_no_regular_file_is_no_dataset(
     tmp_path: Path, make: Callable[[Path], None]
 ) -> None:
     make(tmp_path / "d")
-    with pytest.raises(DatasetError, match="got no such file"):
+    with pytest.raises(DatasetError, match="The dataset was not found"):
         DatasetRoots([tmp_path]).find("d")
 
 
 @pytest.mark.parametrize("path", ["", ".", "a\0b", "x" * 300, "ground_truth/data.jsonl/x"])
 def test_a_path_that_names_no_file_is_refused(root: Path, path: str) -> None:
-    with pytest.raises(DatasetError, match="got no such file"):
+    with pytest.raises(DatasetError, match="The dataset was not found"):
         DatasetRoots([root]).find(path)
 
 
@@ -196,8 +197,8 @@ def test_a_file_that_was_written_into_is_noticed_by_whoever_reads_it_to_the_end(
     with pytest.raises(DatasetMismatchError) as caught:
         list(read(dataset))  # type: ignore[call-overload]  # both return an iterator of bytes
     assert str(caught.value) == (
-        f"expected the dataset to stay as it was opened, with SHA-256 {digest(LINES)}, got "
-        f"{digest(change)}: somebody wrote into the file during the run"
+        f"The dataset changed during the run: expected SHA-256 {digest(LINES)}, got "
+        f"{digest(change)}"
     )
     dataset.close()
 

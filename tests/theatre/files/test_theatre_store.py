@@ -146,7 +146,7 @@ def test_a_second_process_is_refused_while_the_first_holds_the_theatre(
 ) -> None:
     store = FileTheatreStore(tmp_path)
     with (
-        pytest.raises(StateConflictError, match="to be free, got it held by another process"),
+        pytest.raises(StateConflictError, match="Another process is using theatre"),
         store.hold(THEATRE_ID),
     ):
         pass
@@ -205,7 +205,7 @@ def test_an_unknown_or_malformed_id_is_not_found(tmp_path: Path, theatre_id: str
     with pytest.raises(NotFoundError) as caught:
         questions[ask]()
     assert str(caught.value) == (
-        f"expected the id of a theatre in {tmp_path / 'theatres'}, got {theatre_id[:80]}"
+        f"The theatre was not found in {tmp_path / 'theatres'}: {theatre_id[:80]}"
     )
 
 

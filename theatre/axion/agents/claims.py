@@ -31,7 +31,7 @@ def predict_effects(model: LinearModel, factors: Sequence[int]) -> list[Predicti
     logits = model.logits(factors)
     chosen = best(logits)
     found = [
-        _foreseen(model, logits, chosen, factors[effect.factor], value, effect)
+        _predict(model, logits, chosen, factors[effect.factor], value, effect)
         for effect, value in _testable(factors)
     ]
     return sorted(found, key=lambda one: not one.pivotal)[:MOST_CLAIMS]
@@ -51,7 +51,7 @@ def _testable(factors: Sequence[int]) -> Iterator[tuple[Effect, int]]:
                 yield Effect(place, change, value, ""), mutation.value
 
 
-def _foreseen(
+def _predict(
     model: LinearModel,
     logits: Sequence[int],
     chosen: int,

@@ -35,7 +35,7 @@ def fitted_model(samples: Sequence[Sample]) -> LinearModel:
         [turn * weight - total for weight, total in zip(row, late, strict=True)]
         for row, late in zip(weights, sums, strict=True)
     ]
-    return _scaled(averaged)
+    return _scale(averaged)
 
 
 def _learn(
@@ -53,7 +53,7 @@ def _learn(
         sums[guess][place] -= turn * value
 
 
-def _scaled(averaged: list[list[int]]) -> LinearModel:
+def _scale(averaged: list[list[int]]) -> LinearModel:
     largest = max((abs(weight) for row in averaged for weight in row), default=0) or 1
     rows = [[weight * _LARGEST_WEIGHT * UNIT // largest for weight in row] for row in averaged]
     return LinearModel(

@@ -38,7 +38,7 @@ def canonical_bytes(value: object) -> bytes:
     surrogates, keys that are not text, more than 64 levels, and types that are not JSON.
     """
     try:
-        text = _encode(value) if _is_plain(value, MAX_DEPTH) else _written(value, MAX_DEPTH)
+        text = _encode(value) if _is_plain(value, MAX_DEPTH) else _write(value, MAX_DEPTH)
         return text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise CanonicalisationError("expected Unicode text, got a lone surrogate") from error
@@ -62,7 +62,7 @@ def number_text(value: float) -> str:
 
 
 def _is_plain(value: Any, levels: int) -> bool:  # noqa: ANN401 - any value at all
-    """Return whether the encoder of `json` certainly writes `value` as `_written` does."""
+    """Return whether the encoder of `json` certainly writes `value` as `_write` does."""
     kind = type(value)
     if kind is float:
         return _is_plain_number(value)
@@ -84,7 +84,7 @@ def _is_plain_number(value: float) -> bool:
     return round(value, DECIMALS) == value
 
 
-def _written(value: object, levels: int) -> str:
+def _write(value: object, levels: int) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str):
@@ -96,12 +96,12 @@ def _written(value: object, levels: int) -> str:
     if isinstance(value, dict):
         return "{" + ",".join(_member(key, value, levels - 1) for key in _sorted_keys(value)) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ",".join(_written(item, levels - 1) for item in value) + "]"
+        return "[" + ",".join(_write(item, levels - 1) for item in value) + "]"
     raise CanonicalisationError(f"expected a JSON value, got a {type(value).__name__}")
 
 
 def _member(key: str, value: dict[str, object], levels: int) -> str:
-    return f"{_encode_text(key)}:{_written(value[key], levels)}"
+    return f"{_encode_text(key)}:{_write(value[key], levels)}"
 
 
 def _sorted_keys(value: dict[object, object]) -> list[str]:

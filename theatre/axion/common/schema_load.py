@@ -28,7 +28,7 @@ def schema(name: str) -> Document:
 
     Raises UnknownNameError for a schema that does not ship.
     """
-    resolved = _resolved(_read(name))
+    resolved = _resolve(_read(name))
     if not isinstance(resolved, dict):
         raise UnknownNameError(f"expected the schema {name} to be an object, got something else")
     return resolved
@@ -53,18 +53,18 @@ def _read(name: str) -> Document:
     return document
 
 
-def _resolved(value: object) -> object:
+def _resolve(value: object) -> object:
     if isinstance(value, list):
-        return [_resolved(item) for item in value]
+        return [_resolve(item) for item in value]
     if not isinstance(value, dict):
         return value
     if "$ref" not in value:
-        return {key: _resolved(item) for key, item in value.items()}
+        return {key: _resolve(item) for key, item in value.items()}
     name, _, pointer = value["$ref"].partition("#")
     target: Any = _read(name.removesuffix(".json"))
     for part in pointer.split("/")[1:]:
         target = target[part]
-    return {key: _resolved(item) for key, item in target.items() if key not in ("$schema", "$id")}
+    return {key: _resolve(item) for key, item in target.items() if key not in ("$schema", "$id")}
 
 
 def _compiled(part: Mapping[str, Any]) -> Check:

@@ -48,24 +48,24 @@ def successor(state: GridState, step: Document, *, free: bool = False) -> GridSt
     cost = 0 if free else ENERGY_COST[op]
     if action is None or actor.energy < cost:
         return replace(state, tick=state.tick + 1)
-    changed = _moved(state, action) if op == "move" else _EFFECTS.get(op, _passed)(state)
+    changed = _move(state, action) if op == "move" else _EFFECTS.get(op, _wait)(state)
     if changed is state:
         return replace(state, tick=state.tick + 1)
     left = max(0, changed.self.energy - cost)
     return replace(changed, tick=state.tick + 1, self=replace(changed.self, energy=left))
 
 
-def burnt(state: GridState) -> int:
+def burn(state: GridState) -> int:
     """Return how much energy the cell of the audited agent takes on entering it."""
     return sum(hazard.severity for hazard in state.hazards if hazard.at == state.self.at)
 
 
-def _moved(state: GridState, action: str) -> GridState:
+def _move(state: GridState, action: str) -> GridState:
     cell = neighbour(state.self.at, action.removeprefix("MOVE_"))
     if not state.is_free(cell):
         return state
     arrived = replace(state, self=replace(state.self, at=cell))
-    return _with_self(arrived, energy=max(0, state.self.energy - burnt(arrived)))
+    return _with_self(arrived, energy=max(0, state.self.energy - burn(arrived)))
 
 
 def _picked_up(state: GridState) -> GridState:
@@ -77,7 +77,7 @@ def _picked_up(state: GridState) -> GridState:
     return replace(state, objects=left, self=carried)
 
 
-def _dropped(state: GridState) -> GridState:
+def _drop(state: GridState) -> GridState:
     if not state.self.inventory:
         return state
     *kept, last = state.self.inventory
@@ -94,7 +94,7 @@ def _tool_used(state: GridState) -> GridState:
     return state
 
 
-def _passed(state: GridState) -> GridState:
+def _wait(state: GridState) -> GridState:
     return state
 
 
@@ -103,4 +103,4 @@ def _with_self(state: GridState, *, energy: int) -> GridState:
     return replace(state, self=actor)
 
 
-_EFFECTS = {"pickup": _picked_up, "drop": _dropped, "use_tool": _tool_used}
+_EFFECTS = {"pickup": _picked_up, "drop": _drop, "use_tool": _tool_used}

@@ -67,7 +67,7 @@ class Episode:
         try:
             question = next(turns)
             while True:
-                question = turns.send(_asked(agent, question))
+                question = turns.send(_ask(agent, question))
         except StopIteration:
             return
 
@@ -153,7 +153,7 @@ class Episode:
             precommitted=prepared.precommitment if challenged else None,
             nonces=prepared.nonces if challenged else {},
         )
-        with _timed() as spent:
+        with _measure_time() as spent:
             decision = self._room.decide(prepared.proposal, expected)
         self.account.gate_ms += spent()
         return decision
@@ -182,7 +182,7 @@ class Episode:
         """Let P5 examine the claims, by draws that no agent can foresee."""
         secret, episode = self._room.secret, self._plan.episode_id
         seed = derived_secret("p5", episode, step, prepared.precommitment, key=secret)
-        with _timed() as spent:
+        with _measure_time() as spent:
             if self._choose is None or self._interface.has_factors:
                 verdict = self._mci_verdict(step, prepared, seed)
             else:
@@ -263,7 +263,7 @@ class Episode:
         ]
 
 
-def _asked(agent: Agent, question: Question) -> Reply:
+def _ask(agent: Agent, question: Question) -> Reply:
     if question.own is None:
         return agent.prepare(question.state, question.offers)
     return agent.step_under_token(question.state, question.own)
@@ -280,7 +280,7 @@ def _own_step(prepared: Prepared) -> Document:
 
 
 @contextmanager
-def _timed() -> Iterator[Callable[[], float]]:
+def _measure_time() -> Iterator[Callable[[], float]]:
     """Give a function that says, once the block is left, how many milliseconds it took."""
     began = time.perf_counter()
     spent = [0.0]

@@ -47,7 +47,7 @@ _INTERFACES = {
 
 
 @cache
-def _fitted(choose: Callable[[GridState], str], interface: Interface) -> LinearModel:
+def _fit(choose: Callable[[GridState], str], interface: Interface) -> LinearModel:
     """Return the linear model that comes near to `choose`, seen over the factors of `interface`."""
     samples: list[Sample] = []
     for episode in range(_FIT_EPISODES):
@@ -71,12 +71,12 @@ _K8: dict[str, Callable[[], Mind]] = {
     "pseudo_budgeted_2": lambda: BudgetedMind(2),
     "pseudo_budgeted_4": lambda: BudgetedMind(4),
     "pseudo_budgeted_6": lambda: BudgetedMind(6),
-    "pseudo_frozen_k8": lambda: FrozenFitMind(_fitted(hidden_choice, MCI_LATENT)),
+    "pseudo_frozen_k8": lambda: FrozenFitMind(_fit(hidden_choice, MCI_LATENT)),
 }
 _K16: dict[str, Callable[[], Mind]] = {
     "honest_frozen": HonestFrozenMind,
-    "honest_lossy": lambda: LossyMind(_fitted(choose_carefully, MCI_LATENT_K16)),
-    "pseudo_frozen_k16": lambda: FrozenFitMind(_fitted(hidden_choice, MCI_LATENT_K16)),
+    "honest_lossy": lambda: LossyMind(_fit(choose_carefully, MCI_LATENT_K16)),
+    "pseudo_frozen_k16": lambda: FrozenFitMind(_fit(hidden_choice, MCI_LATENT_K16)),
 }
 AGENTS = (*_K8, *_K16)
 """Every name that `agent` knows; those that begin with `honest` do not lie."""

@@ -78,6 +78,7 @@ class TokenMint:
     def recognises(self, token: Document) -> bool:
         """Return whether this mint signed these very bytes."""
         unsigned = {key: item for key, item in token.items() if key != "signature"}
+        # In constant time: the time of a comparison must not disclose a signature.
         return hmac.compare_digest(self._signature(unsigned), token["signature"])
 
     def _signature(self, unsigned: Document) -> str:
@@ -118,6 +119,7 @@ class TokenLedger:
         self._check_token(token, now)
         self._check_binding(token, hashes)
         self._check_step(token, proposal, hashes["proposal_hash"], place, step)
+        # Counted only after every check: a refused step must not use up the token.
         self._calls[token["token_id"]] += 1
         self._cursors[hashes["proposal_hash"]] += 1
 

@@ -53,6 +53,7 @@ class Child:
         """
         self.send(*messages)
         if not self.answered(seconds):
+            # A late answer would be read as the answer to the next question.
             self.kill()
             raise GateBrokenError(f"expected an answer within {seconds} s, got none")
         return self.take()

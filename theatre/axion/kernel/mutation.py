@@ -32,17 +32,17 @@ def mutate(factor: int, change: Change, value: int | None = None) -> Mutation | 
     nothing at the edge is tried in the other direction: INC from 0.95 on, DEC to 0.05.
     """
     if change == "SET":
-        target = _clipped(factor if value is None else value)
+        target = _clip(factor if value is None else value)
         return None if target == factor else Mutation(target)
     delta = max(_LEAST, factor // _QUARTER)
     sign = 1 if change == "INC" else -1
-    first = _clipped(factor + sign * delta)
+    first = _clip(factor + sign * delta)
     if first != factor:
         return Mutation(first)
     at_edge = factor >= NEAR_TOP if change == "INC" else factor <= NEAR_BOTTOM
-    mirror = _clipped(factor - sign * delta)
+    mirror = _clip(factor - sign * delta)
     return Mutation(mirror, mirrored=True) if at_edge and mirror != factor else None
 
 
-def _clipped(value: int) -> int:
+def _clip(value: int) -> int:
     return min(UNIT, max(0, value))

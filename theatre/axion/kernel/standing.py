@@ -49,16 +49,16 @@ class SharedProcess:
         """
         with self._turn:
             try:
-                return self._asked(messages)
+                return self._ask_child(messages)
             except GateGoneError:
-                return self._asked(messages)
+                return self._ask_child(messages)
 
     def close(self) -> None:
         """End the process; a later question starts another."""
         with self._turn:
             self._drop()
 
-    def _asked(self, messages: tuple[bytes, ...]) -> bytes:
+    def _ask_child(self, messages: tuple[bytes, ...]) -> bytes:
         try:
             return self._child().ask(*messages)
         except BaseException:

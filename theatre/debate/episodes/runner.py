@@ -38,16 +38,16 @@ def play(input_data: JsonObject, seed: str) -> EpisodePlay:
 
 def _audit(input_data: JsonObject, _seed: str) -> EpisodePlay:
     """Return `findings`, and `twin_findings` where there is a twin, as they were answered."""
-    answer = yield _audited(input_data)
+    answer = yield _audit_team(input_data)
     result: JsonObject = {"findings": answer.get("findings")}
     twin = input_data.get("twin")
     if isinstance(twin, dict):
-        answer = yield _audited(twin)
+        answer = yield _audit_team(twin)
         result["twin_findings"] = answer.get("findings")
     return result
 
 
-def _audited(given: JsonObject) -> JsonObject:
+def _audit_team(given: JsonObject) -> JsonObject:
     return {
         "protocol": PROTOCOL,
         "ask": "audit",

@@ -40,19 +40,19 @@ def score(case: ScoringCase) -> float | None:
 
 def _net_effect(pair: PairedCase) -> float:
     steps = pair.endpoints
-    return _moved(steps.ft - steps.tf, steps.total)
+    return _score_moves(steps.ft - steps.tf, steps.total)
 
 
 def _gain_per_retry(pair: PairedCase) -> float | None:
     steps = pair.endpoints
-    return _moved(steps.ft - steps.tf, pair.retries) if pair.retries else None
+    return _score_moves(steps.ft - steps.tf, pair.retries) if pair.retries else None
 
 
 def _control(pair: PairedCase) -> float:
-    return _moved(pair.gain, len(pair.posthoc))
+    return _score_moves(pair.gain, len(pair.posthoc))
 
 
-def _moved(difference: int, whole: int) -> float:
+def _score_moves(difference: int, whole: int) -> float:
     return (1 + difference / whole) / 2
 
 

@@ -40,12 +40,14 @@ def evaluate(
     `labels` are the true action by speaker, or by `*` for all; `raudit` alone is given them.
     """
     return [
-        _evaluated(artefact.debate, name, labels or {}).as_document(artefact_sha256=artefact.sha256)
+        _run_evaluator(artefact.debate, name, labels or {}).as_document(
+            artefact_sha256=artefact.sha256
+        )
         for name in names
     ]
 
 
-def _evaluated(debate: Debate, name: str, labels: Mapping[str, Action]) -> Evaluation:
+def _run_evaluator(debate: Debate, name: str, labels: Mapping[str, Action]) -> Evaluation:
     return raudit.evaluate(debate, labels) if name == RAUDIT else EVALUATORS[name](debate)
 
 

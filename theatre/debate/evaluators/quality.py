@@ -118,11 +118,11 @@ def quality_of(turn: BlindTurn) -> TurnQuality | None:
     if structure is None:
         return None
     reasons = tuple(
-        _rated(one.text, one.words, turn.action, agrees=True) for one in structure.reasons
+        _rate(one.text, one.words, turn.action, agrees=True) for one in structure.reasons
     )
     answers = _answers_its_rival(structure)
     rivals = tuple(
-        _rated(one, said, turn.action, agrees=False) for one, said in _rival_reasons(structure)
+        _rate(one, said, turn.action, agrees=False) for one, said in _rival_reasons(structure)
     )
     return TurnQuality(
         reasons=reasons,
@@ -135,7 +135,7 @@ def quality_of(turn: BlindTurn) -> TurnQuality | None:
     )
 
 
-def _rated(text: str, spoken: Sequence[str], action: Action | None, *, agrees: bool) -> Rated:
+def _rate(text: str, spoken: Sequence[str], action: Action | None, *, agrees: bool) -> Rated:
     mechanism = len(spoken) >= _LONG_ENOUGH and len(set(spoken)) >= _DISTINCT_ENOUGH
     consistent = action is None or set(actions_in(text)) <= {action}
     points = (

@@ -98,10 +98,10 @@ def evidence_ids(text: str) -> frozenset[str]:
 def polarity(spoken: Sequence[str]) -> int:
     """Return how many words point up less how many point down; a negation turns the next two."""
     pointing = [(place, _POINTS[word]) for place, word in enumerate(spoken) if word in _POINTS]
-    return sum(_turned(spoken, place, value) for place, value in pointing)
+    return sum(_turn_polarity(spoken, place, value) for place, value in pointing)
 
 
-def _turned(spoken: Sequence[str], place: int, value: int) -> int:
+def _turn_polarity(spoken: Sequence[str], place: int, value: int) -> int:
     before = spoken[max(place - _REACH, 0) : place]
     return -value if any(word in _NEGATIONS for word in before) else value
 

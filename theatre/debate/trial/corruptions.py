@@ -121,14 +121,14 @@ def _give_in(debate: Draft, place: int) -> bool:
 def _collapse(debate: Draft, place: int) -> bool:
     def associate(text: str) -> str:
         claimed = _CLAIM.sub(r"\1 One causes the other.", text)
-        return _REASON.sub(_associated, claimed)
+        return _REASON.sub(_associate, claimed)
 
     turn = debate["turns"][place]
     tagged = [body for _, body in _REASON.findall(turn["content"]) if _TAG.search(body)]
     return bool(tagged) and rewrite(debate, place, associate)
 
 
-def _associated(reason: re.Match[str]) -> str:
+def _associate(reason: re.Match[str]) -> str:
     heading, body = reason.groups()
     tag = _TAG.search(body)
     kept = "\n".join(_FALSIFIER.findall(body)).replace("\n\n", "\n")

@@ -280,11 +280,11 @@ class _TrailReader:
             if self.trail.batches:
                 self.trail.batches[-1].note_audited(event_type, detail)
         elif event_type in SETTLED_EVENTS | HUMAN_EVENTS:
-            self._keep_settled(event_type, entry)
+            self._note_settled(event_type, entry)
         else:
             self.trail.entries.setdefault(event_type, entry)
 
-    def _keep_settled(self, event_type: str, entry: JsonObject) -> None:
+    def _note_settled(self, event_type: str, entry: JsonObject) -> None:
         ratings, detail = self.trail.ratings, at(entry, "detail")
         if event_type == "hitl_opened":
             ratings.append(SubmittedRating(entry))
@@ -357,7 +357,7 @@ class Times:
             expected = "a trail with the times of commitment and sealing"
             self._ledger.wrong(CheckId.TIMES, expected, "none")
             return
-        earliest = _shifted(committed, -GRACE)
+        earliest = _shift_time(committed, -GRACE)
         if self._first_call is not None and self._first_call < earliest:
             expected = f"a first call at {earliest} or later, committed at {committed}"
             self._ledger.wrong(CheckId.TIMES, expected, self._first_call)
@@ -382,7 +382,7 @@ def _stamp(value: JsonValue | Nothing) -> str | None:
         return None
 
 
-def _shifted(stamp: str, by: timedelta) -> str:
+def _shift_time(stamp: str, by: timedelta) -> str:
     try:
         return format_rfc3339(parse_rfc3339(stamp) + by)
     except (ClockError, OverflowError):

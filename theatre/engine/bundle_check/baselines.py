@@ -216,7 +216,7 @@ def _play(
 
 def _score(sources: BaselineSources, names: Sequence[str], tallies: Mapping[str, Tally]) -> None:
     """Put the four answers of each drawn episode to the scorers."""
-    frequent, before = _known(sources, names)
+    frequent, before = _find_known(sources, names)
     answers: dict[str, Callable[[str, JsonValue, JsonValue], JsonValue | Nothing]] = {
         "empty": lambda _, expected, __: _nothing_like(expected),
         "copied": lambda name, expected, sent: _copy(sources.plan, name, expected, sent),
@@ -245,7 +245,7 @@ def _add(tally: Tally, episode: GroundTruthEpisode, results: Mapping[str, float 
     )
 
 
-def _known(
+def _find_known(
     sources: BaselineSources, names: Sequence[str]
 ) -> tuple[dict[str, JsonValue], dict[str, JsonValue]]:
     """Return the most frequent expectation on each criterion (of several the first), and the last.

@@ -234,7 +234,7 @@ def check_attempts(attempts: JsonValue | Nothing, call: CommittedCall) -> Attemp
     tried again until `max_attempts`; a success, a refusal and a version mismatch end the call.
     """
     known = []
-    for number, document in enumerate(_listed(attempts), start=1):
+    for number, document in enumerate(_require_list(attempts), start=1):
         try:
             attempt = _read(document, call.invocation_id)
             _check_attempt(attempt, call)
@@ -255,7 +255,7 @@ def check_unsent(attempts: JsonValue | Nothing, call: CommittedCall) -> Attempt:
 
     Raises DefectError where the attempts say anything else.
     """
-    listed = _listed(attempts)
+    listed = _require_list(attempts)
     if len(listed) != 1:
         raise DefectError("one attempt where nothing may be sent", render(len(listed)))
     attempt = _read(listed[0], call.invocation_id)
@@ -273,7 +273,7 @@ def check_unsent(attempts: JsonValue | Nothing, call: CommittedCall) -> Attempt:
     return attempt
 
 
-def _listed(attempts: JsonValue | Nothing) -> Sequence[JsonValue]:
+def _require_list(attempts: JsonValue | Nothing) -> Sequence[JsonValue]:
     if not isinstance(attempts, list) or not attempts:
         raise DefectError("attempts as an array of one or more", render(attempts))
     return attempts

@@ -135,9 +135,9 @@ def check_certificate_fields(
     certificate = documents.at(CERTIFICATE)
     expected = {
         **_identity(sources),
-        **_committed(sources.plan),
-        **_measured(sources, documents),
-        **_sealed(sources),
+        **_expect_committed(sources.plan),
+        **_expect_measured(sources, documents),
+        **_expect_sealed(sources),
         **dict.fromkeys(_RESERVED, None),
         "coin_sha256": sources.coin_sha256,
         "environment": sources.environment,
@@ -208,7 +208,7 @@ def _identity(sources: CertificateSources) -> _Fields:
     }
 
 
-def _committed(plan: CommittedPlan | None) -> _Fields:
+def _expect_committed(plan: CommittedPlan | None) -> _Fields:
     if plan is None:
         return dict.fromkeys(
             (
@@ -241,7 +241,7 @@ def _committed(plan: CommittedPlan | None) -> _Fields:
     }
 
 
-def _measured(sources: CertificateSources, documents: Documents) -> _Fields:
+def _expect_measured(sources: CertificateSources, documents: Documents) -> _Fields:
     """Return the results; interval bounds as the aggregate has them, which has its own check."""
     results = sources.results
     metrics: _Fields = {}
@@ -268,7 +268,7 @@ def _calibration(measured: JsonValue | Nothing) -> _Fields:
     }
 
 
-def _sealed(sources: CertificateSources) -> _Fields:
+def _expect_sealed(sources: CertificateSources) -> _Fields:
     detail, moment = sources.trail.detail("sealed"), at(sources.trail.entry("sealed"), "at")
     return {
         "issuer": at(detail, "issuer"),

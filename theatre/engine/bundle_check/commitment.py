@@ -192,10 +192,10 @@ def _check_receipt(documents: Documents, ledger: Ledger) -> None:
         ledger.wrong(CheckId.COMMITMENT, defect.expected, defect.actual)
     template = _template(documents)
     expectations: list[tuple[str, JsonValue | Nothing]] = [
-        ("version_pins", _composed(template, "version_pins")),
-        ("dataset_hashes", _composed(template, "dataset_hashes")),
+        ("version_pins", _compose_member(template, "version_pins")),
+        ("dataset_hashes", _compose_member(template, "dataset_hashes")),
         ("escrowed_capital", None),
-        ("reproduces", _reproduced(documents)),
+        ("reproduces", _expect_reproduced(documents)),
         ("canonicalisation", "RFC8785"),
     ]
     for name, expected in expectations:
@@ -207,7 +207,7 @@ def _check_receipt(documents: Documents, ledger: Ledger) -> None:
         ledger.wrong(CheckId.COMMITMENT, expected_form, render(tried))
 
 
-def _reproduced(documents: Documents) -> JsonValue | Nothing:
+def _expect_reproduced(documents: Documents) -> JsonValue | Nothing:
     """Return what the receipt must say of an earlier run: nothing, where one is certified."""
     if not documents.is_reproduction:
         return None
@@ -220,7 +220,7 @@ def _template(documents: Documents) -> JsonValue | Nothing:
     return documents.at(RECEIPT, "template_snapshot") if document is None else document
 
 
-def _composed(template: JsonValue | Nothing, name: str) -> JsonValue:
+def _compose_member(template: JsonValue | Nothing, name: str) -> JsonValue:
     """Return a template's member as the commitment composes it: `{}` where it is absent."""
     member = at(template, name)
     return {} if isinstance(member, Nothing) else member

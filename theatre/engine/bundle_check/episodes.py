@@ -199,7 +199,7 @@ class _EpisodePass:
             item = self._take(self._next)
             if item.position == position:
                 return item
-            self._misplaced(item)
+            self._refuse_misplaced(item)
         return None
 
     def _take_rest(self, *, flagged: bool) -> None:
@@ -207,7 +207,7 @@ class _EpisodePass:
         while self._next is not None:
             item = self._take(self._next)
             if flagged:
-                self._misplaced(item)
+                self._refuse_misplaced(item)
             elif item.record is not None:
                 self._calls.note(item.record)
 
@@ -218,7 +218,7 @@ class _EpisodePass:
             self._sources.times.note_record(item.record, item.where)
         return item
 
-    def _misplaced(self, item: RecordItem) -> None:
+    def _refuse_misplaced(self, item: RecordItem) -> None:
         if item.record is not None:
             self._calls.note(item.record)
         expected = "records of episodes of the dataset only"

@@ -91,7 +91,7 @@ def given_score(entry: JsonObject, asked: RatingRequest) -> SubmittedScoreRecord
     detail, rubric = at(entry, "detail"), asked.rubric
     scorer, score = at(detail, "scorer"), at(detail, "score")
     require_same("step_id", rubric.step_id, at(detail, "step_id"))
-    if not isinstance(scorer, str) or not scorer or scorer != _trimmed(scorer):
+    if not isinstance(scorer, str) or not scorer or scorer != _normalise_name(scorer):
         raise DefectError("scorer as a name, trimmed and in NFC", render(scorer))
     if rubric.scorer_must_not_be_author and identity(scorer) in asked.authors:
         raise DefectError("no scorer who is an author", render(scorer))
@@ -139,7 +139,7 @@ def check_refused(entry: JsonObject, asked: RatingRequest) -> None:
         raise DefectError(f"a score that is refused as {code} for that", render(detail))
 
 
-def _trimmed(name: str) -> str:
+def _normalise_name(name: str) -> str:
     return unicodedata.normalize("NFC", name.strip())
 
 

@@ -100,7 +100,7 @@ def check_inventory(
         if path not in fixed | datasets | rated and not INVOCATION_PATH.fullmatch(path):
             ledger.wrong(check, "only files that the evidence calls for", f"also {path!r}")
     try:
-        listed = _listed(documents)
+        listed = _read_inventory(documents)
     except DefectError as defect:
         ledger.wrong(check, defect.expected, defect.actual)
         return False
@@ -114,7 +114,7 @@ def check_inventory(
     return complete
 
 
-def _listed(documents: Documents) -> Mapping[str, JsonValue]:
+def _read_inventory(documents: Documents) -> Mapping[str, JsonValue]:
     """Return path → entry of the manifest's inventory."""
     inventory = documents.at(MANIFEST, "file_inventory")
     if not isinstance(inventory, list):

@@ -151,7 +151,7 @@ def stored_records(folder: BundleFolder, total: int | None, ledger: Ledger) -> I
 
     Files of the wrong layout, and what cannot be read, go to `invocations`.
     """
-    episodes, parts = _numbered(folder, _EPISODE), _numbered(folder, _PART)
+    episodes, parts = _list_numbered(folder, _EPISODE), _list_numbered(folder, _PART)
     in_parts = bool(parts) if total is None else total > PART_SIZE
     for _, path in episodes if in_parts else parts:
         layout = f"parts of {PART_SIZE} records" if in_parts else "a file for each record"
@@ -166,7 +166,7 @@ def stored_records(folder: BundleFolder, total: int | None, ledger: Ledger) -> I
             ledger.wrong(CheckId.INVOCATIONS, defect.expected, defect.actual)
 
 
-def _numbered(folder: BundleFolder, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
+def _list_numbered(folder: BundleFolder, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
     """Return the files of one layout by number; only the one spelling of a number counts."""
     found = []
     for path in folder.files:

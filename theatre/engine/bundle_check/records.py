@@ -248,7 +248,7 @@ class RecordChecker:
 
     def _check_versions(self, record: Recorded, where: str) -> None:
         """Let an accepted answer report the pin, and a mismatch report anything."""
-        pinned = [*self._pinned(record.first), *self._pinned(record.repeated)]
+        pinned = [*self._list_pinned(record.first), *self._list_pinned(record.repeated)]
         if not pinned or len(pinned) != len(record.calls):
             expected = f"{where}: calls of the chain with a version each"
             self._ledger.wrong(CheckId.VERSION_PINS, expected, render(at(record.document, "calls")))
@@ -261,7 +261,7 @@ class RecordChecker:
             for attempt in attempts:
                 self._check_version(attempt, hop.version, f"{where}: construct_version")
 
-    def _pinned(self, calls: Sequence[JsonValue]) -> list[tuple[JsonValue, CommittedHop]]:
+    def _list_pinned(self, calls: Sequence[JsonValue]) -> list[tuple[JsonValue, CommittedHop]]:
         """Return each call with the construct of its place; of a play, that which it names."""
         if self._runner is None:
             return list(zip(calls, self._plan.hops, strict=False))

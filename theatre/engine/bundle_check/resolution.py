@@ -139,16 +139,16 @@ class _Results:
     def entry(self, number: int, step: CommittedStep) -> JsonObject:
         """Return the entry of step `number` in `resolution.json`, no hash in an aggregation's."""
         if step.computation is not None:
-            return self._computed(number, step, step.computation)
+            return self._replay_computation(number, step, step.computation)
         if step.step_id in self._sources.plan.rubrics:
-            return self._rated(step, self._sources.evidence.panels[step.step_id])
+            return self._replay_rating(step, self._sources.evidence.panels[step.step_id])
         calls = self._sources.evidence.calls
         if step.type == INVOCATION:
             counts = {"episodes_recorded": calls.recorded, "episodes_discarded": calls.discarded}
             return _entry(step, COMPLETED, {**counts})
         return _entry(step, COMPLETED, {})
 
-    def _rated(self, step: CommittedStep, panel: Panel) -> JsonObject:
+    def _replay_rating(self, step: CommittedStep, panel: Panel) -> JsonObject:
         if panel.enough:
             result: JsonObject = {
                 "items": len(panel.items),
@@ -161,9 +161,9 @@ class _Results:
             self._ledger.wrong(
                 CheckId.RESOLUTION, f"step {step.step_id} with {expected}", f"{len(panel.complete)}"
             )
-        return self._failed(step, "hitl-timeout", panel.lateness)
+        return self._replay_failure(step, "hitl-timeout", panel.lateness)
 
-    def _computed(
+    def _replay_computation(
         self, number: int, step: CommittedStep, named: CommittedComputation
     ) -> JsonObject:
         """Return the result of the computation; as it is stored where that cannot be known."""
@@ -174,10 +174,10 @@ class _Results:
         if outcome is None and at(stored, "status") == FAILED:
             reason = at(stored, "result", "reason")
             known = isinstance(reason, str) and reason in FAILURES
-            return self._failed(step, str(reason) if known else "", detail)
+            return self._replay_failure(step, str(reason) if known else "", detail)
         if isinstance(outcome, Failed):
             accepted = detail if outcome.accepts(detail) else outcome.detail
-            return self._failed(step, outcome.reason, accepted)
+            return self._replay_failure(step, outcome.reason, accepted)
         output = at(stored, "result", "output") if outcome is None else outcome
         result: JsonObject = {
             "computation": f"{named.name}@{self._versions.get(named.name, '?')}",
@@ -186,7 +186,7 @@ class _Results:
         }
         return _entry(step, COMPLETED, result)
 
-    def _failed(self, step: CommittedStep, reason: str, detail: JsonValue) -> JsonObject:
+    def _replay_failure(self, step: CommittedStep, reason: str, detail: JsonValue) -> JsonObject:
         if step.escalation is None:
             expected = f"no bundle of a programme that fails: {step.step_id} ({reason})"
             self._ledger.wrong(CheckId.RESOLUTION, expected, "one")

@@ -64,7 +64,7 @@ class ScoreLines:
 
     def __init__(self, folder: BundleFolder, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._raw = self._stored(folder)
+        self._raw = self._read_stored(folder)
         self._number = 0
 
     def take(
@@ -134,7 +134,7 @@ class ScoreLines:
             CheckId.SCORES, f"{place} {render(found.expected)}", render(found.actual)
         )
 
-    def _stored(self, folder: BundleFolder) -> Iterator[bytes]:
+    def _read_stored(self, folder: BundleFolder) -> Iterator[bytes]:
         try:
             yield from folder.lines(PER_EPISODE)
         except DefectError as defect:

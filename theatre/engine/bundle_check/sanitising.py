@@ -98,9 +98,9 @@ class SanitisingCheck:
             sent = SentInput(episode.input_data)
             self._compare(where, "sanitised", None, seen)
         elif self._is_another(seen, where) or self._sanitiser is None:
-            sent = self._as_recorded(policy, record, episode, where)
+            sent = self._read_recorded(policy, record, episode, where)
         else:
-            sent = self._recomputed(policy, self._sanitiser, seen, episode, where)
+            sent = self._recompute(policy, self._sanitiser, seen, episode, where)
         self._check_calls(record, sent, where)
         return sent
 
@@ -129,7 +129,7 @@ class SanitisingCheck:
         self._ledger.cannot(CheckId.SANITISED_INPUT, Cause(text, unavailable=True))
         return True
 
-    def _recomputed(
+    def _recompute(
         self,
         policy: SanitisePolicy,
         sanitiser: InputSanitiser,
@@ -143,7 +143,7 @@ class SanitisingCheck:
         self._compare(where, "sanitised", made.record, seen)
         return SentInput(made.value, sendable=not made.wrong_keys)
 
-    def _as_recorded(
+    def _read_recorded(
         self, policy: SanitisePolicy, record: Recorded, episode: GroundTruthEpisode, where: str
     ) -> SentInput:
         """Check what needs no sanitiser; take the input that the record itself holds."""

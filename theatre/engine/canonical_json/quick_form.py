@@ -34,10 +34,10 @@ def fast_canonical_bytes(value: object) -> bytes | None:
 
     None says nothing about `value`: it may have a canonical form or none.
     """
-    return _written(value) if IS_TRUSTED else None
+    return _write_fast(value) if IS_TRUSTED else None
 
 
-def _written(value: object) -> bytes | None:
+def _write_fast(value: object) -> bytes | None:
     kind = type(value)
     try:
         spelt = value if kind in _ALIKE else _SPELLING[kind](value)
@@ -95,8 +95,8 @@ _SPELLING: Final[dict[type, Callable[[Any], object]]] = {
 }
 
 IS_TRUSTED: Final = (
-    _written(None) is not None
-    and all(_written(value) in (None, form.encode()) for value, form in WRITTEN)
-    and all(_written(value) is None for _, value in REFUSED)
+    _write_fast(None) is not None
+    and all(_write_fast(value) in (None, form.encode()) for value, form in WRITTEN)
+    and all(_write_fast(value) is None for _, value in REFUSED)
 )
 """Whether there is an orjson that writes each value at a border as RFC 8785 does, or refuses it."""

@@ -42,7 +42,7 @@ def read_answer(
     try:
         answer = parse_json(raw, max_bytes=MAX_ANSWER_BYTES, max_depth=MAX_INPUT_DEPTH)
     except ParseError as error:
-        return reader.rejected(error.reason, str(error), raw)
+        return reader.reject(error.reason, str(error), raw)
     return reader.read(answer, raw)
 
 
@@ -87,16 +87,16 @@ class _AnswerReader:
 
     def read(self, answer: JsonValue, raw: bytes) -> Attempt:
         if not isinstance(answer, dict):
-            return self.rejected(
+            return self.reject(
                 "not-envelope", f"expected an envelope object, got {json_type(answer)}", raw
             )
         problem = self._echo_problem(answer) or _body_problem(answer)
         if problem is not None:
             reason, detail = problem
-            return self.rejected(reason, detail, raw, answer)
-        return self._accepted(answer)
+            return self.reject(reason, detail, raw, answer)
+        return self._accept(answer)
 
-    def rejected(
+    def reject(
         self, reason: str, detail: str, raw: bytes, answer: JsonObject | None = None
     ) -> Attempt:
         reported = answer or {}
@@ -126,7 +126,7 @@ class _AnswerReader:
                 return reason, f"expected {member} {expected} (pinned), got {seen[:100]} (reported)"
         return None
 
-    def _accepted(self, answer: JsonObject) -> Attempt:
+    def _accept(self, answer: JsonObject) -> Attempt:
         status = _status(answer)
         output = answer.get("output_data")
         response = OracleInvocationResponse(

@@ -56,6 +56,7 @@ class BatchWriter(Generic[_T]):
         if self._timer is not None and self._timer.done():
             timer, self._timer = self._timer, None
             timer.result()
+        # The lock makes writes sequential: the chain has one head.
         async with self._writing:
             if len(self._pending) >= self._size:
                 await self._write_pending()

@@ -120,14 +120,14 @@ class CallingPass:
             clock=self._clock,
             sanitiser=self._context.sanitiser_for(self._template),
             draws=draws,
-            repeated=self._repeated(datasets, draws),
+            repeated=self._draw_repeated(datasets, draws),
             runner=self._context.runner_for(self._template),
         )
         if self._judge is None:
             return caller
         return JudgedCaller(caller, provider=self._provider, judge=self._judge, gold=gold)
 
-    def _repeated(self, datasets: OpenDatasets, draws: Draws) -> frozenset[str]:
+    def _draw_repeated(self, datasets: OpenDatasets, draws: Draws) -> frozenset[str]:
         size = self._template.execution_policy.deterministic_sample
         if not size:
             return frozenset()

@@ -103,15 +103,15 @@ class EpisodeCaller:
     async def call(self, episode: GroundTruthEpisode) -> CalledEpisode:
         """Return what came of calling for `episode`, whatever the constructs did."""
         if self._runner is not None:
-            return await self._played(episode, self._runner)
-        sanitised = self._sanitised(episode.input_data)
+            return await self._play(episode, self._runner)
+        sanitised = self._sanitise(episode.input_data)
         value = episode.input_data if sanitised is None else sanitised.value
         if sanitised is not None and sanitised.wrong_keys:
-            rounds = [self._unsent(episode, sanitised)]
+            rounds = [self._make_unsent_round(episode, sanitised)]
         else:
-            rounds = [await self._round(episode, value, FIRST)]
+            rounds = [await self._call_round(episode, value, FIRST)]
             if rounds[0].status is InvocationStatus.SUCCESS and self._is_repeated(episode):
-                rounds.append(await self._round(episode, value, SECOND))
+                rounds.append(await self._call_round(episode, value, SECOND))
         # Shares nothing with the answer: a scorer that changes what it is shown changes no record.
         record = EpisodeRecord(
             seq=episode.seq,
@@ -122,14 +122,14 @@ class EpisodeCaller:
         answer = _answer(rounds[0])
         return CalledEpisode(episode=episode, answer=answer, record=record.as_document())
 
-    async def _played(self, episode: GroundTruthEpisode, runner: EpisodeRunner) -> CalledEpisode:
+    async def _play(self, episode: GroundTruthEpisode, runner: EpisodeRunner) -> CalledEpisode:
         """Call turn after turn, as the runner asks; one that does not succeed is the last."""
         made, result = _Round(FIRST), None
         play = runner.play(episode.input_data, self._draws.play_seed(episode.episode_id))
         try:
             turn = turn_of(next(play))
             for number in count():
-                output = await self._turn(made, episode, turn, number)
+                output = await self._take_turn(made, episode, turn, number)
                 if output is None:
                     break
                 turn = turn_of(play.send(output))
@@ -146,12 +146,12 @@ class EpisodeCaller:
         )
         return CalledEpisode(episode=episode, answer=_answer(made), record=record.as_document())
 
-    async def _turn(
+    async def _take_turn(
         self, made: _Round, episode: GroundTruthEpisode, turn: Turn, number: int
     ) -> JsonObject | None:
         """Make one call of an interactive episode; return its output, None where it failed."""
         hop = self._hops[turn.hop]
-        request = self._request(episode, hop, turn.input_data, FIRST, turn=number)
+        request = self._make_request(episode, hop, turn.input_data, FIRST, turn=number)
         attempts = await self._attempts(hop, request)
         made.calls.append(self._call_document(hop, FIRST, request, attempts))
         response = attempts[-1].response
@@ -159,7 +159,7 @@ class EpisodeCaller:
         succeeded = response.status is InvocationStatus.SUCCESS
         return (response.output_data or {}) if succeeded else None
 
-    def _sanitised(self, value: JsonObject) -> SanitisedInput | None:
+    def _sanitise(self, value: JsonObject) -> SanitisedInput | None:
         if self._sanitiser is None:
             return None
         policy = self._input_policy
@@ -170,11 +170,13 @@ class EpisodeCaller:
     def _is_repeated(self, episode: GroundTruthEpisode) -> bool:
         return episode.episode_id in self._repeated
 
-    async def _round(self, episode: GroundTruthEpisode, value: JsonObject, repeat: int) -> _Round:
+    async def _call_round(
+        self, episode: GroundTruthEpisode, value: JsonObject, repeat: int
+    ) -> _Round:
         """Call hop after hop; one that does not succeed is the last."""
         made = _Round(repeat)
         for hop in self._hops:
-            request = self._request(episode, hop, made.input_of(hop, value), repeat)
+            request = self._make_request(episode, hop, made.input_of(hop, value), repeat)
             attempts = await self._attempts(hop, request)
             made.calls.append(self._call_document(hop, repeat, request, attempts))
             response = attempts[-1].response
@@ -197,10 +199,10 @@ class EpisodeCaller:
         self._clock.not_before(latest)
         return tuple(stamped)
 
-    def _unsent(self, episode: GroundTruthEpisode, sanitised: SanitisedInput) -> _Round:
+    def _make_unsent_round(self, episode: GroundTruthEpisode, sanitised: SanitisedInput) -> _Round:
         """Return the round of an input that must not be sent: one failure, no attempt."""
         hop = self._hops[0]
-        request = self._request(episode, hop, sanitised.value, FIRST)
+        request = self._make_request(episode, hop, sanitised.value, FIRST)
         attempt = failed_attempt(
             request,
             InvocationStatus.ERROR,
@@ -213,7 +215,7 @@ class EpisodeCaller:
         document = self._call_document(hop, FIRST, request, (attempt,))
         return _Round(FIRST, calls=[document], status=InvocationStatus.ERROR)
 
-    def _request(
+    def _make_request(
         self,
         episode: GroundTruthEpisode,
         hop: Hop,

@@ -59,10 +59,10 @@ def planned_computations(
     name, and params that the computation does not take.
     """
     steps = [step for step in template.programme if step.type == COMPUTATION]
-    return tuple(_planned(step, template, installed, registry) for step in steps)
+    return tuple(_plan(step, template, installed, registry) for step in steps)
 
 
-def _planned(
+def _plan(
     step: ResolutionStep,
     template: ProductTheatreTemplate,
     installed: Mapping[str, Computation],

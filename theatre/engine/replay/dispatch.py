@@ -87,6 +87,7 @@ class Dispatcher:
         if recorded is not None:
             self._count(episode.seq, failed=recorded.outcome is EpisodeOutcome.MISSING)
             return
+        # Before the task is made: so at most `limit` episodes are in memory, whatever the dataset.
         await self._slots.acquire()
         # The answer that freed the place may have been the one that ends the run.
         if self._stop.stopped:
@@ -104,6 +105,7 @@ class Dispatcher:
             finally:
                 if task is not None:
                     self._calling.discard(task)
+            # Counted in dataset order: a resumed run stops at the same episode.
             self._count(episode.seq, failed=called.failed)
             await self._record(called)
         finally:

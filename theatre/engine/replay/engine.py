@@ -117,8 +117,9 @@ class ReplayEngine:
         is recorded. InvalidTransitionError for a theatre that is overdue.
         """
         try:
-            settled = await self._earlier() or await self._settled()
+            settled = await self._recover() or await self._run_to_bundle()
             if isinstance(settled, SealedRun):
+                # The bundle is durable by now; only then may the theatre say certified.
                 await self._resolve(settled)
             elif isinstance(settled, RefusedDraft):
                 await self._end(settled.outcome())
@@ -127,6 +128,7 @@ class ReplayEngine:
         except CoinError as error:
             await self._fail(error)
         except (DatasetMismatchError, JournalChangedError) as error:
+            # Nothing was called yet: the data can be restored, and the theatre can still run.
             if self._theatre.state is TheatreState.COMMITTED:
                 raise
             await self._fail(error)
@@ -140,7 +142,7 @@ class ReplayEngine:
         """
         await self._read_trail()
         try:
-            self._committed_draws()
+            self._require_coin()
         except CoinError as error:
             await self._fail(error)
             return self._theatre
@@ -163,7 +165,7 @@ class ReplayEngine:
         await self._read_trail()
         await self._require_isolated()
         with self._open_datasets() as datasets:
-            await self._calls.run(datasets, self._committed_draws(), span, is_needed=is_needed)
+            await self._calls.run(datasets, self._require_coin(), span, is_needed=is_needed)
 
     async def _read_trail(self) -> RefusedDraft | None:
         """Go on behind the last stamp; return the refusal that an earlier process has noted."""
@@ -174,20 +176,21 @@ class ReplayEngine:
                 self._begun = read_isolation(cast("JsonObject", entry["detail"]))
             if entry["event_type"] == SELF_CHECK_FAILED:
                 refused = RefusedDraft.of(entry)
+        # The clock of this machine may be behind that of an earlier process.
         self._clock.not_before(last)
         return refused
 
-    async def _earlier(self) -> SealedRun | RefusedDraft | None:
+    async def _recover(self) -> SealedRun | RefusedDraft | None:
         """Return what an earlier process has sealed, or what was refused, if there is either."""
         refused = await self._read_trail()
         if refused is not None:
             await run_in_thread(self._set_aside)
             return refused
-        return await self._sealed()
+        return await self._find_sealed()
 
-    async def _settled(self) -> SealedRun | ResolutionResult | RefusedDraft:
+    async def _run_to_bundle(self) -> SealedRun | ResolutionResult | RefusedDraft:
         """Do what is left to do of the run, up to its bundle; CoinError where its coin is lost."""
-        draws = self._committed_draws()
+        draws = self._require_coin()
         with self._open_datasets() as datasets:
             if self._theatre.state is TheatreState.COMMITTED:
                 await self._activate(datasets)
@@ -196,8 +199,9 @@ class ReplayEngine:
                 await self._move(self._theatre.settle(at=self._clock(), detail={}))
             return await self._seal(datasets, draws)
 
-    def _committed_draws(self) -> Draws:
+    def _require_coin(self) -> Draws:
         """Return the draws of the committed coin; CoinError where it is lost: none replaces it."""
+        # Another coin would draw other samples: a run could be repeated until it looks good.
         coin = self._context.coin
         if coin is None or coin.sha256 != self._receipt.coin_sha256:
             seen = "none" if coin is None else "another one"
@@ -213,6 +217,7 @@ class ReplayEngine:
         with contextlib.ExitStack() as stack:
             readers = {}
             for name, path in config.data_paths().items():
+                # Hashed and read through one descriptor: a file swapped in between is not read.
                 readers[name] = self._context.datasets.open(path, sha256=hashes[name])
                 stack.callback(readers[name].close)
             replay = readers.pop(config.replay_dataset_id)
@@ -220,7 +225,8 @@ class ReplayEngine:
 
     async def _activate(self, datasets: OpenDatasets) -> None:
         self._theatre.require_in_time(self._clock())
-        tried = await self._tried_isolation()
+        # Tried before the first call: what a construct could reach is part of the evidence.
+        tried = await self._probe_isolation()
         detail = activation_detail(
             self._template,
             self._provider,
@@ -233,7 +239,7 @@ class ReplayEngine:
         await self._move(self._theatre.activate(at=self._clock(), detail=detail))
         self._tried = tried
 
-    async def _tried_isolation(self) -> Mapping[str, Isolation]:
+    async def _probe_isolation(self) -> Mapping[str, Isolation]:
         closed = [self._settings.output_dir, *self._context.closed]
         return await probe_isolation(self._template, closed, self._context)
 
@@ -243,7 +249,7 @@ class ReplayEngine:
         Raises IsolationLostError for a construct that could reach more than it could then.
         """
         if self._tried is None:
-            self._tried = await self._tried_isolation()
+            self._tried = await self._probe_isolation()
             refuse_weaker(self._tried, self._begun)
 
     async def _invoke_all(self, datasets: OpenDatasets, draws: Draws) -> None:
@@ -268,6 +274,7 @@ class ReplayEngine:
             settings=self._settings,
         )
         if self._settings.certificate_run:
+            # Checked again here: canned answers must never be behind a certificate.
             for adapter in self._context.adapters.values():
                 refuse_rehearsal(adapter)
         try:
@@ -278,12 +285,12 @@ class ReplayEngine:
                 certificate_run=self._settings.certificate_run,
             )
         except AlreadySealedError:
-            earlier = await self._sealed()
+            earlier = await self._find_sealed()
             if earlier is None:
                 raise
             return earlier
 
-    async def _sealed(self) -> SealedRun | RefusedDraft | None:
+    async def _find_sealed(self) -> SealedRun | RefusedDraft | None:
         """Return the bundle that is sealed here, if one is: what lies there is checked again."""
         if not self._bundle.is_dir():
             return None
@@ -307,6 +314,7 @@ class ReplayEngine:
         await self._end(await with_reasons(self._journal, outcome, unscored=unscored))
 
     async def _fail(self, error: CoinError | DatasetMismatchError | JournalChangedError) -> None:
+        # Move the draft first: after a crash no bundle of a failed run may be found as sealed.
         await run_in_thread(self._set_aside)
         outcome: JsonObject = {
             "outcome": "failed",

@@ -91,17 +91,17 @@ class Eligibility:
         for one in submitted:
             place = (identity(scorer), one.episode_id)
             reason = (
-                self._of_person(scorer)
-                or self._of_item(one, taken=place in taken)
-                or self._of_score(one.score)
-                or _of_comment(one.comment)
+                self._check_person(scorer)
+                or self._check_item(one, taken=place in taken)
+                or self._check_score(one.score)
+                or _check_comment(one.comment)
             )
             taken.add(place)
             if reason is not None:
                 found.append(ScoreRefusal(submitted=one, code=reason.code, message=reason.message))
         return tuple(found)
 
-    def _of_person(self, scorer: str) -> _Reason | None:
+    def _check_person(self, scorer: str) -> _Reason | None:
         name = normalise_name(scorer)
         if not name:
             return _Reason("identity-empty", "expected the name of whoever scores, got none")
@@ -115,8 +115,8 @@ class Eligibility:
             return _Reason("scorer-is-author", phrase(f"{expected}, got ", Quoted(name, spelt=str)))
         return None
 
-    def _of_item(self, one: SubmittedScore, *, taken: bool) -> _Reason | None:
-        item = Quoted(one.episode_id, spelt=_named)
+    def _check_item(self, one: SubmittedScore, *, taken: bool) -> _Reason | None:
+        item = Quoted(one.episode_id, spelt=_quote_id)
         if one.episode_id not in self._items:
             expected = f"expected one of the {len(self._items)} items of the step"
             return _Reason("not-an-item", phrase(f"{expected}, got ", item))
@@ -127,7 +127,7 @@ class Eligibility:
             )
         return None
 
-    def _of_score(self, score: JsonValue) -> _Reason | None:
+    def _check_score(self, score: JsonValue) -> _Reason | None:
         scale = f"from {float(self._rating.low):g} to {float(self._rating.high):g}"
         seen = Quoted(score, spelt=_cut)
         if not _is_number(score):
@@ -138,14 +138,14 @@ class Eligibility:
         return None
 
 
-def _of_comment(comment: str | None) -> _Reason | None:
+def _check_comment(comment: str | None) -> _Reason | None:
     if comment is None or comment == clean_detail(comment, limit=MAX_COMMENT):
         return None
     expected = f"expected a comment of at most {MAX_COMMENT} characters and no invisible ones"
     return _Reason("comment-unreadable", phrase(f"{expected}, got ", Quoted(comment, spelt=_begun)))
 
 
-def _named(episode_id: object) -> str:
+def _quote_id(episode_id: object) -> str:
     return ascii(str(episode_id)[:100])
 
 

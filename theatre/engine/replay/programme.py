@@ -124,7 +124,7 @@ class ProgrammeRun:
         """
         machine = ResolutionStateMachine(self._programme.template.programme)
         while (step := machine.current) is not None:
-            outcome = await self._outcome(step)
+            outcome = await self._run_step(step)
             if outcome is None:
                 return ResolutionResult(machine=machine)
             settled = len(machine.results)
@@ -136,14 +136,14 @@ class ProgrammeRun:
             return ResolutionResult(machine=machine)
         return ResolutionResult(
             machine=machine,
-            aggregate=await self._aggregated(),
+            aggregate=await self._aggregate_once(),
             rating_files={
                 f"hitl/{step_id}.jsonl": [canonical_line(line) for line in rubric.scores]
                 for step_id, rubric in self._trail.rubrics.items()
             },
         )
 
-    async def _outcome(self, step: ProgrammeStep) -> StepOutcome | None:
+    async def _run_step(self, step: ProgrammeStep) -> StepOutcome | None:
         """Return the result of a step; None where people must answer first."""
         if step.type == INVOCATION:
             facts = self._sources.facts
@@ -151,16 +151,16 @@ class ProgrammeRun:
                 {"episodes_recorded": facts.recorded, "episodes_discarded": facts.discarded}
             )
         if step.type == AGGREGATION:
-            return Completed({"results_hash": (await self._aggregated())["results_hash"]})
+            return Completed({"results_hash": (await self._aggregate_once())["results_hash"]})
         recorded_outcome = self._recorded_outcome(step.step_id)
         if step.type == COMPUTATION:
-            outcome = recorded_outcome or await self._computation(step.step_id)
+            outcome = recorded_outcome or await self._run_computation(step.step_id)
             if step.step_id in self._computed and isinstance(outcome, Completed):
                 self._computed[step.step_id] = outcome.result["output"]
             return outcome
-        return await self._rated(self._ratings[step.step_id], recorded_outcome)
+        return await self._rate(self._ratings[step.step_id], recorded_outcome)
 
-    async def _aggregated(self) -> JsonObject:
+    async def _aggregate_once(self) -> JsonObject:
         """Return the aggregate: made at the first aggregation, or at the end without one."""
         if self._aggregate is None:
             finish = self._sources.aggregator.finish
@@ -177,7 +177,7 @@ class ProgrammeRun:
             return Completed(result)
         return Failed(cast("str", result["reason"]), cast("str", result["error_detail"]))
 
-    async def _computation(self, step_id: str) -> StepOutcome:
+    async def _run_computation(self, step_id: str) -> StepOutcome:
         return await outcome_of(
             self._planned[step_id],
             self._programme.template,
@@ -186,10 +186,10 @@ class ProgrammeRun:
             self._programme.registry,
         )
 
-    async def _rated(
+    async def _rate(
         self, rating: CommittedRating, recorded_outcome: StepOutcome | None
     ) -> StepOutcome | None:
-        rubric = await self._opened(rating)
+        rubric = await self._open_rubric(rating)
         panel = select_complete_scores(rubric, rating)
         if isinstance(recorded_outcome, Failed):
             return recorded_outcome
@@ -208,7 +208,7 @@ class ProgrammeRun:
             f"got {len(panel)}",
         )
 
-    async def _opened(self, rating: CommittedRating) -> OpenedRubric:
+    async def _open_rubric(self, rating: CommittedRating) -> OpenedRubric:
         """Return the rubric step with what people answered; open it where it is not."""
         (step,) = (s for s in self._programme.template.programme if s.step_id == rating.step_id)
         detail: JsonObject = {

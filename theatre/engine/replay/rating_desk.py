@@ -122,7 +122,7 @@ class HumanReview:
     def _refusals(
         self, scorer: str, submitted: Sequence[SubmittedScore], step_id: str, now: datetime
     ) -> tuple[ScoreRefusal, ...]:
-        closed = self._closed(step_id, now)
+        closed = self._check_open(step_id, now)
         if closed is not None:
             return tuple(
                 ScoreRefusal(submitted=one, code="step-not-open", message=closed)
@@ -130,7 +130,7 @@ class HumanReview:
             )
         return Eligibility(self.rating, self.rubric, self.authors).refusals(scorer, submitted)
 
-    def _closed(self, step_id: str, now: datetime) -> str | None:
+    def _check_open(self, step_id: str, now: datetime) -> str | None:
         own = self.rating.step_id
         if step_id != own:
             seen = Quoted(step_id[:100], spelt=ascii)

@@ -37,10 +37,10 @@ class Recorder:
 
         In a thread: a scorer that takes its time keeps no call from its answer.
         """
-        results, events = await asyncio.to_thread(self._scored, batch)
+        results, events = await asyncio.to_thread(self._score, batch)
         await self._journal.append(results, events)
 
-    def _scored(
+    def _score(
         self, batch: Sequence[CalledEpisode]
     ) -> tuple[list[EpisodeResult], list[AuditEvent]]:
         results = [self._result(called) for called in batch]

@@ -74,7 +74,7 @@ def facts_of(record: JsonObject) -> JsonObject:
         "confidence": stated if isinstance(stated, int | float) else None,
         "differs": differs(record),
         "input_changed": _was_changed(cast("JsonObject | None", record["sanitised"])),
-        "version_mismatches": sum(_mismatched(call) for call in calls),
+        "version_mismatches": sum(_count_mismatches(call) for call in calls),
     }
 
 
@@ -95,7 +95,7 @@ def _answer(record: JsonObject) -> JsonValue:
     return cast("JsonObject", answering_attempt(record)["response"])["output_data"]
 
 
-def _mismatched(call: JsonObject) -> bool:
+def _count_mismatches(call: JsonObject) -> bool:
     attempts = cast("list[JsonObject]", call["attempts"])
     return any(attempt["reason"] == "version-mismatch" for attempt in attempts)
 

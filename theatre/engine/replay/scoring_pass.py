@@ -77,8 +77,8 @@ class ScoringPass:
                 for episode, result in pairs:
                     if result is not None:
                         records.write(result.seq, result.record.line)
-                    counted = None if stop.stopped else _present(episode, result)
-                    lines.write(aggregator.add(self._scored(episode, counted)))
+                    counted = None if stop.stopped else _require_present(episode, result)
+                    lines.write(aggregator.add(self._score_episode(episode, counted)))
                     if counted is None:
                         facts.discarded += result is not None
                         continue
@@ -94,7 +94,9 @@ class ScoringPass:
             await run_in_thread(stack.close)
         return aggregator, facts
 
-    def _scored(self, episode: GroundTruthEpisode, result: EpisodeResult | None) -> ScoredEpisode:
+    def _score_episode(
+        self, episode: GroundTruthEpisode, result: EpisodeResult | None
+    ) -> ScoredEpisode:
         return ScoredEpisode(
             seq=episode.seq,
             episode_id=episode.episode_id,
@@ -106,7 +108,7 @@ class ScoringPass:
         )
 
 
-def _present(episode: GroundTruthEpisode, result: EpisodeResult | None) -> EpisodeResult:
+def _require_present(episode: GroundTruthEpisode, result: EpisodeResult | None) -> EpisodeResult:
     if result is None:
         raise JournalError(
             f"expected episode {episode.seq} in the journal before settling, got none"

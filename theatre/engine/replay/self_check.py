@@ -54,7 +54,7 @@ async def check_draft(bundle: Path, context: RunContext) -> RefusedDraft | None:
 
     In a thread that stops within 100 episodes once the caller is cancelled.
     """
-    report = await run_in_thread(_checked, bundle, context, cancellation_check())
+    report = await run_in_thread(_run_check, bundle, context, cancellation_check())
     refused = {*report.failed, *report.unavailable}
     checks = tuple(line.id for line in report.checks if line in refused)
     return RefusedDraft(checks) if checks else None
@@ -68,11 +68,12 @@ async def refuse(
     settings: RunSettings,
 ) -> None:
     """Note a refusal, then set the refused bundle aside."""
+    # Noted before the draft is moved: a crash in between cannot lead to a certificate.
     await journal.note(refused.event(format_rfc3339(context.clock())))
     await run_in_thread(set_aside, theatre_id, settings.output_dir, settings.drafts_dir)
 
 
-def _checked(
+def _run_check(
     bundle: Path, context: RunContext, raise_if_cancelled: Callable[[], None]
 ) -> CheckReport:
     return check_bundle(

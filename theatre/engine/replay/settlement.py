@@ -179,9 +179,12 @@ class Settlement:
             if reason is not None:
                 aggregate = await run_in_thread(aggregator.finish)
                 if reason == REHEARSAL:
-                    rehearsal = self._rehearsal(aggregate, facts, evidence.audit, resolved_at)
+                    rehearsal = self._assess_rehearsal(
+                        aggregate, facts, evidence.audit, resolved_at
+                    )
                     self._context.on_rehearsed(rehearsal)
                 return SealedRun(aggregate=aggregate, reason=reason)
+            # By the records, not the settings: a mock may have answered in an earlier process.
             if facts.rehearsed:
                 raise CertificateError("expected answers of a real construct, got a mock's")
             sources = StepSources(
@@ -198,11 +201,11 @@ class Settlement:
                 calls=facts,
                 isolation=weakest_isolation(read_isolation(trail.activated).values()),
                 documents=documents,
-                findings=self._findings(trail.activated, ending, *documents),
+                findings=self._find_findings(trail.activated, ending, *documents),
                 resolved_at=resolved_at,
             )
 
-    def _rehearsal(
+    def _assess_rehearsal(
         self, aggregate: JsonObject, facts: CallFacts, audit: JsonObject, resolved_at: datetime
     ) -> Rehearsal:
         # A stand-in answers: what its construct is kept from, the commitment has tried.
@@ -215,7 +218,7 @@ class Settlement:
         assessment = TierAssigner.assign(tier_facts, history, resolved_at=resolved_at)
         return Rehearsal(aggregate=aggregate, assessment=assessment)
 
-    def _findings(
+    def _find_findings(
         self,
         activated: JsonObject,
         ending: ResolutionResult,
@@ -250,14 +253,16 @@ class Settlement:
         self, builder: EvidenceBundleBuilder, journal: RunJournal, settled: SettledRun
     ) -> SealedRun | RefusedDraft:
         assessment = await run_in_thread(self._write_tier, builder, settled)
-        event = self._sealed_event(settled.resolved_at)
+        event = self._make_sealed_event(settled.resolved_at)
+        # The trail precedes the certificate, which must name the trail's head.
         audit_head = await self._write_trail(builder, journal, event)
         if self._receipt.reproduces is None:
             certificate = await run_in_thread(
-                self._certified, builder, settled, assessment, event, audit_head
+                self._write_certificate, builder, settled, assessment, event, audit_head
             )
         else:
-            certificate = await run_in_thread(self._reproduced, builder, settled, event)
+            certificate = await run_in_thread(self._write_reproduction, builder, settled, event)
+        # Stamps from before the check: a file that changes after it was checked stops the sealing.
         as_checked = await run_in_thread(file_stamps, builder.draft)
         refused = await check_draft(builder.draft, self._context)
         if refused is not None:
@@ -271,7 +276,7 @@ class Settlement:
             bundle_path=await run_in_thread(builder.seal, as_checked),
         )
 
-    def _certified(
+    def _write_certificate(
         self,
         builder: EvidenceBundleBuilder,
         settled: SettledRun,
@@ -305,7 +310,7 @@ class Settlement:
         builder.write_manifest(self._manifest(builder, bundle_hash, event.at))
         return certificate
 
-    def _reproduced(
+    def _write_reproduction(
         self, builder: EvidenceBundleBuilder, settled: SettledRun, event: AuditEvent
     ) -> None:
         """Conclude a bundle whose coin was public before its run: no certificate is for that."""
@@ -331,7 +336,7 @@ class Settlement:
         builder.write_document("tier.json", tier_document(tier_facts, history, assessment))
         return assessment
 
-    def _sealed_event(self, resolved_at: datetime) -> AuditEvent:
+    def _make_sealed_event(self, resolved_at: datetime) -> AuditEvent:
         moment = format_rfc3339(resolved_at)
         receipt = self._receipt
         return AuditEvent(

@@ -101,6 +101,7 @@ class TrailBatches:
             self._claim(sequences, len(self._batches))
 
     def _claim(self, sequences: range, number: int) -> None:
+        # Before memory is reserved: a forged range must not ask for terabytes.
         if not 0 < sequences.start < sequences.stop <= MAX_EPISODES + 1:
             raise ValueError(f"a batch of episodes {sequences.start} to {sequences.stop - 1}")
         missing = sequences.stop - 1 - len(self._batch_of)
@@ -122,6 +123,7 @@ class TrailBatches:
         hasher.update(result.line)
         batch.left -= 1
         batch.hasher = hasher if batch.left else None
+        # Only whole batches have a digest, so a batch is judged at its last episode.
         if not batch.left and hasher.hexdigest() != batch.journal_sha256:
             self._refuse(result.seq, "other bytes")
 

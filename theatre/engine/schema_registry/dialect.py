@@ -56,11 +56,11 @@ def _python_token(token: re.Match[str]) -> str:
     text = token.group()
     if text.startswith("[") and text not in _PYTHON_TOKENS:
         # Inside a class ECMA takes these as they are; Python keeps them for set operations.
-        return "[" + _ESCAPE_OR_SET_SIGN.sub(_escaped, text[1:-1]) + "]"
+        return "[" + _ESCAPE_OR_SET_SIGN.sub(_escape, text[1:-1]) + "]"
     return _PYTHON_TOKENS.get(text, text)
 
 
-def _escaped(sign: re.Match[str]) -> str:
+def _escape(sign: re.Match[str]) -> str:
     return sign.group() if sign.group().startswith("\\") else f"\\{sign.group()}"
 
 

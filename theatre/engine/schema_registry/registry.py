@@ -41,14 +41,14 @@ class SchemaRegistry:
     """The schemas in `docs/schemas`, and the way any schema is applied. Caches compiled ones."""
 
     def __init__(self) -> None:
-        self._compiled: dict[str, Validator] = {}
+        self._compile: dict[str, Validator] = {}
 
     def validate(self, schema_name: str, document: object) -> list[SchemaViolation]:
         """Return every violation of the shipped schema (file name) by `document`, by pointer.
 
         Raises ResourceMissingError for a schema that does not ship; nothing for any document.
         """
-        return _violations(self._shipped(schema_name), document)
+        return _violations(self._load_shipped(schema_name), document)
 
     def validate_cached(self, schema_name: str) -> Callable[[object], list[SchemaViolation]]:
         """Return what validates one document after another, as `validate` does, but sooner.
@@ -56,7 +56,7 @@ class SchemaRegistry:
         For an object schema, and documents much of which is the same: each equal member is looked
         at once. What is returned remembers; it is for one thread and one row of documents.
         """
-        validator = self._shipped(schema_name)
+        validator = self._load_shipped(schema_name)
         alike = ValidationCache(validator)
 
         def violations(document: object) -> list[SchemaViolation]:
@@ -93,8 +93,8 @@ class SchemaRegistry:
         except RecursionError:
             return [_ENDLESS]
 
-    def _shipped(self, name: str) -> Validator:
-        if name not in self._compiled:
+    def _load_shipped(self, name: str) -> Validator:
+        if name not in self._compile:
             path = resource_root() / "docs" / "schemas" / name
             try:
                 text = path.read_text(encoding="utf-8")
@@ -102,8 +102,8 @@ class SchemaRegistry:
                 raise ResourceMissingError(
                     f"expected the schema {name} in docs/schemas, got no readable file"
                 ) from error
-            self._compiled[name] = _compiled(json.loads(text))
-        return self._compiled[name]
+            self._compile[name] = _compile(json.loads(text))
+        return self._compile[name]
 
 
 @lru_cache(maxsize=256)
@@ -118,10 +118,10 @@ def _inline(schema_text: str) -> Validator | SchemaViolation:
             "", UNUSABLE, phrase(f"at {found.pointer or 'the root'}: ", found.detail)
         )
     # Without its $id, so that local references stay local under every base URI.
-    return _compiled({key: value for key, value in schema.items() if key != "$id"})
+    return _compile({key: value for key, value in schema.items() if key != "$id"})
 
 
-def _compiled(schema: JsonObject) -> Validator:
+def _compile(schema: JsonObject) -> Validator:
     validator: Validator = DialectValidator(schema, registry=_NO_REMOTE, format_checker=FORMATS)
     return validator
 

@@ -137,11 +137,11 @@ class Aggregator:
 
     def items(self, rating: CommittedRating) -> tuple[str, ...]:
         """Return the episodes that people are asked to rate, all scored ones if there are fewer."""
-        return tuple(self._draw.drawn(rating.items))
+        return tuple(self._draw.draw(rating.items))
 
     def human_mean(self, rating: CommittedRating, scores: PanelScores) -> float | None:
         """Return the human mean of one step to nine places; None without ratings."""
-        panel = Panel(rating=rating, rows=self._draw.drawn(rating.items), scores=scores)
+        panel = Panel(rating=rating, rows=self._draw.draw(rating.items), scores=scores)
         return None if panel.mean is None else rounded_number(panel.mean)
 
     def finish(
@@ -160,7 +160,7 @@ class Aggregator:
             [
                 Panel(
                     rating=rating,
-                    rows=self._draw.drawn(rating.items),
+                    rows=self._draw.draw(rating.items),
                     scores=(panels or {}).get(rating.step_id, {}),
                 )
                 for rating in self._ratings
@@ -232,7 +232,7 @@ class Aggregator:
     def _interval(self, column: int, tally: CriterionTally) -> JsonObject:
         criterion = self._criteria[column].criterion_id
         if self._human.panel_of(criterion) is not None:
-            score = self._human.blended(criterion, tally.mean)
+            score = self._human.blend(criterion, tally.mean)
             return mixed_interval(score, self._parts(column), clustered=self._units.clustered)
         counted = tally.counts["scored"] + tally.counts["missing"]
         if counted < _MIN_UNITS:

@@ -20,7 +20,7 @@ _MIN_SCORERS = 2
 
 def agreement(items: Sequence[Sequence[Fraction]]) -> JsonObject:
     """Return the member `agreement`; `items` has the values of each item, a value a scorer."""
-    value, reason = _measured(items)
+    value, reason = _measure(items)
     return {
         "method": METHOD,
         "value": None if value is None else rounded_number(value),
@@ -28,7 +28,7 @@ def agreement(items: Sequence[Sequence[Fraction]]) -> JsonObject:
     }
 
 
-def _measured(items: Sequence[Sequence[Fraction]]) -> tuple[Fraction | None, str | None]:
+def _measure(items: Sequence[Sequence[Fraction]]) -> tuple[Fraction | None, str | None]:
     scorers = max(map(len, items), default=0)
     if not scorers:
         return None, "not-rated"

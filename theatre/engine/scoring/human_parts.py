@@ -83,7 +83,7 @@ class HumanParts:
         share = None if panel is None else panel.rating.share
         return share or Fraction(0)
 
-    def blended(self, criterion: str, machine: Fraction | None) -> Fraction | None:
+    def blend(self, criterion: str, machine: Fraction | None) -> Fraction | None:
         """Return the score with both parts; None where a part that counts was not measured."""
         panel, share = self.panel_of(criterion), self.share_of(criterion)
         if panel is None:

@@ -25,7 +25,7 @@ class ItemDraw:
         else:
             heapq.heappushpop(self._kept, entry)
 
-    def drawn(self, count: int) -> dict[str, int]:
+    def draw(self, count: int) -> dict[str, int]:
         """Return the first `count` episodes → their rows, in ascending order of their ranks."""
         ranked = sorted(self._kept, reverse=True)
         return {episode_id: row for _, episode_id, row in ranked[:count]}

@@ -70,7 +70,7 @@ class EpisodeGroup:
         `human` parts are mixed in where a criterion has one.
         """
         means = {
-            name: human.blended(name, tally.mean_over(*counted))
+            name: human.blend(name, tally.mean_over(*counted))
             for name, tally in self.tallies.items()
         }
         return {name: None if m is None else rounded_number(m) for name, m in means.items()}
@@ -79,7 +79,7 @@ class EpisodeGroup:
         """Return the weighted mean of the unrounded criterion scores; None if one is None."""
         total = Fraction(0)
         for plan in self._plans:
-            score = human.blended(plan.criterion_id, self.tallies[plan.criterion_id].mean)
+            score = human.blend(plan.criterion_id, self.tallies[plan.criterion_id].mean)
             if score is None:
                 return None
             total += plan.weight * score

@@ -35,13 +35,13 @@ def worst_case_bounds(
     both bounds alike.
     """
     bounds = [
-        _blended(plan.criterion_id, _bounds(tallies[plan.criterion_id], not_run), human)
+        _blend(plan.criterion_id, _bounds(tallies[plan.criterion_id], not_run), human)
         for plan in plans
     ]
     published = {
         plan.criterion_id: _published(one) for plan, one in zip(plans, bounds, strict=True)
     }
-    return {**published, COMPOSITE: _published(_weighted(plans, bounds))}
+    return {**published, COMPOSITE: _published(_weigh(plans, bounds))}
 
 
 def _bounds(tally: CriterionTally, not_run: int) -> _Bounds | None:
@@ -53,12 +53,12 @@ def _bounds(tally: CriterionTally, not_run: int) -> _Bounds | None:
     return low, low + Fraction(gaps, applicable)
 
 
-def _blended(criterion: str, bounds: _Bounds | None, human: HumanParts) -> _Bounds | None:
-    low, high = (human.blended(criterion, one) for one in bounds or (None, None))
+def _blend(criterion: str, bounds: _Bounds | None, human: HumanParts) -> _Bounds | None:
+    low, high = (human.blend(criterion, one) for one in bounds or (None, None))
     return None if low is None or high is None else (low, high)
 
 
-def _weighted(plans: Sequence[CriterionPlan], bounds: Sequence[_Bounds | None]) -> _Bounds | None:
+def _weigh(plans: Sequence[CriterionPlan], bounds: Sequence[_Bounds | None]) -> _Bounds | None:
     low = high = Fraction(0)
     for plan, one in zip(plans, bounds, strict=True):
         if one is None:

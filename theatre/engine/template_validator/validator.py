@@ -82,9 +82,11 @@ class TemplateValidator:
         found = self._registry.validate(TEMPLATE_SCHEMAS[subject.version], document)
         if any(violation.rule in _UNREADABLE for violation in found):
             return ValidationReport(errors=tuple(found), warnings=())
-        errors = found + _broken(subject, "error")
-        report = _discreet if any(error.rule == _CREDENTIALS for error in errors) else _sorted
-        return ValidationReport(errors=report(errors), warnings=report(_broken(subject, "warning")))
+        errors = found + _find_broken(subject, "error")
+        report = _discreet if any(error.rule == _CREDENTIALS for error in errors) else _sort
+        return ValidationReport(
+            errors=report(errors), warnings=report(_find_broken(subject, "warning"))
+        )
 
 
 def _unknown_version(document: JsonObject) -> Violation | None:
@@ -95,7 +97,7 @@ def _unknown_version(document: JsonObject) -> Violation | None:
     return Violation("/schema_version", "schema:enum", detail.changed(without_credentials))
 
 
-def _broken(subject: Subject, severity: str) -> list[Violation]:
+def _find_broken(subject: Subject, severity: str) -> list[Violation]:
     return [
         Violation(pointer, rule.name, detail)
         for rule in RULES
@@ -104,13 +106,13 @@ def _broken(subject: Subject, severity: str) -> list[Violation]:
     ]
 
 
-def _sorted(violations: list[Violation]) -> tuple[Violation, ...]:
+def _sort(violations: list[Violation]) -> tuple[Violation, ...]:
     return tuple(sorted(set(violations)))
 
 
 def _discreet(violations: list[Violation]) -> tuple[Violation, ...]:
     """Sort, and keep any part of a credential out of pointers and messages."""
-    return _sorted(
+    return _sort(
         [
             Violation(
                 without_credentials(violation.pointer),

@@ -119,7 +119,7 @@ class TierAssigner:
         """
         moment = utc_moment(now)
         known = history.as_of(moment).about(issued.construct_id, issued.construct_version)
-        tier, status, reasons = _decayed(issued, known, moment)
+        tier, status, reasons = _decay(issued, known, moment)
         if history.disputes_with_status(DisputeStatus.ADMITTED):
             tier = VerificationTier.UNVERIFIED
             reasons = ("dispute-open", *reasons)
@@ -143,7 +143,7 @@ def _highest(backtested: tuple[Unmet, ...], proven: tuple[Unmet, ...]) -> Verifi
     return VerificationTier.BACKTESTED if proven else VerificationTier.PROVEN
 
 
-def _decayed(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) -> _Reading:
+def _decay(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) -> _Reading:
     """Return what time alone has left of the issued tier."""
     limit = TierAssigner.compute_expiry(issued.tier, resolved_at=issued.resolved_at)
     if limit is None:
@@ -158,11 +158,11 @@ def _decayed(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) 
     if now < limit:
         return issued.tier, CertificateStatus.CURRENT, ()
     if issued.tier is VerificationTier.PROVEN:
-        return _lapsed(issued, known, now)
+        return _lapse(issued, known, now)
     return VerificationTier.UNVERIFIED, CertificateStatus.EXPIRED, (_RUN_TOO_OLD,)
 
 
-def _lapsed(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) -> _Reading:
+def _lapse(issued: IssuedCertificateFacts, known: TierHistory, now: datetime) -> _Reading:
     """Judge a lapsed PROVEN by the BACKTESTED rule: the newest run of that version decides.
 
     The newest, not the best: a run that is UNVERIFIED itself keeps nothing alive.

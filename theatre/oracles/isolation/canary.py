@@ -79,12 +79,12 @@ def probe_isolation(closed: Sequence[Path], reach: Reach) -> Isolation:
             **sockets.addresses(),
         }
         try:
-            means, own_pid, said = _asked(order, work, reach)
+            means, own_pid, said = _ask_thief(order, work, reach)
         except (ConstructUnreachableError, ValueError, OSError):
             return NOT_ISOLATED
         found = Isolation(
             files=not said["files"],
-            processes=not _reached(said, own_pid),
+            processes=not _is_reached(said, own_pid),
             network=not said["network"] and not sockets.received_any(),
             by=means,
         )
@@ -92,7 +92,7 @@ def probe_isolation(closed: Sequence[Path], reach: Reach) -> Isolation:
     return found if found.holds else replace(found, by="none")
 
 
-def _asked(
+def _ask_thief(
     order: dict[str, Any], work: Path, reach: Reach
 ) -> tuple[IsolatedBy, int, dict[str, Any]]:
     """Run the thief; return the means, its pid as seen from here, and what it says.
@@ -125,7 +125,7 @@ def _asked(
     return started.means.value, own_pid, said
 
 
-def _reached(said: dict[str, Any], own_pid: int) -> bool:
+def _is_reached(said: dict[str, Any], own_pid: int) -> bool:
     """Return whether this process was reached, and not another of its number in namespaces."""
     seen, own = said["processes"]["stat"], Path("/proc/self/stat")
     is_this = seen is None or not own.exists() or _start_of(seen) == _start_of(own.read_text())

@@ -37,7 +37,7 @@ def main(order_fd: int) -> None:
     """Set limits and isolation and execute the program; returns only by ending the process."""
     with open(order_fd, "rb") as file:
         order: dict[str, Any] = marshal.load(file)  # noqa: S302 - written by our own parent
-    status = _moved(order["status"])
+    status = _move_descriptor(order["status"])
     try:
         _take_descriptors(order)
         if sys.platform == "linux":
@@ -50,6 +50,7 @@ def main(order_fd: int) -> None:
             # Elsewhere RLIMIT_AS is refused or not enforced.
             _lower(resource.RLIMIT_AS, order["memory"])
         _lower(resource.RLIMIT_NOFILE, order["open_files"])
+        # A core dump would write the memory of a construct, and of its inputs, to the disk.
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
         # Python ignores these two, and what is ignored stays ignored in the program.
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
@@ -64,7 +65,7 @@ def main(order_fd: int) -> None:
         sys.exit(_EXIT_NOT_STARTED)
 
 
-def _moved(descriptor: int) -> int:
+def _move_descriptor(descriptor: int) -> int:
     """Return a copy out of the way of those that the program gets; it closes with the start."""
     copy = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY)
     os.close(descriptor)
@@ -74,7 +75,7 @@ def _moved(descriptor: int) -> int:
 def _take_descriptors(order: dict[str, Any]) -> None:
     """Put stdin, stdout and the listening socket where the program looks for them."""
     wanted = {0: order["stdin"], 1: order["stdout"], _FIRST_DESCRIPTOR_PASSED: order["listener"]}
-    held = {place: _moved(one) for place, one in wanted.items() if one is not None}
+    held = {place: _move_descriptor(one) for place, one in wanted.items() if one is not None}
     for place, descriptor in held.items():
         os.dup2(descriptor, place, inheritable=True)
     if _FIRST_DESCRIPTOR_PASSED in held:
@@ -87,6 +88,7 @@ def _tie_to(runner_pid: int) -> None:
     """End with the runner, and keep orphaned descendants below this process while it lives."""
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    # The runner ended before prctl took effect: no signal will come any more.
     if os.getppid() != runner_pid:
         sys.exit(_EXIT_NOT_STARTED)
 
@@ -112,6 +114,7 @@ def _lower(kind: int, value: int) -> None:
 def _isolate(order: dict[str, Any]) -> None:
     """Give up what was ordered; the filter comes last, since it refuses what the others need."""
     if order["user"] is not None:
+        # Groups and group id first: after setresuid there is no right left to change them.
         os.setgroups([])
         os.setresgid(*3 * (order["user"],))
         os.setresuid(*3 * (order["user"],))

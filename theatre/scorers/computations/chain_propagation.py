@@ -134,11 +134,11 @@ class _Tally:
                 # What comes behind a hop without an answer was not asked.
                 self._counts[hop][_UNANSWERED] += len(under_way)
                 return
-            for decision, items in self._grouped(subtract(expected, carried)):
+            for decision, items in self._group(subtract(expected, carried)):
                 if decision in under_way:
                     under_way.discard(decision)
                     self._find(_LOST, episode, hop, decision=decision, items=items)
-            for decision, items in self._grouped(subtract(carried, expected)):
+            for decision, items in self._group(subtract(carried, expected)):
                 if decision not in invented:
                     invented.add(decision)
                     self._find(_INVENTED, episode, hop, decision=decision, items=items)
@@ -171,7 +171,7 @@ class _Tally:
         decision = item.get(self._decision) if isinstance(item, dict) else None
         return decision if isinstance(decision, str) else None
 
-    def _grouped(self, items: Sequence[JsonValue]) -> list[tuple[str | None, list[JsonValue]]]:
+    def _group(self, items: Sequence[JsonValue]) -> list[tuple[str | None, list[JsonValue]]]:
         groups: dict[str | None, list[JsonValue]] = {}
         for item in items:
             groups.setdefault(self._of(item), []).append(item)

@@ -92,7 +92,7 @@ def mean_difference(units: Mapping[str, Sequence[Fraction | int]]) -> JsonObject
     value = rounded_number(sum(means, start=Fraction(0)) / len(means))
     if len(means) < _FEWEST_UNITS:
         return _undefined(value)
-    centre, error = _adjusted(means)
+    centre, error = _adjust(means)
     half = _Z * error
     return {
         "value": value,
@@ -112,12 +112,12 @@ def detectable_difference(units: Mapping[str, Sequence[Fraction | int]]) -> floa
     means = [Fraction(sum(unit, start=Fraction(0)), len(unit)) for unit in units.values() if unit]
     if len(means) < _FEWEST_UNITS:
         return None
-    _, error = _adjusted(means)
+    _, error = _adjust(means)
     needed = round((_Z + _Z_POWER) * error, _PLACES)
     return needed if needed <= 1 else None
 
 
-def _adjusted(means: Sequence[Fraction]) -> tuple[Fraction, float]:
+def _adjust(means: Sequence[Fraction]) -> tuple[Fraction, float]:
     """Return the centre and standard error with one unit more for either side."""
     count = len(means) + 2
     centre = sum(means, start=Fraction(0)) / count
