@@ -13,9 +13,9 @@ def ranking(scores: Mapping[str, Mapping[str, Fraction]]) -> JsonObject:
     """Return how the runs rank by their means on one measure; `scores` are by run and change.
 
     Over `changes` that count for every run, so that no oracle gains by declining hard changes;
-    without one, `runs` is empty. In it: `mean`; `rank`, 1 for the highest, which equal means share; `tied`,
-    how many others have the same; `percentile`, 0 to 100, the share of the *other* runs that lie
-    below, with equal ones counted half, null where there are no others; `of`, how many are ranked.
+    without one, `runs` is empty. In it: `mean`; `rank`, 1 for the highest, which equal means share;
+    `tied`, how many others have the same; `percentile`, 0 to 100, the share of the *other* runs
+    that lie below, with equal ones counted half, null without others; `of`, how many are ranked.
     """
     common = set.intersection(*(set(counted) for counted in scores.values()))
     means = {
