@@ -32,7 +32,7 @@ class Step(NamedTuple):
         return all(member in self.figures for member in members)
 
 
-def steps_of(debate: Debate) -> list[Step]:
+def read_steps(debate: Debate) -> list[Step]:
     """Return the attempts of `debate` with what their audits stored.
 
     Members that the format leaves open may hold anything: what is no number is not drawn.
@@ -73,7 +73,7 @@ def _drawn(steps: Sequence[Step], member: str) -> tuple[list[int], list[float]]:
 
 def write_debate_plots(debate: Debate, folder: Path) -> list[Path]:
     """Write `quality.svg`, `controller.svg` and `quadrants.svg` as far as there are numbers."""
-    steps = steps_of(debate)
+    steps = read_steps(debate)
     title = f"{debate.debate_id}, run {debate.run_id[:8]}"
     with mpl.rc_context():
         mpl.rcdefaults()

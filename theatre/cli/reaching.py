@@ -50,7 +50,7 @@ async def open_adapters(
     adapters: dict[str, ReachableAdapter] = {}
     async with contextlib.AsyncExitStack() as stack:
         for endpoint in wanted:
-            with _naming_the_variable():
+            with _name_variable_in_errors():
                 construct = construct_at(endpoint, places)
                 adapter = _adapter(endpoint, construct, workspace, template.version_pins)
             stack.push_async_callback(adapter.aclose)
@@ -85,10 +85,10 @@ def check_named(
         if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
             workspace.find_registered(endpoint.place.removeprefix(REGISTERED), template_folder)
         elif endpoint.adapter_type == "http":
-            from theatre.cli.http_adapters import doubt_about  # noqa: PLC0415  # as below
+            from theatre.cli.http_adapters import check_address  # noqa: PLC0415  # as below
 
-            with _naming_the_variable():
-                doubt = doubt_about(endpoint.place, workspace)
+            with _name_variable_in_errors():
+                doubt = check_address(endpoint.place, workspace)
             doubts += [] if doubt is None else [f"{endpoint.pointer}: {doubt}"]
     return doubts
 
@@ -97,7 +97,7 @@ async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
     """Start or connect every construct; raises as `ReachableAdapter`, naming the construct."""
     for construct_id, adapter in adapters.items():
         try:
-            with _naming_the_variable():
+            with _name_variable_in_errors():
                 await adapter.check_reachable()
         except ConstructUnreachableError as error:
             raise ConstructUnreachableError(
@@ -105,17 +105,17 @@ async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
             ) from error
 
 
-def adapter_of(construct: Construct, workspace: Workspace) -> ReachableAdapter:
+def make_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter:
     """Return the adapter of a registered construct; the caller closes it.
 
-    Raises what `http_adapter` raises.
+    Raises what `make_http_adapter` raises.
     """
     if isinstance(construct, RegisteredConstruct) and construct.start_seconds is None:
         return local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
-    from theatre.cli.http_adapters import http_adapter  # noqa: PLC0415  # as below
+    from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # as below
 
-    with _naming_the_variable():
-        return http_adapter(construct, workspace)
+    with _name_variable_in_errors():
+        return make_http_adapter(construct, workspace)
 
 
 def _places(
@@ -133,10 +133,10 @@ def _adapter(
 ) -> ReachableAdapter:
     if endpoint.adapter_type == "http":
         # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
-        from theatre.cli.http_adapters import http_adapter  # noqa: PLC0415  # see above
+        from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
 
         is_plain = pins.adapter_version == PLAIN_PIN
-        return http_adapter(construct, workspace, PLAIN_ORACLE if is_plain else ENVELOPES)
+        return make_http_adapter(construct, workspace, PLAIN_ORACLE if is_plain else ENVELOPES)
     program = program_of(construct)
     if endpoint.adapter_type == "python":
         return PythonOracleAdapter(program, clock=utc_now, monotonic=time.monotonic)
@@ -144,7 +144,7 @@ def _adapter(
 
 
 @contextlib.contextmanager
-def _naming_the_variable() -> Iterator[None]:
+def _name_variable_in_errors() -> Iterator[None]:
     try:
         yield
     except AddressNotAllowedError as error:

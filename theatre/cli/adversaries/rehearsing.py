@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from theatre.cli.adversaries.leak import Leak
-from theatre.cli.adversaries.table import Adversary, programs
+from theatre.cli.adversaries.table import Adversary, programs_folder
 from theatre.cli.committing import commit_template
 from theatre.cli.running import RunOptions, run_theatre
 from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
@@ -58,7 +58,7 @@ class Score:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsed:
+class RehearsalResult:
     """The result of one rehearsal. `tier` is None where nothing was scored: no certificate.
 
     Parts that people score are missing from scores and caps. `recorded` are the episodes.
@@ -87,28 +87,30 @@ class Rehearsals:
     workspace: Workspace
     headers_env: Mapping[str, str] = field(default_factory=dict)
 
-    def of_construct(self, on_progress: OnProgress) -> Rehearsed:
+    def of_construct(self, on_progress: OnProgress) -> RehearsalResult:
         """Rehearse with the template's own constructs; errors as `commit_template` and a run."""
-        return self._rehearsed(self.template, self.folder, on_progress, self.headers_env)
+        return self._rehearse(self.template, self.folder, on_progress, self.headers_env)
 
-    def of_adversary(self, adversary: Adversary, leak: Leak, on_progress: OnProgress) -> Rehearsed:
+    def of_adversary(
+        self, adversary: Adversary, leak: Leak, on_progress: OnProgress
+    ) -> RehearsalResult:
         """Rehearse with one program in the place of every construct."""
         folder = self.workspace.home / adversary.name
         construct_ids = cast("JsonObject", self._pins["constructs"])
         write_adversary(folder, adversary, construct_ids, leak)
-        return self._rehearsed(with_programs(self.template, folder), folder, on_progress, {})
+        return self._rehearse(with_programs(self.template, folder), folder, on_progress, {})
 
     @property
     def _pins(self) -> JsonObject:
         return cast("JsonObject", self.template["version_pins"])
 
-    def _rehearsed(
+    def _rehearse(
         self,
         template: JsonObject,
         folder: Path,
         on_progress: OnProgress,
         headers_env: Mapping[str, str],
-    ) -> Rehearsed:
+    ) -> RehearsalResult:
         recorded: list[EpisodeResult] = []
         ends: list[Rehearsal] = []
         options = RunOptions(
@@ -139,7 +141,7 @@ def write_adversary(
     """Write a folder with a program under the names of constructs, and what leaked to it."""
     program = cast("str", adversary.program)
     folder.mkdir()
-    shutil.copyfile(programs() / program, folder / program)
+    shutil.copyfile(programs_folder() / program, folder / program)
     (folder / SAMPLE).write_text(json.dumps(leak), encoding="utf-8")
     entries = [
         _ENTRY.format(construct_id=json.dumps(one), program=program, mode=adversary.mode)
@@ -165,7 +167,7 @@ def with_programs(template: JsonObject, folder: Path) -> JsonObject:
     return parse_object(canonical_bytes(changed))
 
 
-def _outcome(rehearsal: Rehearsal, recorded: Sequence[EpisodeResult]) -> Rehearsed:
+def _outcome(rehearsal: Rehearsal, recorded: Sequence[EpisodeResult]) -> RehearsalResult:
     aggregate: Any = rehearsal.aggregate
     values = {**aggregate["scores"], COMPOSITE: aggregate[COMPOSITE]}
     intervals = aggregate["score_intervals"]
@@ -175,7 +177,7 @@ def _outcome(rehearsal: Rehearsal, recorded: Sequence[EpisodeResult]) -> Rehears
     if tier is VerificationTier.UNVERIFIED and not caps:
         # Only what people score is missing.
         tier = VerificationTier.BACKTESTED
-    return Rehearsed(
+    return RehearsalResult(
         tier=tier if aggregate["episode_counts"]["scored"] else None,
         caps=caps,
         scores={

@@ -21,7 +21,7 @@ from theatre.cli.demo.theatres import Certified
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.output import json_option, print_document
 from theatre.cli.pictures import draw_bundle
-from theatre.cli.reports import shortest
+from theatre.cli.reports import shorten_path
 from theatre.cli.template_files import read_template
 from theatre.cli.workspace import Workspace
 from theatre.engine.bundle_check import Verdict
@@ -96,7 +96,7 @@ def _with_the_service(place: DemoPlace, pages: Pages) -> tuple[dict[str, Certifi
     pages.begin("The service starts, with a PostgreSQL of its own")
     with started_service(place) as service:
         address = service.address()
-        print_fact("service", f"{address}, its log in {shortest(place.log)}")
+        print_fact("service", f"{address}, its log in {shorten_path(place.log)}")
         with ServiceClient.connected(address) as anybody:
             stage = Stage.set_up(place, pages, anybody)
             print_fact("users", ", ".join(stage.people))
@@ -110,15 +110,15 @@ def _draw(runs: Mapping[str, Certified], place: DemoPlace) -> JsonObject:
     for name, one in runs.items():
         paths = draw_bundle(one.bundle, place.folder / "plots" / name, home=place.folder)
         drawn[name] = [str(path) for path in paths]
-        print_fact(name, ", ".join(str(shortest(path)) for path in paths))
+        print_fact(name, ", ".join(str(shorten_path(path)) for path in paths))
     return drawn
 
 
 def _print_end(place: DemoPlace, pages: Pages) -> None:
     pages.end("The honest bundles passed, the forged one did not. Nothing is left running.")
     print_fact("to look at", "what it left, with the passwords in people.json:")
-    print_fact("", f"ECHELON_HOME={shortest(place.folder)} \\")
-    print_fact("", f"ECHELON_CONSTRUCTS={shortest(place.constructs)} echelon serve")
+    print_fact("", f"ECHELON_HOME={shorten_path(place.folder)} \\")
+    print_fact("", f"ECHELON_CONSTRUCTS={shorten_path(place.constructs)} echelon serve")
 
 
 @contextlib.contextmanager

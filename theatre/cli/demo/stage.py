@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from theatre.cli.baselines import with_construct
+from theatre.cli.baselines import replace_construct
 from theatre.cli.demo.client import ServiceClient
 from theatre.cli.demo.operator import confirm_constructs
 from theatre.cli.demo.pages import Pages, print_look_up, print_requests, print_routing
@@ -95,7 +95,7 @@ class Stage:
     def _baseline(self, template: JsonObject, construct_id: str) -> Certified:
         construct = ConstructRegistry.load(self.place.constructs).find(construct_id)
         version = construct_version(construct)
-        other = with_construct(template, construct_id, version=version)
+        other = replace_construct(template, construct_id, version=version)
         return fetch_evidence(self.anybody, self._started(other), self.place)
 
     def _rated(self, theatre: DemoTheatre) -> JsonObject:
