@@ -19,11 +19,11 @@ from theatre.engine.canonical_json import canonical_line
 from theatre.engine.clock import Clock
 from theatre.verification.errors import RepositoryError
 from theatre.verification.git_program import GitClone
-from theatre.verification.github.connection import connected
+from theatre.verification.github.connection import connect
 from theatre.verification.github.reading_cache import ReadingCache
 from theatre.verification.github.rest import Pace
 from theatre.verification.local_history import read_history
-from theatre.verification.records import GroundTruthRecord, decoded
+from theatre.verification.records import GroundTruthRecord, decode
 
 MAX_GROUND_TRUTH_BYTES = 64 * 1024 * 1024
 """The limit of all records together, which are held in memory; the same as for an upload."""
@@ -108,7 +108,7 @@ class RepositoryAccess:
             longest_wait=_LONGEST_WAIT,
         )
         token = self.token if self._uses_token(request.repository) else None
-        async with connected(
+        async with connect(
             self.github, request.repository, token=token, cache=cache, pace=pace
         ) as pull_requests:
             async for record in pull_requests.stream(request.selection):
@@ -142,7 +142,7 @@ def _is_own_clone(folder: Path) -> bool:
         found = GitClone(folder).run("rev-parse", "--path-format=absolute", "--git-common-dir")
     except RepositoryError:
         return False
-    return Path(decoded(found.data).strip()).resolve() in {folder, folder / ".git"}
+    return Path(decode(found.data).strip()).resolve() in {folder, folder / ".git"}
 
 
 async def _unless_stopped(work: Coroutine[Any, Any, None], gathered: GatheredRecords) -> None:

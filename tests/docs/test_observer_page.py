@@ -20,7 +20,7 @@ from tests.theatre.observer_runs import (
     run_observer,
 )
 from tests.theatre.runs import Finished
-from theatre.cli.baselines import with_construct
+from theatre.cli.baselines import replace_construct
 from theatre.cli.pictures import certificate_pictures
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
@@ -72,7 +72,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Measured]:
     found = {}
     for name in NAMES:
         version = construct_version(registry.find(name))
-        template = with_construct(TEMPLATE, name, version=version) if name != OBSERVER else TEMPLATE
+        template = (
+            replace_construct(TEMPLATE, name, version=version) if name != OBSERVER else TEMPLATE
+        )
         finished = run_observer(tmp_path_factory.mktemp(name), construct_id=name, template=template)
         found[name] = Measured(
             answers_of(finished),

@@ -9,7 +9,7 @@ from typing import Any, cast
 from tests.theatre.easel_runs import easel_adapters
 from tests.theatre.observer_runs import CONSTRUCTS, FIXTURES, GROUND_TRUTH, OBSERVER, run_observer
 from tests.theatre.runs import Finished, ScriptedAdapter, Stage
-from theatre.cli.baselines import with_construct
+from theatre.cli.baselines import replace_construct
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.oracle_contract import OracleInvocationRequest
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
@@ -34,7 +34,7 @@ def run_twins(folder: Path, name: str, *, construct_id: str = OBSERVER) -> Finis
     template = template_of(name)
     if construct_id != OBSERVER:
         version = construct_version(ConstructRegistry.load(CONSTRUCTS).find(construct_id))
-        template = with_construct(template, construct_id, version=version)
+        template = replace_construct(template, construct_id, version=version)
     return run_observer(folder, construct_id=construct_id, template=template)
 
 

@@ -44,7 +44,7 @@ from tests.theatre.test_bundle_check_verdicts import invented_history
 from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
 from theatre.cli.adversaries.rehearsing import with_programs
-from theatre.cli.adversaries.table import programs
+from theatre.cli.adversaries.table import programs_folder
 from theatre.cli.template_files import read_template
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
@@ -100,7 +100,7 @@ def by_heart(pack: Callable[[bytes], bytes]) -> Callable[[Path], str]:
     def attack(folder: Path) -> str:
         template = thinned(read_template(CARTOGRAPH), folder, step=1)
         (folder / "by_heart").mkdir()
-        shutil.copyfile(programs() / "by_heart.py", folder / "by_heart" / "by_heart.py")
+        shutil.copyfile(programs_folder() / "by_heart.py", folder / "by_heart" / "by_heart.py")
         truth = (folder / "ground_truth" / "product_cartograph_v1.jsonl").read_bytes()
         (folder / "by_heart" / "notes").write_bytes(pack(truth))
         (folder / "constructs.toml").write_text(BY_HEART, encoding="utf-8")

@@ -19,15 +19,21 @@ from tests.theatre.adversary_attacks import ATTACKS, judged
 from tests.theatre.runs import Stage, ticking_clock
 from tests.theatre.thinned import FIXTURES, thinned
 from theatre.cli.adversaries.command import Trial
-from theatre.cli.adversaries.leak import Leak, leak_of
+from theatre.cli.adversaries.leak import Leak, make_leak
 from theatre.cli.adversaries.rehearsing import (
     COMPOSITE,
+    RehearsalResult,
     Rehearsals,
-    Rehearsed,
     with_programs,
     write_adversary,
 )
-from theatre.cli.adversaries.table import Kind, adversaries, generic, paid, programs
+from theatre.cli.adversaries.table import (
+    Kind,
+    adversaries,
+    generic_adversaries,
+    paid,
+    programs_folder,
+)
 from theatre.cli.template_files import read_template
 from theatre.cli.workspace import Workspace
 from theatre.engine.templates import ProductTheatreTemplate, product_template
@@ -54,7 +60,7 @@ ALL = {path.stem: 1 for path in sorted(TEMPLATES.glob("product_*_v1.json"))}
 TRIED = ALL if SOAK else FAMILIES
 FIRST_FIVE = ("empty", "garbage", "constant", "copied", "memorised")
 ROWS = {one.name: one for one in adversaries()}
-ANSWERING = {one.name: one for one in generic() if SOAK or one.name in FIRST_FIVE}
+ANSWERING = {one.name: one for one in generic_adversaries() if SOAK or one.name in FIRST_FIVE}
 
 
 class Prepared(NamedTuple):
@@ -62,7 +68,7 @@ class Prepared(NamedTuple):
 
     rehearsals: Rehearsals
     view: ProductTheatreTemplate
-    construct: Rehearsed
+    construct: RehearsalResult
     leak: Leak
 
 
@@ -74,7 +80,7 @@ def prepared(name: str, folder: Path, step: int) -> Prepared:
     rehearsals = Rehearsals(template=template, folder=folder / "data", workspace=workspace)
     construct, view = rehearsals.of_construct(lambda _: None), product_template(template)
     roots = workspace.datasets_for(folder / "data")
-    leak = leak_of(template, view, roots, construct.recorded)
+    leak = make_leak(template, view, roots, construct.recorded)
     return Prepared(rehearsals, view, construct, leak)
 
 
@@ -137,7 +143,7 @@ def test_every_row_is_carried_out_by_a_program_or_by_an_attack() -> None:
         ways = [row.kind is Kind.ANSWERS, name in ATTACKS, row.tested is not None]
         assert ways.count(True) == 1, name
         assert row.tested is None or (FIXTURES.parent / row.tested).is_file(), name
-        assert row.program is None or (programs() / row.program).is_file(), name
+        assert row.program is None or (programs_folder() / row.program).is_file(), name
     assert ATTACKS.keys() <= ROWS.keys()
 
 

@@ -26,7 +26,7 @@ from tests.theatre.observer_runs import (
     run_observer,
 )
 from tests.theatre.runs import LATE, Finished, checked, with_changes
-from theatre.cli.baselines import with_construct
+from theatre.cli.baselines import replace_construct
 from theatre.engine.bundle_check import Verdict
 from theatre.engine.bundle_check.standalone import verify
 from theatre.engine.canonical_json import JsonObject, canonical_line, sha256_hex
@@ -130,7 +130,7 @@ def test_the_observer_is_imperfect_and_above_each_baseline_by_more_than_the_inte
     honest: Finished, tmp_path: Path, baseline: str
 ) -> None:
     version = construct_version(ConstructRegistry.load(CONSTRUCTS).find(baseline))
-    template = with_construct(TEMPLATE, baseline, version=version)
+    template = replace_construct(TEMPLATE, baseline, version=version)
     finished = run_observer(tmp_path, construct_id=baseline, template=template)
     other = scores(finished)
     assert {name for name, one in scores(honest).items() if one.low > other[name].high} == {

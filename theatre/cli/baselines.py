@@ -8,7 +8,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_obj
 from theatre.oracles.endpoints import REGISTERED
 
 
-def with_construct(template: JsonObject, construct_id: str, *, version: str) -> JsonObject:
+def replace_construct(template: JsonObject, construct_id: str, *, version: str) -> JsonObject:
     """Return the template of one construct for a registered other one; all else stays.
 
     What changes is the pin, and the three places that name the construct. The commitment hash

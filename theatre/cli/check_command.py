@@ -59,10 +59,10 @@ def check(
     report = check_folder(bundle, certificate=certificate)
     if verification is not None:
         from theatre.cli.verification_certificate import (  # noqa: PLC0415 - --help is quick
-            with_verification,
+            add_verification_check,
         )
 
-        report = with_verification(report, bundle, verification)
+        report = add_verification_check(report, bundle, verification)
     if as_json:
         print_document(report.as_document())
     else:

@@ -71,9 +71,9 @@ def print_report(report: CheckReport) -> None:
         if line.status is not CheckStatus.PASS:
             echo(f"{'':11}    expected {line.expected}")
             echo(f"{'':11}    got      {line.actual}")
-    echo(verdict_line(report))
+    echo(format_verdict(report))
 
 
-def verdict_line(report: CheckReport) -> str:
+def format_verdict(report: CheckReport) -> str:
     """Return the verdict, its reason, and the number of checks."""
     return f"{report.verdict} ({report.because}): {len(report.checks)} checks"

@@ -67,7 +67,7 @@ async def commit_template(
     view = view_template(document)
     if isinstance(view, ProductTheatreTemplate):
         verify_datasets(view, workspace.datasets_for(template_folder))
-    return await _committed(
+    return await _commit(
         document,
         Coin(secrets.token_bytes(COIN_BYTES)),
         template_folder=template_folder,
@@ -77,7 +77,7 @@ async def commit_template(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Revealed:
+class RevealedBundle:
     """A sealed bundle that has passed its check, and the coin that it reveals."""
 
     coin: Coin
@@ -102,7 +102,7 @@ class Revealed:
 
 
 async def commit_reproduction(
-    revealed: Revealed, *, template_folder: Path, workspace: Workspace
+    revealed: RevealedBundle, *, template_folder: Path, workspace: Workspace
 ) -> Theatre:
     """Commit the template of a bundle again, with the coin and the data of that bundle.
 
@@ -116,7 +116,7 @@ async def commit_reproduction(
                 f"expected a run whose results rest on its constructs, got one with the step "
                 f"{step.step_id}, at which people rate: nobody can give their scores again"
             )
-    return await _committed(
+    return await _commit(
         revealed.template,
         revealed.coin,
         template_folder=template_folder,
@@ -126,20 +126,20 @@ async def commit_reproduction(
     )
 
 
-async def _committed(
+async def _commit(
     document: JsonObject,
     coin: Coin,
     *,
     template_folder: Path,
     workspace: Workspace,
     clock: SteadyClock,
-    revealed: Revealed | None = None,
+    revealed: RevealedBundle | None = None,
 ) -> Theatre:
     view = view_template(document)
     environment = isolation = None
     if isinstance(view, ProductTheatreTemplate):
-        environment = await environment_of(view, workspace, template_folder)
-        isolation = await _isolation_of(view, workspace, template_folder)
+        environment = await find_environment(view, workspace, template_folder)
+        isolation = await _probe_isolation(view, workspace, template_folder)
     scorers = scorers_in_use(document, view, load_scorers())
     theatre, created = Theatre.create(str(uuid4()), document, at=clock())
     receipt = CommitmentProtocol.commit(
@@ -166,7 +166,7 @@ async def _committed(
     return committed
 
 
-async def environment_of(
+async def find_environment(
     template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
 ) -> JsonObject | None:
     """Return what the constructs of a template can import here, as `environment_for`."""
@@ -174,11 +174,11 @@ async def environment_of(
     return await asyncio.to_thread(environment_for, template, places)
 
 
-async def _isolation_of(
+async def _probe_isolation(
     template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
 ) -> JsonObject | None:
     """Return what the constructs of a template cannot reach, as `isolation_for`."""
-    closed = closed_places(workspace, template_folder)
+    closed = find_closed_folders(workspace, template_folder)
     places = _places(workspace, template_folder)
     return await asyncio.to_thread(isolation_for, template, places, closed)
 
@@ -194,7 +194,7 @@ async def refuse_copies(
     await asyncio.to_thread(refuse_dataset_copies, template, places, datasets)
 
 
-def closed_places(workspace: Workspace, template_folder: Path) -> list[Path]:
+def find_closed_folders(workspace: Workspace, template_folder: Path) -> list[Path]:
     """Return the folders with answers, which no construct may read."""
     return [workspace.home.resolve(), template_folder.resolve(), *workspace.dataset_roots]
 

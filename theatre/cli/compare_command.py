@@ -11,11 +11,11 @@ from theatre.cli.checking import require_consistent
 from theatre.cli.comparison_report import print_comparison
 from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.pictures import differences, write_pictures
-from theatre.cli.recorded_answers import SealedRunFolder, recorded_run
+from theatre.cli.recorded_answers import SealedRunFolder, find_recorded_run
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import NotFoundError
-from theatre.verification.comparison.compare import compared
+from theatre.verification.comparison.compare import compare_bundles
 from theatre.verification.errors import NotComparableError
 
 
@@ -38,8 +38,8 @@ def compare(runs: Sequence[str], *, plot: Path | None, as_json: bool) -> None:
     bundles = [_bundle(run, workspace) for run in runs]
     for bundle in bundles:
         require_consistent(bundle, as_json=as_json, is_named=True)
-    comparison = compared(bundles)
-    picture = None if plot is None else _drawn(comparison, plot)
+    comparison = compare_bundles(bundles)
+    picture = None if plot is None else _draw_differences(comparison, plot)
     if as_json:
         print_document(comparison | ({} if picture is None else {"plot": str(picture)}))
         return
@@ -59,7 +59,7 @@ def _bundle(run: str, workspace: Workspace) -> Path:
         folder = workspace.store.view(run).folder
     if not folder.is_dir():
         raise NotFoundError(f"expected a folder or the id of a theatre, got {run:.200}")
-    found = recorded_run(folder, workspace)
+    found = find_recorded_run(folder, workspace)
     if not isinstance(found, SealedRunFolder):
         raise NotComparableError(
             f"expected a sealed verification, got {folder} without an evidence bundle: run it to "
@@ -68,6 +68,6 @@ def _bundle(run: str, workspace: Workspace) -> Path:
     return found.bundle
 
 
-def _drawn(comparison: JsonObject, folder: Path) -> Path:
+def _draw_differences(comparison: JsonObject, folder: Path) -> Path:
     (path,) = write_pictures({"differences.svg": differences(comparison)}, folder)
     return path

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from theatre.cli.output import echo
-from theatre.cli.tables import number_text, print_table
+from theatre.cli.tables import format_number, print_table
 from theatre.cli.verification_inspection import print_measures
 from theatre.engine.scoring import COMPOSITE
 from theatre.verification.scoring_providers import LEXICAL
@@ -64,12 +64,12 @@ def _run_rows(comparison: Mapping[str, Any]) -> Iterator[Sequence[str]]:
         if places:
             place = places[name]
             rank = f"{place['rank']} of {place['of']}" + (" (tied)" if place["tied"] else "")
-            mean, percentile = number_text(place["mean"]), f"{place['percentile']:.0f}"
+            mean, percentile = format_number(place["mean"]), f"{place['percentile']:.0f}"
         yield (
             name,
             run["verification_tier"],
             f"{run['replay_count']} of {comparison['changes']}",
-            number_text(run["scores"][COMPOSITE]),
+            format_number(run["scores"][COMPOSITE]),
             mean,
             rank,
             percentile,
@@ -86,7 +86,7 @@ def _pair_row(measure: str, one: Mapping[str, Any]) -> Sequence[str]:
         str(one["changes"]),
         "-" if difference["value"] is None else f"{difference['value']:+.3f}",
         bounds,
-        number_text(one["detectable"]),
+        format_number(one["detectable"]),
         "-" if test is None else _EXACT[test["test"]],
         "-" if test is None else f"{test['p_value']:.2g}",
         "-" if test is None else f"{one['p_holm']:.2g}",

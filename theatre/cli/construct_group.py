@@ -8,9 +8,9 @@ from typing import Any, TypeGuard
 
 import click
 
-from theatre.cli.committing import closed_places
+from theatre.cli.committing import find_closed_folders
 from theatre.cli.output import json_option, print_document
-from theatre.cli.reports import isolation_words
+from theatre.cli.reports import describe_isolation
 from theatre.cli.workspace import Workspace
 from theatre.construct_kit.http_server import LOOPBACK
 from theatre.construct_kit.serving import serve_target_on_stdio, serve_target_over_http
@@ -107,7 +107,7 @@ def list_constructs(folder: Path, *, as_json: bool) -> None:
     found: dict[str, RegisteredConstruct | RemoteConstruct] = {}
     for path in reversed(workspace.registries(folder)):
         found |= ConstructRegistry.load(path).constructs
-    closed = closed_places(workspace, folder)
+    closed = find_closed_folders(workspace, folder)
     tried = {
         reach: probe_isolation(closed, reach)
         for reach in {one.reach for one in found.values() if _runs_here(one)}
@@ -124,7 +124,7 @@ def list_constructs(folder: Path, *, as_json: bool) -> None:
         print_document({"constructs": rows})
         return
     for row in rows:
-        click.echo(f"{row['construct']:30}  {row['adapter_type']:5}  {_closed_words(row)}")
+        click.echo(f"{row['construct']:30}  {row['adapter_type']:5}  {_describe_isolation(row)}")
 
 
 def _runs_here(
@@ -137,10 +137,10 @@ def _speaks_on_stdin(one: RegisteredConstruct | RemoteConstruct) -> bool:
     return _runs_here(one) and one.start_seconds is None
 
 
-def _closed_words(row: Mapping[str, Any]) -> str:
+def _describe_isolation(row: Mapping[str, Any]) -> str:
     if row["isolation"] is None:
         return "a service elsewhere: judged by the address that answers"
-    return isolation_words(row["isolation"])
+    return describe_isolation(row["isolation"])
 
 
 def _construct(subject: str, folder: Path) -> RegisteredConstruct:

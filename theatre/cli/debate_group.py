@@ -8,7 +8,7 @@ from typing import cast
 
 import click
 
-from theatre.cli.debate_judging import JUDGE, judged, judged_before
+from theatre.cli.debate_judging import JUDGE, judge_now, replay_judgement
 from theatre.cli.debate_plots import debate_pictures
 from theatre.cli.debate_sweep_command import sweep
 from theatre.cli.exits import CommandEndedError, ExitCode
@@ -115,7 +115,7 @@ def evaluate(
     chosen = names or sorted([*EVALUATORS, *([RAUDIT] if labels else [])])
     results = evaluate_artefact(read, [name for name in chosen if name != JUDGE], labels)
     if JUDGE in chosen:
-        results.append(_judged(read, model, record))
+        results.append(_judge(read, model, record))
     print_document({"artefact_sha256": read.sha256, "results": results})
 
 
@@ -155,10 +155,10 @@ def plot(artefact: Path, *, folder: Path) -> None:
         echo(str(path))
 
 
-def _judged(read: DebateArtefact, model: str, record: Path | None) -> JsonObject:
+def _judge(read: DebateArtefact, model: str, record: Path | None) -> JsonObject:
     if record is not None:
-        return judged_before(read, record)
-    return judged(read, model=model, workspace=Workspace.from_environment())
+        return replay_judgement(read, record)
+    return judge_now(read, model=model, workspace=Workspace.from_environment())
 
 
 def _label(text: str) -> tuple[str, Action]:

@@ -20,15 +20,15 @@ from theatre.engine.canonical_json import JsonObject, parse_object
 JUDGE = "judge"
 
 
-def judged(artefact: DebateArtefact, *, model: str, workspace: Workspace) -> JsonObject:
+def judge_now(artefact: DebateArtefact, *, model: str, workspace: Workspace) -> JsonObject:
     """Return what `model` finds, asked now, one call a turn and one before.
 
     Raises JudgeUnavailableError where there is no key, or the model does not answer.
     """
-    return asyncio.run(_asked(artefact, model, workspace))
+    return asyncio.run(_ask(artefact, model, workspace))
 
 
-def judged_before(artefact: DebateArtefact, record: Path) -> JsonObject:
+def replay_judgement(artefact: DebateArtefact, record: Path) -> JsonObject:
     """Return the result of the exchanges in `record`, the output of an earlier evaluation.
 
     Needs no network and no key. Raises JudgementRecordError where that is not what it says.
@@ -45,7 +45,7 @@ def judged_before(artefact: DebateArtefact, record: Path) -> JsonObject:
     return replay(artefact, found[0])
 
 
-async def _asked(artefact: DebateArtefact, model: str, workspace: Workspace) -> JsonObject:
+async def _ask(artefact: DebateArtefact, model: str, workspace: Workspace) -> JsonObject:
     async with open_model(workspace) as judge:
         calls = min(MAX_TURNS, len(artefact.debate.turns))
         click.echo(f"note: {model} judges: {calls} calls, one a turn", err=True)

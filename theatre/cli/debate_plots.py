@@ -37,11 +37,11 @@ class Step(NamedTuple):
     quadrant: str | None
 
     def has(self, *members: str) -> bool:
-        """Tell whether all of these were stored."""
+        """Return whether all of these were stored."""
         return all(member in self.figures for member in members)
 
 
-def steps_of(debate: Debate) -> list[Step]:
+def read_steps(debate: Debate) -> list[Step]:
     """Return the attempts of `debate` with what their audits stored.
 
     Members that the format leaves open may hold anything: what is no number is not drawn.
@@ -83,7 +83,7 @@ def debate_pictures(debate: Debate, sha256: str) -> dict[str, str]:
 
     `sha256` is that of the artefact.
     """
-    steps = steps_of(debate)
+    steps = read_steps(debate)
     title = f"{debate.debate_id}, run {debate.run_id[:8]}"
     foot = [
         f"n = {len(steps)} attempts; made {debate.metadata.created_at[:10]}",

@@ -15,7 +15,7 @@ from theatre.cli.committing import utc_now
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.input_files import read_file
 from theatre.cli.output import echo, json_option, print_document
-from theatre.cli.signals import cancelled_by
+from theatre.cli.signals import cancel_on_signal
 from theatre.cli.sweep_debaters import open_debaters, versions_of
 from theatre.cli.tables import print_table
 from theatre.cli.workspace import Workspace
@@ -96,7 +96,7 @@ class _Sweep:
         registry, made = SchemaRegistry(), _Made()
         total = self.plan.seeds.count * len(self.plan.configurations)
         shown = click.progressbar(self.runs(), total, "runs", file=sys.stderr)
-        with cancelled_by(signal.SIGTERM), shown:
+        with cancel_on_signal(signal.SIGTERM), shown:
             async with open_debaters(self.versions, workspace, places) as constructs:
                 for run in shown:
                     if _read(self.path(run), registry) is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from theatre.cli.output import echo
-from theatre.cli.tables import number_text, print_table
+from theatre.cli.tables import format_number, print_table
 from theatre.engine.scoring import Baseline
 
 NOT_APPLICABLE = {
@@ -37,7 +37,7 @@ def baseline_text(baselines: Mapping[str, Any] | None, criterion: str) -> str:
     if isinstance(best, str):
         return f"- ({best})" if best else "-"
     score, name = best
-    return f"{number_text(score)} ({name.value})"
+    return f"{format_number(score)} ({name.value})"
 
 
 def print_questions(audit: Mapping[str, Any] | None, findings: Iterable[str]) -> None:
@@ -64,7 +64,7 @@ def print_preview(evidence: Mapping[str, Any]) -> None:
                 criterion,
                 str(one["distinct_inputs"]),
                 str(one["expectations"]),
-                number_text(one["majority_share"]),
+                format_number(one["majority_share"]),
                 baseline_text(baselines, criterion),
             )
             for criterion, one in audit["criteria"].items()

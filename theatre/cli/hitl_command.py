@@ -57,12 +57,12 @@ def hitl(
         raise click.UsageError(
             "expected --scorer with --item and --score or with --scores, or none of them"
         )
-    submitted = _submitted(item, score, comment, score_file)
+    submitted = _read_submitted(item, score, comment, score_file)
     with Workspace.from_environment().store.hold(theatre_id) as held:
         if scorer is None or submitted is None:
-            report = asyncio.run(_asked(held))
+            report = asyncio.run(_read_rubric(held))
         else:
-            report = asyncio.run(_recorded(held, scorer, submitted))
+            report = asyncio.run(_record_scores(held, scorer, submitted))
     if as_json:
         print_document(report)
     elif "recorded" in report:
@@ -71,7 +71,7 @@ def hitl(
         _print_asked(report)
 
 
-def _submitted(
+def _read_submitted(
     item: str | None, score: float | None, comment: str | None, score_file: Path | None
 ) -> list[SubmittedScore] | None:
     """Return what the options give; None without any, UsageError for half of it."""
@@ -87,7 +87,7 @@ def _submitted(
     return [SubmittedScore(episode_id=item, score=score, comment=comment)]
 
 
-async def _asked(held: TheatreLease) -> JsonObject:
+async def _read_rubric(held: TheatreLease) -> JsonObject:
     desk = await HumanReview.of(held.theatre, held.journal, utc_now)
     items = await rating_items(held.journal, desk.rubric)
     return {
@@ -106,7 +106,9 @@ async def _asked(held: TheatreLease) -> JsonObject:
     }
 
 
-async def _recorded(held: TheatreLease, scorer: str, submitted: list[SubmittedScore]) -> JsonObject:
+async def _record_scores(
+    held: TheatreLease, scorer: str, submitted: list[SubmittedScore]
+) -> JsonObject:
     desk = await HumanReview.of(held.theatre, held.journal, utc_now)
     desk = await desk.submit(scorer, submitted)
     return {

@@ -18,7 +18,7 @@ from theatre.oracles.served import served_adapter_for
 from theatre.oracles.wire_forms import ENVELOPES, WireForm
 
 
-def http_adapter(
+def make_http_adapter(
     construct: Construct, workspace: Workspace, form: WireForm = ENVELOPES
 ) -> ReachableAdapter:
     """Return the adapter of a program that serves HTTP, or of a service elsewhere.
@@ -40,7 +40,7 @@ def http_adapter(
     )
 
 
-def doubt_about(place: str, workspace: Workspace) -> str | None:
+def check_address(place: str, workspace: Workspace) -> str | None:
     """Return what is doubtful of a URL now; raises as `OutboundPolicy.judge_found`."""
     policy = _policy(workspace)
     url = policy.check_url(place)

@@ -11,9 +11,9 @@ import click
 from theatre.cli.output import json_option
 from theatre.cli.verification_ground_truth import (
     Source,
-    keep_ground_truth,
     print_ground_truth,
     source_options,
+    store_ground_truth,
 )
 from theatre.cli.verification_log import VerificationLog, log_option
 from theatre.cli.workspace import Workspace
@@ -48,5 +48,5 @@ def ingest(
         raise click.UsageError("expected --repo")
     source = Source(repo=repo, since=since, until=until, **selection)
     workspace = Workspace.from_environment()
-    truth = keep_ground_truth(source, output=output, workspace=workspace, log=log)
+    truth = store_ground_truth(source, output=output, workspace=workspace, log=log)
     print_ground_truth(truth, as_json=as_json)

@@ -9,7 +9,7 @@ import click
 from theatre.cli.input_files import read_file
 from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.pictures import claim_reliability, write_pictures
-from theatre.cli.verification_inspection import Inspection, inspection_of, print_inspection
+from theatre.cli.verification_inspection import Inspection, print_inspection, read_inspection
 from theatre.engine.canonical_json import parse_object
 
 
@@ -28,8 +28,8 @@ def inspect(certificate: Path, *, plot: Path | None, as_json: bool) -> None:
     It is read, not checked: `echelon check` holds it against its evidence bundle.
     """
     document = parse_object(read_file(certificate, what="a certificate"))
-    inspection = inspection_of(document)
-    picture = None if plot is None else _drawn(inspection, plot)
+    inspection = read_inspection(document)
+    picture = None if plot is None else _draw_reliability(inspection, plot)
     if as_json:
         print_document(document | ({} if picture is None else {"plot": str(picture)}))
         return
@@ -38,7 +38,7 @@ def inspect(certificate: Path, *, plot: Path | None, as_json: bool) -> None:
         echo(f"plot         {picture}")
 
 
-def _drawn(inspection: Inspection, folder: Path) -> Path:
+def _draw_reliability(inspection: Inspection, folder: Path) -> Path:
     certificate = inspection.certificate
     calibration = certificate.get("claim_calibration")
     if not calibration or not calibration["stated"]:

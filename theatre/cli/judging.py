@@ -40,7 +40,7 @@ CommandT = TypeVar("CommandT", bound=Callable[..., Any])
 
 
 def judge_options(command: CommandT) -> CommandT:
-    """Add the options that `chosen_scoring` takes."""
+    """Add the options that `choose_scoring` takes."""
     options = (
         click.option(
             "--judge",
@@ -69,7 +69,7 @@ def judge_options(command: CommandT) -> CommandT:
     return command
 
 
-def chosen_scoring(
+def choose_scoring(
     judge: str, *, model: str, repeats: int, workspace: Workspace, quiet: bool
 ) -> ScoringProvider:
     """Return the scoring; a model is asked first whether it answers and takes temperature 0.
@@ -95,7 +95,7 @@ def chosen_scoring(
             "calls a change (--judge lexical does without)",
             err=True,
         )
-    return asyncio.run(_asked_first(model, repeats, workspace))
+    return asyncio.run(_probe_model(model, repeats, workspace))
 
 
 @contextlib.asynccontextmanager
@@ -113,7 +113,7 @@ async def open_judge(
         yield judge
 
 
-async def _asked_first(model: str, repeats: int, workspace: Workspace) -> ScoringProvider:
+async def _probe_model(model: str, repeats: int, workspace: Workspace) -> ScoringProvider:
     async with open_model(workspace) as judge:
         temperature = await judge.probe_temperature(partial(probe, model))
     return AnthropicScoring(model, temperature=temperature, repeats=repeats)

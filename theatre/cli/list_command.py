@@ -9,7 +9,7 @@ import click
 
 from theatre.cli.output import json_option, print_document
 from theatre.cli.reports import run_report
-from theatre.cli.tables import number_text, print_table
+from theatre.cli.tables import format_number, print_table
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.errors import TheatreError
@@ -73,7 +73,7 @@ def _row(one: JsonObject, length: int) -> tuple[str, ...]:
         _text(one["state"]),
         _text(one["verification_tier"] or one["outcome_reason"] or one["outcome"]),
         _text(one["episodes_recorded"]),
-        number_text(cast("float | None", one["composite_score"])),
+        format_number(cast("float | None", one["composite_score"])),
     )
 
 

@@ -56,7 +56,7 @@ async def open_adapters(
     adapters: dict[str, ReachableAdapter] = {}
     async with contextlib.AsyncExitStack() as stack:
         for endpoint in wanted:
-            with _naming_the_variable():
+            with _name_variable_in_errors():
                 if endpoint.adapter_type == MOCK:
                     adapters[endpoint.construct_id] = _canned(endpoint, answers or {})
                     continue
@@ -96,10 +96,10 @@ def check_named(
         if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
             workspace.find_registered(endpoint.place.removeprefix(REGISTERED), template_folder)
         elif endpoint.adapter_type == "http":
-            from theatre.cli.http_adapters import doubt_about  # noqa: PLC0415  # as below
+            from theatre.cli.http_adapters import check_address  # noqa: PLC0415  # as below
 
-            with _naming_the_variable():
-                doubt = doubt_about(endpoint.place, workspace)
+            with _name_variable_in_errors():
+                doubt = check_address(endpoint.place, workspace)
             doubts += [] if doubt is None else [f"{endpoint.pointer}: {doubt}"]
     return doubts
 
@@ -108,7 +108,7 @@ async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
     """Start or connect every construct; raises as `ReachableAdapter`, naming the construct."""
     for construct_id, adapter in adapters.items():
         try:
-            with _naming_the_variable():
+            with _name_variable_in_errors():
                 await adapter.check_reachable()
         except ConstructUnreachableError as error:
             raise ConstructUnreachableError(
@@ -116,17 +116,17 @@ async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
             ) from error
 
 
-def adapter_of(construct: Construct, workspace: Workspace) -> ReachableAdapter:
+def make_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter:
     """Return the adapter of a registered construct; the caller closes it.
 
-    Raises what `http_adapter` raises.
+    Raises what `make_http_adapter` raises.
     """
     if isinstance(construct, RegisteredConstruct) and construct.start_seconds is None:
         return local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
-    from theatre.cli.http_adapters import http_adapter  # noqa: PLC0415  # as below
+    from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # as below
 
-    with _naming_the_variable():
-        return http_adapter(construct, workspace)
+    with _name_variable_in_errors():
+        return make_http_adapter(construct, workspace)
 
 
 def _places(
@@ -154,10 +154,10 @@ def _adapter(
 ) -> ReachableAdapter:
     if endpoint.adapter_type == "http":
         # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
-        from theatre.cli.http_adapters import http_adapter  # noqa: PLC0415  # see above
+        from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
 
         is_plain = pins.adapter_version == PLAIN_PIN
-        return http_adapter(construct, workspace, PLAIN_ORACLE if is_plain else ENVELOPES)
+        return make_http_adapter(construct, workspace, PLAIN_ORACLE if is_plain else ENVELOPES)
     program = program_of(construct)
     if endpoint.adapter_type == "python":
         return PythonOracleAdapter(program, clock=utc_now, monotonic=time.monotonic)
@@ -165,7 +165,7 @@ def _adapter(
 
 
 @contextlib.contextmanager
-def _naming_the_variable() -> Iterator[None]:
+def _name_variable_in_errors() -> Iterator[None]:
     try:
         yield
     except AddressNotAllowedError as error:

@@ -20,7 +20,7 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import product_template
 from theatre.files.theatre_store import FileTheatreStore, TheatreView
 from theatre.scorers import load_scorers
-from theatre.verification.rescoring import RecordedAnswer, read_answers, rescored
+from theatre.verification.rescoring import RecordedAnswer, read_answers, rescore
 from theatre.verification.template import (
     DATASET_FILE,
     EQUAL_WEIGHTS,
@@ -46,9 +46,9 @@ class SealedRunFolder:
         """Return the scores of a run that earned no verification certificate."""
         sealed = SealedBundle(self.bundle)
         episodes = list(sealed.episodes())
-        answers = {one.truth.episode_id: _recorded(one) for one in episodes}
+        answers = {one.truth.episode_id: _recorded_answer(one) for one in episodes}
         truths = (one.truth for one in episodes)
-        return _report(why, rescored(sealed.template, load_scorers(), truths, answers))
+        return _report(why, rescore(sealed.template, load_scorers(), truths, answers))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +74,7 @@ class UnfinishedRun:
         dataset = roots.open(path, sha256=template.replay_dataset_hash)
         try:
             episodes = read_episodes(dataset.lines())
-            found = rescored(self.view.template, load_scorers(), episodes, answers)
+            found = rescore(self.view.template, load_scorers(), episodes, answers)
         finally:
             dataset.close()
         folder = shlex.quote(str(self.view.template_folder))
@@ -95,13 +95,13 @@ class UncommittedAnswers:
         template = oracle_template(_NOBODY, _NO_TERMS, sha256_hex(dataset))
         episodes = read_episodes(dataset.splitlines())
         why = "no commitment was made before these answers"
-        return _report(why, rescored(template, load_scorers(), episodes, answers))
+        return _report(why, rescore(template, load_scorers(), episodes, answers))
 
 
 RecordedRun = SealedRunFolder | UnfinishedRun | UncommittedAnswers
 
 
-def recorded_run(folder: Path, workspace: Workspace) -> RecordedRun:
+def find_recorded_run(folder: Path, workspace: Workspace) -> RecordedRun:
     """Return what a folder holds: a bundle, a theatre, a verification, or data with answers.
 
     Of several runs of a verification the newest counts. Raises NotFoundError where there is
@@ -141,7 +141,7 @@ def _newest(folder: Path, workspace: Workspace) -> str | None:
     return None
 
 
-def _recorded(episode: SealedEpisode) -> RecordedAnswer:
+def _recorded_answer(episode: SealedEpisode) -> RecordedAnswer:
     status = {"scored": InvocationStatus.SUCCESS, "excluded": InvocationStatus.REFUSED}.get(
         cast("str", episode.line["outcome"]), InvocationStatus.ERROR
     )

@@ -17,7 +17,7 @@ from theatre.cli.committing import commit_template, require_runnable
 from theatre.cli.output import echo
 from theatre.cli.progress import ProgressLine
 from theatre.cli.running import RunOptions, run_theatre
-from theatre.cli.tables import interval_text, number_text, print_table
+from theatre.cli.tables import format_interval, format_number, print_table
 from theatre.cli.template_files import read_template
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
@@ -134,7 +134,7 @@ def print_rehearsal(report: JsonObject) -> None:
     """Print what `rehearse_file` returned."""
     document: Any = report
     rows = [
-        (name, number_text(value), interval_text(document["score_intervals"][name]))
+        (name, format_number(value), format_interval(document["score_intervals"][name]))
         for name, value in document["scores"].items()
     ]
     print_table(("criterion", "score", "interval"), rows)

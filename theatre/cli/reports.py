@@ -11,7 +11,7 @@ from theatre.cli.output import echo
 from theatre.cli.propagation import print_propagation
 from theatre.cli.second_opinions import print_second_opinions
 from theatre.cli.separation import print_separation
-from theatre.cli.tables import interval_text, number_text, print_table
+from theatre.cli.tables import format_interval, format_number, print_table
 from theatre.cli.twins import print_twins
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.evidence_bundle import bundle_name
@@ -92,11 +92,11 @@ def print_run(report: JsonObject) -> None:
         if report["error_detail"] is not None:
             echo(f"because   {report['error_detail']}")
         if report["draft_path"] is not None:
-            echo(f"draft     echelon check {shortest(Path(str(report['draft_path'])))}")
+            echo(f"draft     echelon check {shorten_path(Path(str(report['draft_path'])))}")
         counts = cast("dict[str, int]", report["statuses"])
         echo(f"answers   {', '.join(f'{count} {status}' for status, count in counts.items())}")
         _print_reasons(report)
-        echo(f"evidence  {shortest(Path(cast('str', report['evidence_path'])))}")
+        echo(f"evidence  {shorten_path(Path(cast('str', report['evidence_path'])))}")
     if report["outcome"] == PENDING:
         echo(f"next      echelon theatre hitl {report['theatre_id']}: people score, by its rubric")
         echo(f"then      echelon theatre run {report['theatre_id']}")
@@ -124,7 +124,7 @@ def print_certificate(bundle: Path) -> None:
         f"@ {certificate['construct_version'][:12]} ({certificate['version_source']})"
     )
     _print_chain(certificate)
-    echo(f"isolation    {isolation_words(certificate['isolation'])}")
+    echo(f"isolation    {describe_isolation(certificate['isolation'])}")
     echo(f"template     {certificate['template_id']}")
     echo(f"commitment   {certificate['commitment_hash']}")
     echo("")
@@ -143,14 +143,14 @@ def print_certificate(bundle: Path) -> None:
     echo(f"issued       {certificate['issued_at']} by {certificate['issuer']}")
     echo(f"expires      {certificate['expires_at'] or '- (UNVERIFIED has nothing to lose)'}")
     echo(f"results      {certificate['results_hash']}")
-    echo(f"bundle       {shortest(bundle)}")
+    echo(f"bundle       {shorten_path(bundle)}")
     print_propagation(bundle)
     print_twins(bundle)
     print_separation(bundle)
     print_second_opinions(bundle)
 
 
-def isolation_words(isolation: Mapping[str, Any]) -> str:
+def describe_isolation(isolation: Mapping[str, Any]) -> str:
     """Return what was closed to a construct, what was open, and by what."""
     told = [
         f"{name} {'closed' if isolation[name] else 'OPEN'}"
@@ -188,8 +188,8 @@ def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
         rows.append(
             (
                 criterion,
-                number_text(certificate["scores"][criterion]),
-                interval_text(certificate["score_intervals"][criterion]),
+                format_number(certificate["scores"][criterion]),
+                format_interval(certificate["score_intervals"][criterion]),
                 str(counts["scored"]),
                 str(counts["missing"]),
                 baseline_text(certificate["baselines"], criterion),
@@ -197,7 +197,7 @@ def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
         )
     composite = certificate["score_intervals"][COMPOSITE]
     rows.append(
-        ("composite", number_text(certificate[COMPOSITE]), interval_text(composite), "", "", "")
+        ("composite", format_number(certificate[COMPOSITE]), format_interval(composite), "", "", "")
     )
     return rows
 
@@ -205,11 +205,11 @@ def _score_rows(certificate: Mapping[str, Any]) -> list[tuple[str, ...]]:
 def _scored_cell(score: float | None, certificate: Mapping[str, Any], name: str) -> str:
     interval = certificate["score_intervals"][name]
     if interval["low"] is None:
-        return f"{number_text(score)} (no interval)"
-    return f"{number_text(score)} ({interval['low']:.3f} … {interval['high']:.3f})"
+        return f"{format_number(score)} (no interval)"
+    return f"{format_number(score)} ({interval['low']:.3f} … {interval['high']:.3f})"
 
 
-def shortest(path: Path) -> Path:
+def shorten_path(path: Path) -> Path:
     """Return `path` relative to the working folder where it lies inside it."""
     here = Path.cwd()
     return path.relative_to(here) if path.is_relative_to(here) else path
@@ -251,11 +251,11 @@ def _print_human(steps: Mapping[str, Any] | None, bundle: Path) -> None:
         alpha = one["agreement"]
         agreed = alpha["reason"] if alpha["value"] is None else f"alpha {alpha['value']:.3f}"
         told = (
-            f"{number_text(one['human'])} by {one['scorers']} on {one['items']} answers, {agreed}"
+            f"{format_number(one['human'])} by {one['scorers']} on {one['items']} answers, {agreed}"
         )
         if one["share"] is not None:
             told += f"; share {one['share']:g} of {one['criterion_id']}"
-            told += f", machine {number_text(one['machine'])}"
+            told += f", machine {format_number(one['machine'])}"
         echo(f"people       {step_id}: {told}")
         names = _names(bundle / "hitl" / f"{step_id}.jsonl")
         if names:

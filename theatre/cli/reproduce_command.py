@@ -9,12 +9,12 @@ from typing import Any
 import click
 
 from theatre.cli.checking import require_consistent
-from theatre.cli.committing import Revealed, commit_reproduction
+from theatre.cli.committing import RevealedBundle, commit_reproduction
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.header_option import header_option
 from theatre.cli.output import json_option, print_document
 from theatre.cli.reports import print_run, run_report
-from theatre.cli.reproduction import Verdict, compared, may_vary, print_reproduction
+from theatre.cli.reproduction import Verdict, compare_runs, may_vary, print_reproduction
 from theatre.cli.run_command import run_to_end
 from theatre.cli.running import RunOptions
 from theatre.cli.workspace import Workspace
@@ -54,7 +54,7 @@ def reproduce(
     workspace = Workspace.from_environment()
     bundle, kept = _bundle_of(target, workspace)
     require_consistent(bundle, as_json=as_json, is_named=True, certificate=kept)
-    revealed = Revealed(
+    revealed = RevealedBundle(
         coin=Coin.from_line((bundle / COIN).read_bytes()),
         bundle=bundle,
         bundle_hash=sha256_hex((bundle / "SHA256SUMS").read_bytes()),
@@ -66,12 +66,12 @@ def reproduce(
         )
         options = RunOptions(headers_env=headers_env)
         run_to_end(theatre.theatre_id, workspace, options, quiet=quiet)
-        return _sealed(theatre.theatre_id, workspace, as_json=as_json)
+        return _require_sealed(theatre.theatre_id, workspace, as_json=as_json)
 
     first = made_again()
-    comparison = compared(bundle, first)
+    comparison = compare_runs(bundle, first)
     if comparison["verdict"] == Verdict.WITHIN and not may_vary(bundle):
-        comparison = compared(bundle, first, made_again())
+        comparison = compare_runs(bundle, first, made_again())
     if as_json:
         print_document(comparison)
     else:
@@ -97,7 +97,7 @@ def _bundle_of(target: Path, workspace: Workspace) -> tuple[Path, Path | None]:
     return bundle, kept
 
 
-def _sealed(theatre_id: str, workspace: Workspace, *, as_json: bool) -> Path:
+def _require_sealed(theatre_id: str, workspace: Workspace, *, as_json: bool) -> Path:
     """Return the bundle of a run that has ended; where it left none, say why and end."""
     view = workspace.store.view(theatre_id)
     bundle = view.folder / bundle_name(theatre_id)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from theatre.cli.output import echo
-from theatre.cli.tables import interval_text, number_text, print_table
+from theatre.cli.tables import format_interval, format_number, print_table
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import CERTIFICATE, REPRODUCTION
 from theatre.engine.scoring import COMPOSITE
@@ -24,7 +24,7 @@ class Verdict(StrEnum):
     DIFFERENT = "different"
 
 
-def compared(original: Path, again: Path, once_more: Path | None = None) -> JsonObject:
+def compare_runs(original: Path, again: Path, once_more: Path | None = None) -> JsonObject:
     """Return what a bundle and its reproduction have in common, and the verdict.
 
     `equal` where the results hash is the same. A construct that was shown to answer the same input
@@ -40,7 +40,7 @@ def compared(original: Path, again: Path, once_more: Path | None = None) -> Json
         name: _pair(one, other, name)
         for name in (*_document(original, "template.json")["criteria"]["criteria_ids"], COMPOSITE)
     }
-    is_deterministic = _answered_alike(original) or hashes[1] in hashes[2:]
+    is_deterministic = _was_repeatable(original) or hashes[1] in hashes[2:]
     if hashes[0] == hashes[1]:
         verdict = Verdict.EQUAL
     elif all(pair["within"] for pair in scores.values()) and not is_deterministic:
@@ -68,10 +68,10 @@ def print_reproduction(comparison: _Document) -> None:
     rows = [
         (
             name,
-            number_text(pair["scores"][0]),
-            interval_text(pair["intervals"][0]),
-            number_text(pair["scores"][1]),
-            interval_text(pair["intervals"][1]),
+            format_number(pair["scores"][0]),
+            format_interval(pair["intervals"][0]),
+            format_number(pair["scores"][1]),
+            format_interval(pair["intervals"][1]),
             "yes" if pair["within"] else "no",
         )
         for name, pair in comparison["scores"].items()
@@ -104,20 +104,20 @@ def _pair(one: _Document, other: _Document, name: str) -> JsonObject:
     ]
     intervals = [aggregate["score_intervals"][name] for aggregate in (one, other)]
     within = all(
-        _lies_in(score, interval, theirs)
+        _is_within(score, interval, theirs)
         for score, interval, theirs in zip(scores, intervals[::-1], scores[::-1], strict=True)
     )
     return {"scores": [*scores], "intervals": [*intervals], "within": within}
 
 
-def _lies_in(score: float | None, interval: _Document, middle: float | None) -> bool:
+def _is_within(score: float | None, interval: _Document, middle: float | None) -> bool:
     """Tell whether a score lies in an interval; without bounds it must equal `middle`."""
     if score is None or interval["low"] is None:
         return score == middle
     return bool(interval["low"] <= score <= interval["high"])
 
 
-def _answered_alike(bundle: Path) -> bool:
+def _was_repeatable(bundle: Path) -> bool:
     """Tell whether a run repeated episodes, and was answered in the same way each time."""
     policy = _document(bundle, "template.json").get("execution_policy", {})
     differences = _document(bundle, "tier.json")["facts"]["determinism_differences"]

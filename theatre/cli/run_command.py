@@ -84,7 +84,7 @@ def run(
         return
     if answers is not None:
         raise click.UsageError("expected --answers with --rehearsal only: certificates need calls")
-    theatre_id = theatre_to_run(target, workspace, new=new)
+    theatre_id = find_or_commit_theatre(target, workspace, new=new)
     run_to_end(theatre_id, workspace, options, quiet=quiet)
     report = run_report(workspace.store.view(theatre_id))
     if as_json:
@@ -144,13 +144,13 @@ def run_to_end(
                 raise InterruptedRunError(theatre_id, view.recorded) from interruption
 
 
-def theatre_to_run(target: str, workspace: Workspace, *, new: bool) -> str:
+def find_or_commit_theatre(target: str, workspace: Workspace, *, new: bool) -> str:
     """Return the id of `target`; a template file is committed, unless its theatre is unfinished."""
     template = Path(target)
     if not template.is_file():
         return _id_of(target, workspace)
     require_runnable(read_template(template))
-    unfinished = None if new else _unfinished(template, workspace)
+    unfinished = None if new else _find_unfinished(template, workspace)
     if unfinished is None:
         return commit_file(template, workspace)["theatre_id"]
     click.echo(
@@ -166,7 +166,7 @@ def _id_of(target: str, workspace: Workspace) -> str:
         raise NotFoundError(f"{error}; no template file of that name either") from error
 
 
-def _unfinished(template: Path, workspace: Workspace) -> str | None:
+def _find_unfinished(template: Path, workspace: Workspace) -> str | None:
     """Return the newest unfinished theatre with this commitment, from the same folder.
 
     A reproduction is none: it is never certified.

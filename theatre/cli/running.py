@@ -7,11 +7,11 @@ import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from theatre.cli.committing import closed_places, environment_of, refuse_copies, utc_now
+from theatre.cli.committing import find_closed_folders, find_environment, refuse_copies, utc_now
 from theatre.cli.judging import open_judge
 from theatre.cli.reaching import check_all_reachable, construct_authors, open_adapters
-from theatre.cli.signals import cancelled_by
-from theatre.cli.told_journal import OnRecorded, ToldJournal
+from theatre.cli.signals import cancel_on_signal
+from theatre.cli.told_journal import NotifyingJournal, OnRecorded
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Draws
@@ -91,13 +91,13 @@ async def run_theatre(
         ):
             engine = ReplayEngine(
                 held.theatre,
-                ToldJournal(held.journal, options.on_recorded),
+                NotifyingJournal(held.journal, options.on_recorded),
                 RunContext(
                     coin=held.coin,
                     adapters=adapters,
                     authors=construct_authors(template, workspace, held.template_folder),
-                    environment=await environment_of(template, workspace, held.template_folder),
-                    closed=closed_places(workspace, held.template_folder),
+                    environment=await find_environment(template, workspace, held.template_folder),
+                    closed=find_closed_folders(workspace, held.template_folder),
                     previous_environment=await asyncio.to_thread(
                         _previous_environment, held, template, workspace
                     ),
@@ -123,7 +123,7 @@ async def run_theatre(
                     concurrency_limit=options.concurrency_limit,
                 ),
             )
-            with cancelled_by(signal.SIGTERM):
+            with cancel_on_signal(signal.SIGTERM):
                 if is_calling:
                     await check_all_reachable(adapters)
                 await engine.run()

@@ -15,9 +15,9 @@ from theatre.cli.recorded_answers import (
     BESIDE_THE_DATA,
     SealedRunFolder,
     UnfinishedRun,
-    recorded_run,
+    find_recorded_run,
 )
-from theatre.cli.verification_inspection import inspection_of, print_inspection
+from theatre.cli.verification_inspection import print_inspection, read_inspection
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.files.durable import replace_durably
@@ -46,7 +46,7 @@ def score(data: Path, *, output: Path, as_json: bool) -> None:
     before them, and runs that are unfinished or too short, give a report and no certificate.
     """
     workspace = Workspace.from_environment()
-    run = recorded_run(data, workspace)
+    run = find_recorded_run(data, workspace)
     if isinstance(run, SealedRunFolder):
         require_consistent(run.bundle, as_json=as_json)
         try:
@@ -59,7 +59,7 @@ def score(data: Path, *, output: Path, as_json: bool) -> None:
         if as_json:
             print_document(document)
         else:
-            print_inspection(inspection_of(document))
+            print_inspection(read_inspection(document))
             echo(f"written      {output}")
         return
     if isinstance(run, UnfinishedRun):

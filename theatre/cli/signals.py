@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 @contextlib.contextmanager
-def cancelled_by(number: signal.Signals) -> Iterator[None]:
+def cancel_on_signal(number: signal.Signals) -> Iterator[None]:
     """Let a signal cancel the running task."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is not None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from theatre.cli.committing import utc_now
-from theatre.cli.reaching import adapter_of, check_all_reachable
+from theatre.cli.reaching import check_all_reachable, make_adapter
 from theatre.cli.workspace import Workspace
 from theatre.debate.debaters import ConstructDebater
 from theatre.debate.errors import SweepError
@@ -42,7 +42,7 @@ async def open_debaters(
     adapters: dict[str, ReachableAdapter] = {}
     async with contextlib.AsyncExitStack() as stack:
         for one in versions:
-            adapters[one] = adapter_of(workspace.find_registered(one, folder), workspace)
+            adapters[one] = make_adapter(workspace.find_registered(one, folder), workspace)
             stack.push_async_callback(adapters[one].aclose)
         await check_all_reachable(adapters)
         invoke = require_reachable(make_retrying_invoker(asyncio.sleep), adapters)

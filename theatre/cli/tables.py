@@ -19,12 +19,12 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         click.echo("  ".join(cells).rstrip())
 
 
-def number_text(value: float | None) -> str:
+def format_number(value: float | None) -> str:
     """Return a score as tables show it."""
     return "-" if value is None else f"{value:.3f}"
 
 
-def interval_text(interval: Mapping[str, Any]) -> str:
+def format_interval(interval: Mapping[str, Any]) -> str:
     """Return an interval with its method as tables show it."""
     if interval["low"] is None:
         return f"- ({interval['method']})"

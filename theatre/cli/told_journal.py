@@ -12,7 +12,7 @@ from theatre.engine.replay.journal import RecordedSequences, RunJournal
 OnRecorded = Callable[[Sequence[EpisodeResult]], None]
 
 
-class ToldJournal:
+class NotifyingJournal:
     """Wraps a journal; the listener is called with a batch once it is durable."""
 
     def __init__(self, journal: RunJournal, listener: OnRecorded) -> None:

@@ -29,7 +29,7 @@ def print_twins(bundle: Path) -> None:
         print_table(_HEADER, list(_rows(output)))
         for name, verdicts in output["paraphrase"].items():
             if verdicts["pairs"]:
-                echo(f"paraphrase   {name}: {_told(verdicts)}")
+                echo(f"paraphrase   {name}: {_describe_verdicts(verdicts)}")
 
 
 def _rows(output: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
@@ -50,7 +50,7 @@ def _rows(output: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:
         )
 
 
-def _told(verdicts: Mapping[str, Any]) -> str:
+def _describe_verdicts(verdicts: Mapping[str, Any]) -> str:
     gap = verdicts["gap"]
     return (
         f"gap {_number(gap['value'])} ({_bounds(gap)}); right on one side only: "

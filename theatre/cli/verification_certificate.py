@@ -28,7 +28,7 @@ def write_certificate(bundle: Path, folder: Path) -> str:
     return str(copy)
 
 
-def with_verification(report: CheckReport, bundle: Path, certificate: Path) -> CheckReport:
+def add_verification_check(report: CheckReport, bundle: Path, certificate: Path) -> CheckReport:
     """Return the report with one more line: whether a certificate follows from its bundle.
 
     Raises NotFoundError where there is no such file.

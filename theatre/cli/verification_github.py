@@ -15,7 +15,7 @@ from theatre.cli.committing import utc_now
 from theatre.cli.verification_log import VerificationLog
 from theatre.cli.workspace import Workspace
 from theatre.verification.errors import RepositoryError
-from theatre.verification.github.connection import connected
+from theatre.verification.github.connection import connect
 from theatre.verification.github.pull_requests import PullRequestSelection
 from theatre.verification.github.reading_cache import ReadingCache
 from theatre.verification.github.rest import Pace
@@ -60,10 +60,10 @@ async def _read(
 
     def say(seconds: float, why: str) -> None:
         click.echo(f"note: waiting {seconds:.0f} s for GitHub: {why}", err=True)
-        log.tell("waiting", seconds=round(seconds, 3), why=why)
+        log.log_event("waiting", seconds=round(seconds, 3), why=why)
 
     pace = Pace(clock=utc_now, sleep=asyncio.sleep, jitter=random.random, on_wait=say)
-    async with connected(root, name, token=token, cache=cache, pace=pace) as pull_requests:
+    async with connect(root, name, token=token, cache=cache, pace=pace) as pull_requests:
         return await pull_requests.records(selection)
 
 

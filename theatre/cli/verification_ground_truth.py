@@ -139,7 +139,7 @@ def source_options(command: CommandT) -> CommandT:
     return command
 
 
-def keep_ground_truth(
+def store_ground_truth(
     source: Source, *, output: Path | None, workspace: Workspace, log: VerificationLog
 ) -> GroundTruth:
     """Read a repository and keep its records and the dataset made of them.
@@ -174,11 +174,11 @@ def keep_ground_truth(
         dataset=dataset,
     )
     replace_durably(folder / SOURCE_FILE, canonical_line(truth.provenance()))
-    log.tell("ground-truth", **truth.as_document())
+    log.log_event("ground-truth", **truth.as_document())
     return truth
 
 
-def kept_ground_truth(folder: Path, *, log: VerificationLog) -> GroundTruth:
+def read_ground_truth(folder: Path, *, log: VerificationLog) -> GroundTruth:
     """Return what an earlier reading kept in a folder.
 
     Raises NotFoundError where there is none, and RepositoryError where it is not as it was read, or
@@ -200,7 +200,7 @@ def kept_ground_truth(folder: Path, *, log: VerificationLog) -> GroundTruth:
         raise RepositoryError(
             f"expected {folder} as `echelon ingest` left it, got other bytes: ingest again"
         )
-    log.tell("ground-truth", **truth.as_document())
+    log.log_event("ground-truth", **truth.as_document())
     return truth
 
 

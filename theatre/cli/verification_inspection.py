@@ -9,7 +9,7 @@ from typing import Any
 
 from theatre.cli.output import echo
 from theatre.cli.second_opinions import print_certified_judge
-from theatre.cli.tables import interval_text, number_text, print_table
+from theatre.cli.tables import format_interval, format_number, print_table
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.certificate import CERTIFICATE_SCHEMA
 from theatre.engine.schema_registry import SchemaRegistry
@@ -31,7 +31,7 @@ class Inspection:
     counts: Mapping[str, Counts]
 
 
-def inspection_of(document: JsonObject) -> Inspection:
+def read_inspection(document: JsonObject) -> Inspection:
     """Return a certificate as it is shown.
 
     Raises NoVerificationError, with every violation, for a document that fits neither form.
@@ -88,10 +88,10 @@ def _rows(inspection: Inspection) -> list[Sequence[str]]:
     certificate = inspection.certificate
     intervals, scores = certificate["score_intervals"], certificate.get("scores", certificate)
     rows: list[Sequence[str]] = [
-        (name, number_text(scores[name]), interval_text(intervals[name]), *map(str, counts))
+        (name, format_number(scores[name]), format_interval(intervals[name]), *map(str, counts))
         for name, counts in inspection.counts.items()
     ]
-    composite = (number_text(certificate[COMPOSITE]), interval_text(intervals[COMPOSITE]))
+    composite = (format_number(certificate[COMPOSITE]), format_interval(intervals[COMPOSITE]))
     return [*rows, ("composite", *composite, "", "")]
 
 

@@ -34,7 +34,7 @@ class VerificationLog:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
 
-    def tell(self, event: str, **members: JsonValue) -> None:
+    def log_event(self, event: str, **members: JsonValue) -> None:
         """Append one event; raises OSError where the file cannot be written."""
         if self._path is None:
             return
@@ -42,10 +42,10 @@ class VerificationLog:
         with self._path.open("ab") as handle:
             handle.write(canonical_line(line))
 
-    def tell_replays(self, results: Sequence[EpisodeResult]) -> None:
+    def log_replays(self, results: Sequence[EpisodeResult]) -> None:
         """Append an event for each replay that was recorded."""
         for result in results:
-            self.tell(
+            self.log_event(
                 "replay",
                 seq=result.seq,
                 ground_truth_id=result.episode_id,

@@ -11,20 +11,20 @@ from theatre.oracles.reachable import ReachableAdapter
 from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.oracles.wire_forms import WireForm
 from theatre.verification import version_probe
-from theatre.verification.version_probe import Probed
+from theatre.verification.version_probe import ProbeResult
 
 
-def probe(service: RemoteConstruct, workspace: Workspace, *, seconds: float) -> Probed:
+def probe(service: RemoteConstruct, workspace: Workspace, *, seconds: float) -> ProbeResult:
     """Ask a service for its version: by an envelope, and if need be by a bare record.
 
     Raises ConstructUnreachableError for one that answers neither as an oracle does,
     or does not in so many seconds.
     """
     # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
-    from theatre.cli.http_adapters import http_adapter  # noqa: PLC0415  # see above
+    from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
 
     def adapter_in(form: WireForm) -> ReachableAdapter:
-        return http_adapter(service, workspace, form)
+        return make_http_adapter(service, workspace, form)
 
     try:
         return asyncio.run(

@@ -11,12 +11,12 @@ from typing import cast
 
 import click
 
-from theatre.cli.checking import check_folder, verdict_line
+from theatre.cli.checking import check_folder, format_verdict
 from theatre.cli.exits import CommandEndedError, ExitCode, InterruptedRunError
 from theatre.cli.input_files import read_file
 from theatre.cli.output import echo, print_document
 from theatre.cli.reports import print_run, run_report
-from theatre.cli.run_command import run_to_end, theatre_to_run
+from theatre.cli.run_command import find_or_commit_theatre, run_to_end
 from theatre.cli.running import RunOptions
 from theatre.cli.verification_certificate import write_certificate
 from theatre.cli.verification_inspection import print_measures
@@ -38,7 +38,7 @@ TEMPLATE_FILE = "template.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class RunPreferences:
     """Output options of a run, and the headers for services."""
 
     new: bool
@@ -54,7 +54,7 @@ class VerificationFolder:
 
     folder: Path
     workspace: Workspace
-    wishes: Wishes
+    preferences: RunPreferences
     log: VerificationLog
 
     @property
@@ -74,7 +74,7 @@ class VerificationFolder:
 
     def resumption(self, *, new: bool = False) -> str:
         """Return the command that goes on with what lies here, or begins it anew."""
-        headers = (f"{name}={variable}" for name, variable in self.wishes.headers_env.items())
+        headers = (f"{name}={variable}" for name, variable in self.preferences.headers_env.items())
         words = [
             *("echelon", "verify", "--resume", str(self.folder)),
             *(word for header in headers for word in ("--header", header)),
@@ -89,34 +89,34 @@ class VerificationFolder:
         """
         minimum = self.minimum
         template = self.folder / TEMPLATE_FILE
-        theatre_id = theatre_to_run(str(template), self.workspace, new=self.wishes.new)
-        self.log.tell("run", theatre_id=theatre_id, folder=str(self.folder))
-        if not self.wishes.quiet:
+        theatre_id = find_or_commit_theatre(str(template), self.workspace, new=self.preferences.new)
+        self.log.log_event("run", theatre_id=theatre_id, folder=str(self.folder))
+        if not self.preferences.quiet:
             click.echo(f"note: should this be stopped, go on with: {self.resumption()}", err=True)
         options = RunOptions(
-            headers_env=self.wishes.headers_env,
-            on_recorded=self._tell,
+            headers_env=self.preferences.headers_env,
+            on_recorded=self._log_results,
             ends_with_construct=True,
         )
         try:
-            quiet = self.wishes.quiet or self.wishes.verbose
+            quiet = self.preferences.quiet or self.preferences.verbose
             run_to_end(theatre_id, self.workspace, options, quiet=quiet)
         except (InterruptedRunError, ConstructUnreachableError) as stopped:
-            self._stopped(theatre_id, stopped)
+            self._print_stopped(theatre_id, stopped)
         self._conclude(run_report(self.workspace.store.view(theatre_id)), minimum)
 
-    def _tell(self, results: Sequence[EpisodeResult]) -> None:
-        self.log.tell_replays(results)
-        if self.wishes.verbose:
+    def _log_results(self, results: Sequence[EpisodeResult]) -> None:
+        self.log.log_replays(results)
+        if self.preferences.verbose:
             for result in results:
                 echo(replay_line(result), err=True)
 
-    def _stopped(self, theatre_id: str, error: TheatreError) -> None:
+    def _print_stopped(self, theatre_id: str, error: TheatreError) -> None:
         """Print the scores so far and how to go on; they are no result, and say so."""
         partial = asyncio.run(_scores_so_far(theatre_id, self.workspace))
         resumption = self.resumption()
-        self.log.tell("stopped", theatre_id=theatre_id, code=error.code, **partial)
-        if self.wishes.as_json:
+        self.log.log_event("stopped", theatre_id=theatre_id, code=error.code, **partial)
+        if self.preferences.as_json:
             failure = {"code": error.code, "message": str(error)}
             print_document(
                 {"error": failure, "theatre_id": theatre_id, **partial, "go_on_with": resumption}
@@ -157,7 +157,7 @@ class VerificationFolder:
 
     def _log_end(self, report: JsonObject, check: CheckReport | None, issued: str | None) -> None:
         told = ("theatre_id", "outcome", "scores", "composite_score", "verification_tier", "caps")
-        self.log.tell(
+        self.log.log_event(
             "ended",
             **{name: report[name] for name in told},
             check_verdict=None if check is None else check.verdict.value,
@@ -165,7 +165,7 @@ class VerificationFolder:
         )
 
     def _print(self, report: JsonObject, check: CheckReport | None, issued: str | None) -> None:
-        if self.wishes.as_json:
+        if self.preferences.as_json:
             counts = cast("JsonObject", report["episode_counts"] or {})
             print_document(
                 {
@@ -187,7 +187,7 @@ class VerificationFolder:
             scores = cast("JsonObject", report["scores"])
             print_measures(is_judged=scores.keys() != set(CRITERIA))
         if check is not None:
-            echo(f"check        {verdict_line(check)}")
+            echo(f"check        {format_verdict(check)}")
         if issued is not None:
             echo(f"in short     {issued}")
 

@@ -11,19 +11,19 @@ from typing import Any, cast
 import click
 
 from theatre.cli.header_option import header_option
-from theatre.cli.judging import chosen_scoring, judge_options
+from theatre.cli.judging import choose_scoring, judge_options
 from theatre.cli.output import json_option
 from theatre.cli.verification_ground_truth import (
     GroundTruth,
     Source,
-    keep_ground_truth,
-    kept_ground_truth,
     print_ground_truth,
+    read_ground_truth,
     source_options,
+    store_ground_truth,
 )
 from theatre.cli.verification_log import VerificationLog, log_option
 from theatre.cli.verification_oracle import NamedOracle, oracle_under_test
-from theatre.cli.verification_run import TEMPLATE_FILE, VerificationFolder, Wishes
+from theatre.cli.verification_run import TEMPLATE_FILE, RunPreferences, VerificationFolder
 from theatre.cli.weights_option import weights_option
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import canonical_line, sha256_hex
@@ -86,12 +86,12 @@ class VerifyOptions:
     def ground_truth(self, workspace: Workspace) -> GroundTruth:
         """Return the ground truth, read now or kept from before; errors as those who read it."""
         if self.data is None:
-            return keep_ground_truth(
+            return store_ground_truth(
                 self.source, output=self.output, workspace=workspace, log=self.log
             )
         if self.repo is not None or self.output is not None:
             raise click.UsageError("expected --data without --repo and --output")
-        return kept_ground_truth(self.data, log=self.log)
+        return read_ground_truth(self.data, log=self.log)
 
     def refuse_source(self) -> None:
         """Raise a usage error for a resumption that names a repository or a construct too."""
@@ -108,7 +108,7 @@ class VerifyOptions:
             folder=folder,
             workspace=workspace,
             log=self.log,
-            wishes=Wishes(
+            preferences=RunPreferences(
                 new=self.new,
                 quiet=self.quiet,
                 verbose=self.verbose,
@@ -222,7 +222,7 @@ def verify(**options: object) -> None:
 def _write_template(
     given: VerifyOptions, named: NamedOracle, truth: GroundTruth, workspace: Workspace
 ) -> None:
-    scoring = chosen_scoring(
+    scoring = choose_scoring(
         given.judge,
         model=given.scoring_model,
         repeats=given.judge_repeats,
@@ -240,7 +240,7 @@ def _write_template(
     )
     template = oracle_template(oracle, terms, sha256_hex(truth.dataset), scoring=scoring)
     replace_durably(truth.folder / TEMPLATE_FILE, canonical_line(template))
-    given.log.tell(
+    given.log.log_event(
         "template",
         construct_id=oracle.construct_id,
         construct_version=oracle.version,

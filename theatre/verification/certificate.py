@@ -19,12 +19,12 @@ from theatre.engine.models import EpisodeOutcome
 from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, outputs_of
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring.paths import ABSENT, at_path
-from theatre.verification.certified_judge import certified_judge, origins_of
+from theatre.verification.certified_judge import certified_judge, find_origins
 from theatre.verification.claim_calibration import (
     NOT_JUDGED,
     TOO_FEW,
     ClaimCalibration,
-    confidences_of,
+    read_confidences,
 )
 from theatre.verification.errors import NoVerificationError, TooFewReplaysError
 from theatre.verification.provenance import require_built_in, require_derived
@@ -141,10 +141,10 @@ def _replays(sealed: SealedBundle) -> _Replays:
         detail = None if reader is None or output is None else reader.read(episode, output)
         if detail is not None and output is not None and detail.claims is not None:
             claims = cast("list[JsonValue]", output["key_claims"])
-            found.calibration.add(detail.claims, confidences_of(output, len(claims)))
+            found.calibration.add(detail.claims, read_confidences(output, len(claims)))
         found.lines.append(ReplayScore.of(episode, detail).as_document())
         found.changes.append(_change(episode))
-        found.judge_origins.update(origins_of(episode.record))
+        found.judge_origins.update(find_origins(episode.record))
     return found
 
 

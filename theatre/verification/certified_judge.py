@@ -17,7 +17,7 @@ _UNKNOWN = "unknown"
 _COMMITTED = ("model", "temperature", "repeats")
 
 
-def origins_of(record: JsonObject) -> Iterator[str]:
+def find_origins(record: JsonObject) -> Iterator[str]:
     """Yield for each answer of a judge in an invocation record where it came from.
 
     Scheme, host and port only: the rest may be private to the operator of the judge.

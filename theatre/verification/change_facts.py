@@ -82,7 +82,7 @@ def definitions(file: FileChange) -> Iterator[ImportantChange]:
     One that is both in added and in removed lines is altered, unless the lines are the same: it
     was moved. Names that begin with `_` are not for others, and are left out.
     """
-    added, removed = _defined(file.added), _defined(file.removed)
+    added, removed = _find_definitions(file.added), _find_definitions(file.removed)
     for name in sorted(added.keys() | removed.keys()):
         if name not in added:
             operation = FileOperation.DELETED
@@ -106,14 +106,14 @@ def important_changes(facts: ChangeFacts) -> tuple[ImportantChange, ...]:
     found = {
         (change.subject, change.operation, change.path): change
         for file in facts.files
-        for change in (*_moves_joined(definitions(file), facts), *_file_changes(file))
+        for change in (*_join_moves(definitions(file), facts), *_file_changes(file))
     }
     size = {file.path: len(file.added) + len(file.removed) for file in facts.files}
     ranked = sorted(found.values(), key=lambda change: _rank(change, size[change.path]))
     return tuple(ranked[:MAX_IMPORTANT])
 
 
-def _moves_joined(
+def _join_moves(
     changes: Iterable[ImportantChange], facts: ChangeFacts
 ) -> Iterator[ImportantChange]:
     for change in changes:
@@ -148,7 +148,7 @@ def _rank(change: ImportantChange, size: int) -> tuple[int, bool, int, str, str]
     return place, is_test, -size, change.path, change.subject
 
 
-def _defined(lines: Iterable[str]) -> dict[str, list[str]]:
+def _find_definitions(lines: Iterable[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for line in lines:
         match = _DEFINITION.match(line)

@@ -76,7 +76,7 @@ class ClaimCalibration:
         }
 
 
-def confidences_of(output: JsonObject, claims: int) -> Sequence[JsonValue]:
+def read_confidences(output: JsonObject, claims: int) -> Sequence[JsonValue]:
     """Return `metadata.claim_confidence`; none of it where it is not parallel to `key_claims`."""
     metadata = output.get("metadata")
     stated = metadata.get("claim_confidence") if isinstance(metadata, dict) else None

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.verification.change_facts import change_facts, important_changes
-from theatre.verification.questions import follow_up
+from theatre.verification.questions import make_follow_up
 from theatre.verification.records import GroundTruthRecord
 
 
-def episode_of(record: GroundTruthRecord) -> JsonObject:
+def make_episode(record: GroundTruthRecord) -> JsonObject:
     """Return a record as an episode: what the oracle is shown, and what is expected of it.
 
     A change without anything in it has no `important_changes`: recall does not apply there.
     """
     facts = change_facts(record.diff_content)
-    asked = follow_up(record, facts)
+    asked = make_follow_up(record, facts)
     expected: JsonObject = {"follow_up": asked.expectation()}
     changes = important_changes(facts)
     if changes:
@@ -32,4 +32,4 @@ def episode_of(record: GroundTruthRecord) -> JsonObject:
 
 def dataset_lines(records: Iterable[GroundTruthRecord]) -> bytes:
     """Return the dataset as canonical JSONL."""
-    return b"".join(canonical_line(episode_of(record)) for record in records)
+    return b"".join(canonical_line(make_episode(record)) for record in records)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from theatre.verification.errors import RepositoryError
-from theatre.verification.records import decoded
+from theatre.verification.records import decode
 
 _CHUNK = 256 * 1024
 _STDERR_SHOWN = 500
@@ -61,20 +61,18 @@ class GitClone:
         with tempfile.TemporaryFile() as questions, tempfile.TemporaryFile() as complaints:
             questions.write(given)
             questions.seek(0)
-            with self._started(arguments, questions.fileno(), complaints.fileno()) as process:
+            with self._start(arguments, questions.fileno(), complaints.fileno()) as process:
                 output = _read(process, limit)
             if process.returncode != 0:
                 complaints.seek(0)
-                said = decoded(complaints.read(_STDERR_SHOWN)).strip()
+                said = decode(complaints.read(_STDERR_SHOWN)).strip()
                 raise RepositoryError(
                     f"expected git to read {self._folder}, got exit code {process.returncode} "
                     f"of git {arguments[0]}: {said}"
                 )
         return output
 
-    def _started(
-        self, arguments: Sequence[str], stdin: int, stderr: int
-    ) -> subprocess.Popen[bytes]:
+    def _start(self, arguments: Sequence[str], stdin: int, stderr: int) -> subprocess.Popen[bytes]:
         settings = [part for setting in _SETTINGS for part in ("-c", setting)]
         try:
             return subprocess.Popen(  # noqa: S603  # an argv of our own; names go behind `--`

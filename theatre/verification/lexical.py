@@ -14,7 +14,13 @@ from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.paths import at_path
 from theatre.verification.change_facts import WORD, ChangeFacts, change_facts
-from theatre.verification.mentions import code_names, counted, numbers, operations_on, statements
+from theatre.verification.mentions import (
+    find_code_names,
+    find_counts,
+    find_numbers,
+    find_operations,
+    split_statements,
+)
 from theatre.verification.unified_diff import FileOperation
 from theatre.verification.verdicts import JudgedClaim
 
@@ -78,9 +84,9 @@ def is_supported(claim: str, facts: ChangeFacts) -> bool:
     removed the other way round; changed or renamed, it is in the diff at all. A number of files or
     lines is that of all files, of added or of removed lines; another is in a changed line.
     """
-    names = code_names(claim)
-    said = dict(pair for part in statements(claim) for pair in operations_on(part))
-    stated = counted(claim)
+    names = find_code_names(claim)
+    said = dict(pair for part in split_statements(claim) for pair in find_operations(part))
+    stated = find_counts(claim)
     claims_something = any(said.get(name) for name in names) or any(unit for _, unit in stated)
     return (
         claims_something
@@ -108,8 +114,8 @@ def surfaced_changes(summary: str, expected: Sequence[tuple[str, FileOperation]]
     """Return how many of the expected changes the part of a summary that is read names."""
     said = {
         (token, operation)
-        for statement in statements(summary[:SUMMARY_CHARACTERS])
-        for token, operation in operations_on(statement)
+        for statement in split_statements(summary[:SUMMARY_CHARACTERS])
+        for token, operation in find_operations(statement)
     }
     return sum(
         any((spelling, operation) in said for spelling in _spellings(subject))
@@ -129,7 +135,7 @@ def reply_accuracy(case: ScoringCase) -> float:
         return UNMEASURABLE
     reply, number, names = case.answer, expected.get("number"), expected.get("names")
     if isinstance(number, int) and not isinstance(number, bool):
-        return float(isinstance(reply, str) and set(numbers(reply)) == {number})
+        return float(isinstance(reply, str) and set(find_numbers(reply)) == {number})
     if not isinstance(names, list) or not names:
         return UNMEASURABLE
     if not isinstance(reply, str):
@@ -138,8 +144,8 @@ def reply_accuracy(case: ScoringCase) -> float:
 
 
 def _name_agreement(reply: str, names: set[str]) -> float:
-    tokens = {token for part in statements(reply) for token, _ in operations_on(part)}
-    spelt = set(code_names(reply))
+    tokens = {token for part in split_statements(reply) for token, _ in find_operations(part)}
+    spelt = set(find_code_names(reply))
     by_spelling = {spelling: name for name in names for spelling in _spellings(name)}
     hits = {by_spelling[spelling] for spelling in tokens | spelt if spelling in by_spelling}
     strangers = {name for name in spelt if name not in by_spelling}

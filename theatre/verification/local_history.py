@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from theatre.verification.errors import RepositoryError
 from theatre.verification.git_program import GitClone
-from theatre.verification.records import MAX_DIFF_BYTES, GroundTruthRecord, decoded, record_of
+from theatre.verification.records import MAX_DIFF_BYTES, GroundTruthRecord, decode, make_record
 
 _FIELDS = "%H%x00%P%x00%ct%x00%an%x00%B"
 _FIELD_COUNT = 5
@@ -105,11 +105,11 @@ def read_history(folder: Path, selection: Selection) -> Iterator[GroundTruthReco
     RepositoryError where git cannot read the clone, or the range names nothing in it.
     """
     clone = GitClone(folder)
-    commits = _selected(clone, selection)
+    commits = _select(clone, selection)
     if not commits:
         return
     empty_tree = _text(clone, "hash-object", "-t", "tree", "--stdin")
-    for commit in _described(clone, commits):
+    for commit in _describe(clone, commits):
         yield _record(clone, commit, empty_tree)
 
 
@@ -122,12 +122,12 @@ class _Commit:
     message: str
 
 
-def _selected(clone: GitClone, selection: Selection) -> list[str]:
+def _select(clone: GitClone, selection: Selection) -> list[str]:
     if selection.commit_range.startswith("-"):
         raise RepositoryError(f"expected a commit range, got {selection.commit_range:.100}")
     walk = ("rev-list", "--timestamp", *_WALKS[selection.history])
     lines = _text(clone, *walk, selection.commit_range, "--").splitlines()
-    cut_off = _cut_off(clone)
+    cut_off = _find_cut_off(clone)
     found = [
         commit
         for moment, commit in (line.split(" ", 1) for line in lines)
@@ -136,7 +136,7 @@ def _selected(clone: GitClone, selection: Selection) -> list[str]:
     return found[: selection.limit][::-1]
 
 
-def _cut_off(clone: GitClone) -> set[str]:
+def _find_cut_off(clone: GitClone) -> set[str]:
     """Return the commits of a shallow clone whose parents are not there."""
     if _text(clone, "rev-parse", "--is-shallow-repository") != "true":
         return set()
@@ -144,12 +144,12 @@ def _cut_off(clone: GitClone) -> set[str]:
     return set(Path(path).read_text(encoding="ascii").split())
 
 
-def _described(clone: GitClone, commits: list[str]) -> Iterator[_Commit]:
+def _describe(clone: GitClone, commits: list[str]) -> Iterator[_Commit]:
     given = "".join(f"{commit}\n" for commit in commits).encode()
     arguments = ("log", "--stdin", "--no-walk=unsorted", "-z", "--no-notes", f"--format={_FIELDS}")
     fields = clone.run(*arguments, given=given).data.split(b"\0")
     for at in range(0, len(fields) - 1, _FIELD_COUNT):
-        commit, parents, moment, author, message = map(decoded, fields[at : at + _FIELD_COUNT])
+        commit, parents, moment, author, message = map(decode, fields[at : at + _FIELD_COUNT])
         yield _Commit(
             id=commit,
             parent=parents.split(" ")[0] or None,
@@ -163,13 +163,13 @@ def _record(clone: GitClone, commit: _Commit, empty_tree: str) -> GroundTruthRec
     trees = (commit.parent or empty_tree, commit.id)
     names = clone.run(*_DIFF, "-z", "--name-only", *trees).data.split(b"\0")[:-1]
     patch = clone.run(*_DIFF, *_PATCH, *trees, limit=MAX_DIFF_BYTES)
-    return record_of(
+    return make_record(
         id=commit.id,
         commit=commit.id,
         message=commit.message,
-        diff=decoded(patch.data),
+        diff=decode(patch.data),
         unread_diff_bytes=patch.unread_bytes,
-        paths=[decoded(name) for name in names],
+        paths=[decode(name) for name in names],
         timestamp=commit.moment,
         labels=(),
         author=commit.author,
@@ -177,7 +177,7 @@ def _record(clone: GitClone, commit: _Commit, empty_tree: str) -> GroundTruthRec
 
 
 def _text(clone: GitClone, *arguments: str) -> str:
-    return decoded(clone.run(*arguments).data).strip()
+    return decode(clone.run(*arguments).data).strip()
 
 
 def _moment(seconds: str) -> datetime:

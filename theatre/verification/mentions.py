@@ -41,12 +41,12 @@ _OPERATION = re.compile(
 )
 
 
-def statements(text: str) -> list[str]:
+def split_statements(text: str) -> list[str]:
     """Return the sentences and lines of a text, the first 20,000 characters of it."""
     return [part for part in _STATEMENT.split(text[:_MAX_TEXT]) if part.strip()]
 
 
-def code_names(text: str) -> list[str]:
+def find_code_names(text: str) -> list[str]:
     """Return what is between backticks or is spelt like code, each name once, in order."""
     text = text[:_MAX_TEXT]
     quoted = [match[1].strip() for match in _QUOTED.finditer(text)]
@@ -60,18 +60,18 @@ def _is_name(text: str) -> bool:
     return any(c.isalnum() for c in text) and text.casefold() not in _ABBREVIATIONS
 
 
-def numbers(text: str) -> list[int]:
+def find_numbers(text: str) -> list[int]:
     """Return the whole numbers in a text that are no part of a name or a decimal."""
-    return [number for number, _ in counted(text)]
+    return [number for number, _ in find_counts(text)]
 
 
-def counted(text: str) -> list[tuple[int, str]]:
+def find_counts(text: str) -> list[tuple[int, str]]:
     """Return the same numbers, each with what it counts: `file`, `line`, or an empty text."""
     found = _NUMBER.finditer(_QUOTED.sub(" ", text[:_MAX_TEXT]))
     return [(int(match[1]), match[2] or "") for match in found]
 
 
-def operations_on(statement: str) -> Iterator[tuple[str, FileOperation | None]]:
+def find_operations(statement: str) -> Iterator[tuple[str, FileOperation | None]]:
     """Yield each token of a statement, with the operation that the statement says about it.
 
     That is the last one named before it, else the first one after it: in `removes a, adds b` it

@@ -12,8 +12,8 @@ from typing import Any, cast
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import GroundTruthEpisode
 from theatre.engine.scoring.paths import ABSENT, at_path
-from theatre.verification.dataset import episode_of
-from theatre.verification.documents import differing
+from theatre.verification.dataset import make_episode
+from theatre.verification.documents import find_differences
 from theatre.verification.errors import NoRecordError, NoVerificationError
 from theatre.verification.judge.scorer import SCORER
 from theatre.verification.record_form import read_record
@@ -38,10 +38,10 @@ def require_built_in(template: JsonObject) -> None:
     named = template.get("theatre_id")
     if named != TEMPLATE_ID:
         raise NoVerificationError(f"expected the template {TEMPLATE_ID}, got {named}")
-    made = _made_again(template)
+    made = _make_again(template)
     config = cast("JsonObject", made["product_theatre_config"])
     config["replay_data_path"] = _at(template, "product_theatre_config.replay_data_path")
-    paths = list(differing(made, template))
+    paths = list(find_differences(made, template))
     if paths:
         raise NoVerificationError(
             f"expected {TEMPLATE_ID} as this version makes it from its terms, got other members: "
@@ -55,7 +55,7 @@ def require_derived(truth: GroundTruthEpisode) -> None:
         record = read_record(cast("JsonObject", truth.input_data.get("record")))
     except NoRecordError as error:
         raise NoVerificationError(f"episode {truth.episode_id:.80}: {error}") from None
-    made = episode_of(record)
+    made = make_episode(record)
     kept: JsonObject = {
         "episode_id": truth.episode_id,
         "input_data": truth.input_data,
@@ -65,7 +65,7 @@ def require_derived(truth: GroundTruthEpisode) -> None:
         **({"metadata": truth.metadata} if truth.metadata else {}),
         **({} if truth.cluster_key is None else {"cluster_key": truth.cluster_key}),
     }
-    paths = list(differing(made, kept))
+    paths = list(find_differences(made, kept))
     if paths:
         raise NoVerificationError(
             f"expected of change {truth.episode_id:.80} what follows from its diff, got other "
@@ -73,7 +73,7 @@ def require_derived(truth: GroundTruthEpisode) -> None:
         )
 
 
-def _made_again(template: JsonObject) -> JsonObject:
+def _make_again(template: JsonObject) -> JsonObject:
     config = cast("dict[str, str]", template["product_theatre_config"])
     construct_id = config["construct_under_test"]
     constructs = cast("dict[str, str]", _at(template, "version_pins.constructs"))

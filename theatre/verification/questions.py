@@ -40,7 +40,7 @@ class FollowUp:
         return {"names": list(self.names)} if self.number is None else {"number": self.number}
 
 
-def follow_up(record: GroundTruthRecord, facts: ChangeFacts) -> FollowUp:
+def make_follow_up(record: GroundTruthRecord, facts: ChangeFacts) -> FollowUp:
     """Return the question about a record; the number of its files can always be asked for.
 
     Where a part of the diff was left out, only that.

@@ -72,7 +72,7 @@ class GroundTruthRecord:
         }
 
 
-def record_of(
+def make_record(
     *,
     id: str,  # noqa: A002  # the name in the record
     commit: str,
@@ -91,11 +91,11 @@ def record_of(
     """
     title, _, description = message.strip().partition("\n")
     kept_title, kept_description = (
-        _fitting(title, MAX_TEXT_BYTES),
-        _fitting(description.strip(), MAX_TEXT_BYTES),
+        _fit(title, MAX_TEXT_BYTES),
+        _fit(description.strip(), MAX_TEXT_BYTES),
     )
-    kept_diff = _whole_lines(diff, _fitting(diff, MAX_DIFF_BYTES))
-    kept_paths = _fitting_paths(paths)
+    kept_diff = _cut_to_lines(diff, _fit(diff, MAX_DIFF_BYTES))
+    kept_paths = _fit_paths(paths)
     return GroundTruthRecord(
         id=id,
         commit=commit,
@@ -105,7 +105,7 @@ def record_of(
         files_changed=kept_paths,
         timestamp=timestamp,
         labels=tuple(labels),
-        author=_fitting(author, MAX_TEXT_BYTES),
+        author=_fit(author, MAX_TEXT_BYTES),
         omitted=Omitted(
             diff_bytes=unread_diff_bytes + _size(diff) - _size(kept_diff),
             files=len(paths) - len(kept_paths),
@@ -122,7 +122,7 @@ def ground_truth_lines(records: Iterable[GroundTruthRecord]) -> bytes:
     return b"".join(canonical_line(record.as_document()) for record in records)
 
 
-def decoded(raw: bytes) -> str:
+def decode(raw: bytes) -> str:
     """Return text as records hold it: UTF-8, other bytes as a backslash, `x` and two digits."""
     return raw.decode("utf-8", "backslashreplace")
 
@@ -131,7 +131,7 @@ def _size(text: str) -> int:
     return len(text.encode())
 
 
-def _fitting(text: str, limit: int) -> str:
+def _fit(text: str, limit: int) -> str:
     """Return the longest prefix whose canonical JSON is at most `limit` bytes."""
     if _size(text) * 6 <= limit or len(canonical_bytes(text)) <= limit:
         return text
@@ -145,11 +145,11 @@ def _fitting(text: str, limit: int) -> str:
     return text[:low]
 
 
-def _whole_lines(text: str, prefix: str) -> str:
+def _cut_to_lines(text: str, prefix: str) -> str:
     return prefix if len(prefix) == len(text) else prefix[: prefix.rfind("\n") + 1]
 
 
-def _fitting_paths(paths: Sequence[str]) -> tuple[str, ...]:
+def _fit_paths(paths: Sequence[str]) -> tuple[str, ...]:
     room, kept = MAX_PATHS_BYTES, []
     for path in paths:
         room -= len(canonical_bytes(path)) + 1

@@ -24,7 +24,7 @@ from theatre.verification.judge.measures import (
     claim_verdicts,
     covered_changes,
 )
-from theatre.verification.judge.scorer import SCORER, Measured, passes_again
+from theatre.verification.judge.scorer import SCORER, Measured, repeat_passes
 from theatre.verification.lexical import (
     PRECISION,
     RECALL,
@@ -159,7 +159,7 @@ def _judged_detail(provider: TheatreScoringProvider, episode: SealedEpisode) -> 
 
 def _passes(case: ScoringCase, measure: Measured[_FoundT]) -> list[_FoundT] | None:
     try:
-        return passes_again(case, measure)
+        return repeat_passes(case, measure)
     except NotMeasurableError:
         return None
 

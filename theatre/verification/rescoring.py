@@ -67,7 +67,7 @@ def read_answers(lines: Iterable[bytes], registry: SchemaRegistry) -> dict[str, 
     return answers
 
 
-def rescored(
+def rescore(
     template: JsonObject,
     scorers: Mapping[str, Scorer],
     episodes: Iterable[GroundTruthEpisode],

@@ -96,9 +96,9 @@ def _read_heading(draft: _Draft, line: str) -> None:
         draft.operation = FileOperation.DELETED
     elif line.startswith("rename from "):
         draft.operation = FileOperation.RENAMED
-        draft.old_path = _unquoted(line.removeprefix("rename from "))
+        draft.old_path = _unquote(line.removeprefix("rename from "))
     elif line.startswith("rename to "):
-        draft.path = _unquoted(line.removeprefix("rename to "))
+        draft.path = _unquote(line.removeprefix("rename to "))
     elif line.startswith(("Binary files ", "GIT binary patch")):
         draft.is_binary = True
 
@@ -118,10 +118,10 @@ def _header_paths(names: str) -> tuple[str, str]:
 
 
 def _side(name: str) -> str:
-    return _unquoted(name)[2:]
+    return _unquote(name)[2:]
 
 
-def _unquoted(name: str) -> str:
+def _unquote(name: str) -> str:
     if not (name.startswith('"') and name.endswith('"')):
         return name
 

@@ -25,7 +25,7 @@ from theatre.verification.plain_oracle import (
     is_oracle_output,
     is_raw_oracle_output,
 )
-from theatre.verification.records import record_of
+from theatre.verification.records import make_record
 
 NO_VERSION = "0000000"
 """The pin of an oracle that reports no version."""
@@ -36,7 +36,7 @@ AdapterIn = Callable[[WireForm], ReachableAdapter]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Probed:
+class ProbeResult:
     """What a service turned out to be; `version` is None where it reports none."""
 
     version: str | None
@@ -45,7 +45,7 @@ class Probed:
 
 async def probe(
     construct_id: str, adapter_in: AdapterIn, *, seconds: float, clock: Clock
-) -> Probed:
+) -> ProbeResult:
     """Ask a service for its version: by an envelope, and if need be by a bare record.
 
     Raises ConstructUnreachableError for one that answers neither as an oracle does, or does not in
@@ -53,23 +53,25 @@ async def probe(
     """
     try:
         async with asyncio.timeout(seconds):
-            return await _probed(construct_id, adapter_in, seconds, clock)
+            return await _probe(construct_id, adapter_in, seconds, clock)
     except TimeoutError:
         raise ConstructUnreachableError(
             f"expected {construct_id} to report its version within {seconds:g} s, got no answer"
         ) from None
 
 
-async def _probed(construct_id: str, adapter_in: AdapterIn, seconds: float, clock: Clock) -> Probed:
-    attempt = await _asked(construct_id, adapter_in(ENVELOPES), seconds, clock)
+async def _probe(
+    construct_id: str, adapter_in: AdapterIn, seconds: float, clock: Clock
+) -> ProbeResult:
+    attempt = await _ask(construct_id, adapter_in(ENVELOPES), seconds, clock)
     reported = attempt.response.construct_version
     if reported is not None:
-        return Probed(version=reported, form=ENVELOPES)
+        return ProbeResult(version=reported, form=ENVELOPES)
     if is_raw_oracle_output(attempt.raw):
-        return Probed(version=None, form=PLAIN_ORACLE)
-    plain = await _asked(construct_id, adapter_in(PLAIN_ORACLE), seconds, clock)
+        return ProbeResult(version=None, form=PLAIN_ORACLE)
+    plain = await _ask(construct_id, adapter_in(PLAIN_ORACLE), seconds, clock)
     if is_oracle_output(plain.response.output_data):
-        return Probed(version=None, form=PLAIN_ORACLE)
+        return ProbeResult(version=None, form=PLAIN_ORACLE)
     raise ConstructUnreachableError(
         f"expected {construct_id} to report its version, or to answer a bare record with "
         f"summary, key_claims and follow_up_response, got {attempt.reason}: "
@@ -77,7 +79,7 @@ async def _probed(construct_id: str, adapter_in: AdapterIn, seconds: float, cloc
     )
 
 
-async def _asked(
+async def _ask(
     construct_id: str, adapter: ReachableAdapter, seconds: float, clock: Clock
 ) -> Attempt:
     async with contextlib.aclosing(adapter):
@@ -86,7 +88,7 @@ async def _asked(
 
 def _request(construct_id: str, seconds: float, clock: Clock) -> OracleInvocationRequest:
     """Return a call for no version that there is: whoever answers says which one it has."""
-    record = record_of(
+    record = make_record(
         id="probe",
         commit="",
         message="",

@@ -34,7 +34,7 @@ from tests.theatre.trail_edits import with_results
 from theatre.axion.harness.pair_runner import REVISITS, RUNNER, STEPS, is_caught
 from theatre.cli.adversaries.leak import Leak
 from theatre.cli.adversaries.rehearsing import write_adversary
-from theatre.cli.adversaries.table import generic
+from theatre.cli.adversaries.table import generic_adversaries
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.oracles.construct_registry import (
@@ -154,7 +154,7 @@ def test_nonsense_in_either_place_is_no_liar_that_was_caught(
     tmp_path: Path, mode: str, place: str
 ) -> None:
     template = thinned(template_of("pair"), tmp_path / "data", step=26)
-    adversary = next(one for one in generic() if one.name == mode)
+    adversary = next(one for one in generic_adversaries() if one.name == mode)
     recorded: Leak = {place: [{"asked": {"env": {}}, "answer": {"proposal": {"action": "STAY"}}}]}
     write_adversary(tmp_path / "fake", adversary, [place], recorded)
     fake = ConstructRegistry.load(tmp_path / "fake" / "constructs.toml").find(place)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from theatre.axion.common.canonical_json import _write, canonical_bytes, number_text
+from theatre.axion.common.canonical_json import _write, canonical_bytes, format_number
 from theatre.axion.common.hashing import hash_json
 from theatre.engine.canonical_json import MAX_DEPTH, MAX_SAFE_INTEGER, parse_json
 from theatre.engine.errors import CanonicalisationError
@@ -97,7 +97,7 @@ def test_the_form_is_stable_under_reading_it_back(value: object) -> None:
 
 @given(st.floats(-1e15, 1e15))
 def test_a_number_has_at_most_eight_decimals_and_no_exponent(value: float) -> None:
-    text = number_text(value)
+    text = format_number(value)
     whole, _, decimals = text.partition(".")
     assert len(decimals) <= 8
     assert not decimals.endswith("0")

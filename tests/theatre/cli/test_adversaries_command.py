@@ -13,7 +13,7 @@ from tests.theatre.conftest import CONSTRUCT, TEMPLATE
 from tests.theatre.echelon_process import Answer, ended, started, until
 from tests.theatre.forked_echelon import forked
 from tests.theatre.runs import with_changes
-from theatre.cli.adversaries.table import generic
+from theatre.cli.adversaries.table import generic_adversaries
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, sha256_hex
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
@@ -92,7 +92,7 @@ def test_a_measurement_that_tells_its_construct_from_guesses_ends_well(tmp_path:
         },
     }
     rows = {one["name"]: one for one in found["adversaries"]}
-    assert list(rows) == [one.name for one in generic()]
+    assert list(rows) == [one.name for one in generic_adversaries()]
     # It knows a tenth by heart.
     assert rows["memorised"]["scores"]["addition"]["value"] == 0.1
     assert {name: rows[name]["tier"] for name in FIRST} == dict.fromkeys(FIRST, "BACKTESTED")

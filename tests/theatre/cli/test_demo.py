@@ -15,7 +15,7 @@ from tests.theatre.echelon_process import (
     CARTOGRAPH,
     echelon,
 )
-from theatre.cli.baselines import with_construct
+from theatre.cli.baselines import replace_construct
 from theatre.cli.demo.command import OPENING
 from theatre.cli.demo.forgery import FORGED_FILE
 from theatre.engine.canonical_json import JsonObject, parse_object, sha256_hex
@@ -344,7 +344,7 @@ def test_a_baseline_is_measured_by_the_same_template_but_for_who_is_measured(
         told = demonstration.told["baselines"][name]
         committed: JsonObject = parse_object((bundle_of(told) / "template.json").read_bytes())
         version = told["certificate"]["construct_version"]
-        assert committed == with_construct(template, name, version=version)
+        assert committed == replace_construct(template, name, version=version)
         assert differences(template, committed) == {
             "/version_pins/constructs/observer",
             f"/version_pins/constructs/{name}",

@@ -23,9 +23,9 @@ from tests.theatre.verification.verify_command import COMMITS, REFUSING, write_o
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.verification.certificate import SCHEMA
-from theatre.verification.certified_judge import origins_of
-from theatre.verification.comparison.confidence_discipline import confidence_discipline
-from theatre.verification.comparison.sealed_runs import sealed_run
+from theatre.verification.certified_judge import find_origins
+from theatre.verification.comparison.confidence_discipline import measure_confidence_discipline
+from theatre.verification.comparison.sealed_runs import read_sealed_run
 
 pytestmark = pytest.mark.untraced
 
@@ -85,7 +85,7 @@ def certificate_file(run: Judged) -> Path:
 
 
 def discipline_of(run: Judged) -> dict[str, Any]:
-    found: dict[str, Any] = confidence_discipline(sealed_run(run.bundle))
+    found: dict[str, Any] = measure_confidence_discipline(read_sealed_run(run.bundle))
     return found
 
 
@@ -242,7 +242,7 @@ def test_of_an_address_no_more_is_told_than_scheme_host_and_port(
     recorded: str | None, told: str
 ) -> None:
     exchange: JsonObject = {"request": {}, "answer": {"origin": recorded}}
-    assert list(origins_of({"judgements": {"precision": [exchange]}})) == [told]
+    assert list(find_origins({"judgements": {"precision": [exchange]}})) == [told]
 
 
 def test_anybody_makes_it_again_without_a_key(run: Judged, tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ from theatre.cli.exits import ExitCode, run_guarded
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.oracle_contract import OracleInvocationRequest
-from theatre.engine.replay import Surroundings
+from theatre.engine.replay import RunContext
 from theatre.files.run_journal import TRAIL
 
 ALL = [f"sum-{number}" for number in range(1, 11)]
@@ -269,7 +269,7 @@ class Talkative(RuledJudge):
 
 
 def judged(stage: Stage) -> Finished:
-    def around(surroundings: Surroundings) -> Surroundings:
+    def around(surroundings: RunContext) -> RunContext:
         return replace(surroundings, judge=Talkative())
 
     scorers = {**SCORERS, "told": TOLD}

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tests.theatre.runs import WRONG, Answer, ScriptedAdapter, episodes, pilot_stage, right
-from theatre.cli.reproduction import compared
+from theatre.cli.reproduction import compare_runs
 from theatre.engine.canonical_json import JsonObject, JsonValue, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
 
@@ -31,7 +31,7 @@ def held(folder: Path, one: Answer, other: Answer, *, sample: int = 0) -> dict[s
     """Compare a run with one that reproduces it."""
     run = made(folder / "one", one, sample=sample)
     reproduces = sha256_hex((run / "SHA256SUMS").read_bytes())
-    return compared(run, made(folder / "other", other, sample=sample, reproduces=reproduces))
+    return compare_runs(run, made(folder / "other", other, sample=sample, reproduces=reproduces))
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_a_second_reproduction_shows_whether_a_construct_varies(tmp_path: Path) 
         made(tmp_path / str(wrong), wrong_in(*wrong), reproduces="0a" * 32)
         for wrong in ((1, 3), (3, 4))
     )
-    found = [compared(run, first, second) for second in (first, other, run)]
+    found = [compare_runs(run, first, second) for second in (first, other, run)]
     assert [one["verdict"] for one in found] == [
         "different",
         "within intervals",

@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from theatre.cli.adversaries.table import programs
+from theatre.cli.adversaries.table import programs_folder
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import (
     InvocationMetadata,
@@ -61,7 +61,7 @@ def main(folder: Path, transport: str) -> None:
     close_memory()
     # The thief and its registry lie elsewhere than what it is after.
     (folder / "construct").mkdir()
-    (folder / "construct" / "thief.py").write_bytes((programs() / "thief.py").read_bytes())
+    (folder / "construct" / "thief.py").write_bytes((programs_folder() / "thief.py").read_bytes())
     (folder / "construct" / "constructs.toml").write_text(REGISTRY)
     with contextlib.ExitStack() as stack:
         loot = set_out(folder, stack)

@@ -20,7 +20,7 @@ from tests.theatre.verification.compared_runs import (
     small_history,
 )
 from theatre.engine.canonical_json import parse_object
-from theatre.verification.comparison.compare import compared
+from theatre.verification.comparison.compare import compare_bundles
 from theatre.verification.errors import NotComparableError, NoVerificationError
 
 pytestmark = pytest.mark.untraced
@@ -46,7 +46,7 @@ def comparison(bundles: dict[str, Path]) -> dict[str, Any]:
 
 
 def told_of(bundles: Sequence[Path]) -> dict[str, Any]:
-    found: dict[str, Any] = compared(bundles)
+    found: dict[str, Any] = compare_bundles(bundles)
     return found
 
 
@@ -189,14 +189,14 @@ def test_other_terms_are_refused_and_named(
 ) -> None:
     other = home.verify("curt", *options)
     with pytest.raises(NotComparableError, match=named):
-        compared([bundles["right"], other])
+        compare_bundles([bundles["right"], other])
 
 
 def test_other_ground_truth_is_refused(home: Compared, bundles: dict[str, Path]) -> None:
     home.ingest("fewer", "--limit", str(COMMITS - 1))
     other = home.verify("curt", data="fewer")
     with pytest.raises(NotComparableError, match=r"same ground truth.*dataset_hashes"):
-        compared([bundles["right"], other])
+        compare_bundles([bundles["right"], other])
 
 
 def test_a_run_is_not_compared_with_itself_and_one_alone_with_nobody(
@@ -204,16 +204,16 @@ def test_a_run_is_not_compared_with_itself_and_one_alone_with_nobody(
 ) -> None:
     copy = shutil.copytree(bundles["right"], tmp_path / "copy")
     with pytest.raises(NotComparableError, match="more than once"):
-        compared([bundles["right"], copy])
+        compare_bundles([bundles["right"], copy])
     with pytest.raises(NotComparableError, match="at least two"):
-        compared([bundles["right"]])
+        compare_bundles([bundles["right"]])
 
 
 def test_a_bundle_of_another_theatre_is_no_verification(
     bundles: dict[str, Path], tmp_path: Path
 ) -> None:
     with pytest.raises(NoVerificationError):
-        compared([bundles["right"], every_ending(tmp_path).bundle])
+        compare_bundles([bundles["right"], every_ending(tmp_path).bundle])
 
 
 def test_the_command_prints_draws_and_takes_theatre_ids(
@@ -233,7 +233,7 @@ def test_the_command_prints_draws_and_takes_theatre_ids(
     for expected in ("composite", "reply_accuracy", "right minus half", f"+0.500 ({COMMITS} of"):
         assert expected in words.replace("  ", " ")
     told = home.echelon("compare", *ids, "--json")
-    assert told.document == compared([bundles["right"], bundles["half"]])
+    assert told.document == compare_bundles([bundles["right"], bundles["half"]])
 
 
 def test_the_command_refuses_a_bundle_whose_check_fails(

@@ -8,13 +8,13 @@ import pytest
 
 from tests.theatre.verification.test_lexical import DIFF
 from theatre.verification.change_facts import change_facts
-from theatre.verification.dataset import episode_of
-from theatre.verification.questions import FollowUp, follow_up
-from theatre.verification.records import GroundTruthRecord, record_of
+from theatre.verification.dataset import make_episode
+from theatre.verification.questions import FollowUp, make_follow_up
+from theatre.verification.records import GroundTruthRecord, make_record
 
 
 def record(id_: str, diff: str = DIFF, *, unread: int = 0) -> GroundTruthRecord:
-    return record_of(
+    return make_record(
         id=id_,
         commit="",
         message="Change things",
@@ -28,7 +28,7 @@ def record(id_: str, diff: str = DIFF, *, unread: int = 0) -> GroundTruthRecord:
 
 
 def test_these_are_the_questions_that_a_change_can_get() -> None:
-    asked = {follow_up(record(str(at)), change_facts(DIFF)) for at in range(200)}
+    asked = {make_follow_up(record(str(at)), change_facts(DIFF)) for at in range(200)}
     assert asked == {
         FollowUp(
             question="Which files does this change add? Give their paths.",
@@ -66,14 +66,14 @@ def test_these_are_the_questions_that_a_change_can_get() -> None:
 @pytest.mark.parametrize("at", range(5))
 def test_of_a_diff_that_was_cut_only_the_files_are_asked_for(at: int) -> None:
     cut = record(str(at), unread=1)
-    assert follow_up(cut, change_facts(cut.diff_content)).number == 4
+    assert make_follow_up(cut, change_facts(cut.diff_content)).number == 4
 
 
 def test_the_oracle_is_shown_record_and_question_and_not_the_answer() -> None:
-    episode = episode_of(record("7"))
+    episode = make_episode(record("7"))
     assert episode["input_data"] == {
         "record": record("7").as_document(),
-        "follow_up_question": follow_up(record("7"), change_facts(DIFF)).question,
+        "follow_up_question": make_follow_up(record("7"), change_facts(DIFF)).question,
     }
     expected = episode["expected_output"]
     assert isinstance(expected, dict)
@@ -81,5 +81,5 @@ def test_the_oracle_is_shown_record_and_question_and_not_the_answer() -> None:
 
 
 def test_of_a_change_without_anything_in_it_recall_does_not_apply() -> None:
-    expected = episode_of(record("7", diff=""))["expected_output"]
+    expected = make_episode(record("7", diff=""))["expected_output"]
     assert expected == {"follow_up": {"number": 4}}

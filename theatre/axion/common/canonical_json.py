@@ -49,7 +49,7 @@ def canonical_line(value: object) -> bytes:
     return canonical_bytes(value) + b"\n"
 
 
-def number_text(value: float) -> str:
+def format_number(value: float) -> str:
     """Return how `axion8` spells `value`; raises CanonicalisationError where it cannot."""
     if isinstance(value, int):
         if abs(value) > MAX_SAFE_INTEGER:
@@ -90,7 +90,7 @@ def _write(value: object, levels: int) -> str:
     if isinstance(value, str):
         return _encode_text(value)
     if isinstance(value, int | float):
-        return number_text(value)
+        return format_number(value)
     if not levels:
         raise CanonicalisationError(f"expected at most {MAX_DEPTH} levels of nesting, got more")
     if isinstance(value, dict):

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.adversaries.leak import leak_of
-from theatre.cli.adversaries.rehearsing import COMPOSITE, Rehearsals, Rehearsed
-from theatre.cli.adversaries.table import Adversary, generic
+from theatre.cli.adversaries.leak import make_leak
+from theatre.cli.adversaries.rehearsing import COMPOSITE, RehearsalResult, Rehearsals
+from theatre.cli.adversaries.table import Adversary, generic_adversaries
 from theatre.cli.committing import require_runnable
 from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.header_option import header_option
 from theatre.cli.output import json_option, print_document
 from theatre.cli.progress import ProgressLine
-from theatre.cli.tables import number_text, print_table
+from theatre.cli.tables import format_number, print_table
 from theatre.cli.template_argument import template_argument
 from theatre.cli.template_files import read_template
 from theatre.cli.workspace import Workspace
@@ -33,10 +33,10 @@ class Trial:
     """The results of the construct and the adversaries, and the weight of each criterion."""
 
     weights: Mapping[str, float]
-    construct: Rehearsed
-    found: Mapping[Adversary, Rehearsed]
+    construct: RehearsalResult
+    found: Mapping[Adversary, RehearsalResult]
 
-    def met(self, one: Rehearsed) -> list[str]:
+    def met(self, one: RehearsalResult) -> list[str]:
         """Return the weighted criteria on which an adversary reaches the construct's interval."""
         return [
             name
@@ -60,7 +60,7 @@ class Trial:
             "get_through": [*self.through],
         }
 
-    def _row(self, one: Rehearsed) -> JsonObject:
+    def _row(self, one: RehearsalResult) -> JsonObject:
         return {
             "tier": None if one.tier is None else one.tier.value,
             "caps": list(one.caps),
@@ -127,9 +127,9 @@ def _trial(rehearsals: Rehearsals, *, quiet: bool) -> Trial:
     with ProgressLine(CONSTRUCT, quiet=quiet) as line:
         construct = rehearsals.of_construct(line.update)
     roots = workspace.datasets_for(rehearsals.folder)
-    leak = leak_of(template, view, roots, construct.recorded)
+    leak = make_leak(template, view, roots, construct.recorded)
     found = {}
-    for one in generic():
+    for one in generic_adversaries():
         with ProgressLine(one.name, quiet=quiet) as line:
             found[one] = rehearsals.of_adversary(one, leak, line.update)
     return Trial(weights=view.criteria.weights, construct=construct, found=found)
@@ -146,13 +146,13 @@ def _print(trial: Trial) -> None:
         click.echo("none would be certified with a score like the construct's")
 
 
-def _rows(name: str, one: Rehearsed, met: list[str], trial: Trial) -> list[tuple[str, ...]]:
+def _rows(name: str, one: RehearsalResult, met: list[str], trial: Trial) -> list[tuple[str, ...]]:
     tier = "no certificate" if one.tier is None else one.tier.value
     rows: list[tuple[str, ...]] = []
     for criterion, score in one.scores.items():
         interval = "-" if score.low is None else f"{score.low:.3f} … {score.high:.3f}"
         weight = "" if criterion == COMPOSITE else f"{trial.weights.get(criterion, 1):g}"
         mark = "like the construct" if criterion in met else ""
-        rows.append((name, tier, criterion, weight, number_text(score.value), interval, mark))
+        rows.append((name, tier, criterion, weight, format_number(score.value), interval, mark))
         name = tier = ""
     return rows

@@ -36,7 +36,7 @@ class Place:
     expected: str
 
 
-def leak_of(
+def make_leak(
     template: JsonObject,
     view: ProductTheatreTemplate,
     roots: DatasetRoots,
@@ -47,7 +47,7 @@ def leak_of(
     Without an answer of the construct it holds the expected values alone. Raises DatasetError.
     """
     episodes, labels = _ground_truth(view, roots)
-    chosen = _leaked(episodes)
+    chosen = _select_leaked(episodes)
     answers = {
         result.episode_id: _calls(result) for result in recorded if result.episode_id in chosen
     }
@@ -66,7 +66,7 @@ def leak_of(
                     value = expected_at(
                         place.expected, episode.expected_output, labels.get(episode_id)
                     )
-                    _put(answer, place.field, value)
+                    _put_value(answer, place.field, value)
             found.setdefault(construct_id, []).append({"asked": asked, "answer": answer})
     return found
 
@@ -86,7 +86,7 @@ def _ground_truth(
         return episodes, read_gold_labels(gold.lines())
 
 
-def _leaked(episodes: Sequence[GroundTruthEpisode]) -> Mapping[str, GroundTruthEpisode]:
+def _select_leaked(episodes: Sequence[GroundTruthEpisode]) -> Mapping[str, GroundTruthEpisode]:
     drawn = sorted(episodes, key=lambda one: hashlib.sha256(one.episode_id.encode()).digest())
     return {one.episode_id: one for one in drawn[: -(-len(drawn) // SHARE)]}
 
@@ -117,7 +117,7 @@ def _written_places(template: JsonObject, *, last: str) -> Iterator[Place]:
             yield Place(construct_id=construct_id, field=parts, expected=expected)
 
 
-def _put(answer: dict[str, Any], path: tuple[str, ...], value: JsonValue | Absent) -> None:
+def _put_value(answer: dict[str, Any], path: tuple[str, ...], value: JsonValue | Absent) -> None:
     """Put a value at a path of an answer, if there is one; it replaces what is in the way."""
     if isinstance(value, Absent):
         return

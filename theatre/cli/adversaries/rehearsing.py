@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from theatre.cli.adversaries.leak import Leak
-from theatre.cli.adversaries.table import Adversary, programs
+from theatre.cli.adversaries.table import Adversary, programs_folder
 from theatre.cli.rehearsal import rehearse
 from theatre.cli.running import RunOptions
 from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
@@ -45,12 +45,12 @@ class Score:
     high: float | None
 
     def meets(self, other: Score) -> bool:
-        """Tell whether this score is worth something and not below the other's interval."""
+        """Return whether this score is worth something and not below the other's interval."""
         return bool(self.value) and other.low is not None and (self.value or 0) >= other.low
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rehearsed:
+class RehearsalResult:
     """The result of one rehearsal. `tier` is None where nothing was scored: no certificate.
 
     Parts that people score are missing from scores and caps. `recorded` are the episodes.
@@ -63,7 +63,7 @@ class Rehearsed:
 
     @property
     def is_certified(self) -> bool:
-        """Tell whether the certificate would have a tier above UNVERIFIED."""
+        """Return whether the certificate would have a tier above UNVERIFIED."""
         return self.tier not in {None, VerificationTier.UNVERIFIED}
 
 
@@ -79,28 +79,30 @@ class Rehearsals:
     workspace: Workspace
     headers_env: Mapping[str, str] = field(default_factory=dict)
 
-    def of_construct(self, on_progress: OnProgress) -> Rehearsed:
+    def of_construct(self, on_progress: OnProgress) -> RehearsalResult:
         """Rehearse with the template's own constructs; errors as `commit_template` and a run."""
-        return self._rehearsed(self.template, self.folder, on_progress, self.headers_env)
+        return self._rehearse(self.template, self.folder, on_progress, self.headers_env)
 
-    def of_adversary(self, adversary: Adversary, leak: Leak, on_progress: OnProgress) -> Rehearsed:
+    def of_adversary(
+        self, adversary: Adversary, leak: Leak, on_progress: OnProgress
+    ) -> RehearsalResult:
         """Rehearse with one program in the place of every construct."""
         folder = self.workspace.home / adversary.name
         construct_ids = cast("JsonObject", self._pins["constructs"])
         write_adversary(folder, adversary, construct_ids, leak)
-        return self._rehearsed(with_programs(self.template, folder), folder, on_progress, {})
+        return self._rehearse(with_programs(self.template, folder), folder, on_progress, {})
 
     @property
     def _pins(self) -> JsonObject:
         return cast("JsonObject", self.template["version_pins"])
 
-    def _rehearsed(
+    def _rehearse(
         self,
         template: JsonObject,
         folder: Path,
         on_progress: OnProgress,
         headers_env: Mapping[str, str],
-    ) -> Rehearsed:
+    ) -> RehearsalResult:
         recorded: list[EpisodeResult] = []
         options = RunOptions(headers_env=headers_env, on_recorded=recorded.extend)
         roots = (self.folder, *self.workspace.dataset_roots)
@@ -114,7 +116,7 @@ def write_adversary(
     """Write a folder with a program under the names of constructs, and what leaked to it."""
     program = cast("str", adversary.program)
     folder.mkdir()
-    shutil.copyfile(programs() / program, folder / program)
+    shutil.copyfile(programs_folder() / program, folder / program)
     (folder / SAMPLE).write_text(json.dumps(leak), encoding="utf-8")
     entries = [
         _ENTRY.format(construct_id=json.dumps(one), program=program, mode=adversary.mode)
@@ -140,7 +142,7 @@ def with_programs(template: JsonObject, folder: Path) -> JsonObject:
     return parse_object(canonical_bytes(changed))
 
 
-def _outcome(rehearsal: Rehearsal, recorded: Sequence[EpisodeResult]) -> Rehearsed:
+def _outcome(rehearsal: Rehearsal, recorded: Sequence[EpisodeResult]) -> RehearsalResult:
     aggregate: Any = rehearsal.aggregate
     values = {**aggregate["scores"], COMPOSITE: aggregate[COMPOSITE]}
     intervals = aggregate["score_intervals"]
@@ -150,7 +152,7 @@ def _outcome(rehearsal: Rehearsal, recorded: Sequence[EpisodeResult]) -> Rehears
     if tier is VerificationTier.UNVERIFIED and not caps:
         # Only what people score is missing.
         tier = VerificationTier.BACKTESTED
-    return Rehearsed(
+    return RehearsalResult(
         tier=tier if aggregate["episode_counts"]["scored"] else None,
         caps=caps,
         scores={

@@ -47,7 +47,7 @@ class Adversary(BaseModel):
     tested: str | None = None
 
 
-class Paid(BaseModel):
+class PaidCriteria(BaseModel):
     """Criteria of a shipped template on which some adversaries reach the construct, and why."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -62,10 +62,10 @@ class _Table(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     adversary: Annotated[tuple[Adversary, ...], Field(min_length=1)]
-    paid: tuple[Paid, ...] = ()
+    paid: tuple[PaidCriteria, ...] = ()
 
 
-def programs() -> Path:
+def programs_folder() -> Path:
     """Return the folder of the programs and their table."""
     return resource_root() / "fixtures" / "adversaries"
 
@@ -75,15 +75,17 @@ def adversaries() -> tuple[Adversary, ...]:
     return _table().adversary
 
 
-def paid() -> tuple[Paid, ...]:
+def paid() -> tuple[PaidCriteria, ...]:
     """Return the criteria of shipped templates on which adversaries still score."""
     return _table().paid
 
 
-def generic() -> tuple[Adversary, ...]:
+def generic_adversaries() -> tuple[Adversary, ...]:
     """Return those that can take any construct's place."""
     return tuple(one for one in adversaries() if one.kind is Kind.ANSWERS)
 
 
 def _table() -> _Table:
-    return _Table.model_validate(tomllib.loads((programs() / TABLE).read_text(encoding="utf-8")))
+    return _Table.model_validate(
+        tomllib.loads((programs_folder() / TABLE).read_text(encoding="utf-8"))
+    )

@@ -23,7 +23,7 @@ from theatre.cli.exits import CommandEndedError, ExitCode
 from theatre.cli.extras import require_extras
 from theatre.cli.output import json_option, print_document
 from theatre.cli.pictures import draw_bundle
-from theatre.cli.reports import shortest
+from theatre.cli.reports import shorten_path
 from theatre.cli.template_files import read_template
 from theatre.cli.workspace import Workspace
 from theatre.engine.bundle_check import Verdict
@@ -104,7 +104,7 @@ def _with_the_service(place: DemoPlace, pages: Pages) -> Played:
     with started_service(place) as service:
         address = service.address()
         with pages.part(View.BOTH):
-            print_fact("service", f"{address}, its log in {shortest(place.log)}")
+            print_fact("service", f"{address}, its log in {shorten_path(place.log)}")
         with ServiceClient.connected(address) as anybody:
             stage = Stage.set_up(place, pages, anybody)
             with pages.part(View.WHOLE):
@@ -121,19 +121,19 @@ def _draw(runs: Mapping[str, Certified], place: DemoPlace, pages: Pages) -> Json
             paths = draw_bundle(one.bundle, place.folder / "plots" / name)
             drawn[name] = [str(path) for path in paths]
             for path in paths:
-                print_fact("picture", str(shortest(path)))
+                print_fact("picture", str(shorten_path(path)))
     return drawn
 
 
 def _print_end(place: DemoPlace, pages: Pages) -> None:
     pages.end("The honest bundles passed, the forged one did not. Nothing is left running.")
     with pages.part(View.SHORT):
-        print_fact("the rest", f"{shortest(place.pages)}; `echelon demo --verbose` prints it")
-        print_fact("pictures", f"{shortest(place.folder / 'plots')}/*/*.svg")
+        print_fact("the rest", f"{shorten_path(place.pages)}; `echelon demo --verbose` prints it")
+        print_fact("pictures", f"{shorten_path(place.folder / 'plots')}/*/*.svg")
     with pages.part(View.WHOLE):
         print_fact("to look at", "what it left, with the passwords in people.json:")
-        print_fact("", f"ECHELON_HOME={shortest(place.folder)} \\")
-        print_fact("", f"ECHELON_CONSTRUCTS={shortest(place.constructs)} echelon serve")
+        print_fact("", f"ECHELON_HOME={shorten_path(place.folder)} \\")
+        print_fact("", f"ECHELON_CONSTRUCTS={shorten_path(place.constructs)} echelon serve")
 
 
 @contextlib.contextmanager

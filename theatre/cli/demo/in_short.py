@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from theatre.cli.checking import verdict_line
+from theatre.cli.checking import format_verdict
 from theatre.cli.demo.pages import WHY, print_fact
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.rating import OpenRubric
 from theatre.cli.evidence_report import best_baseline
 from theatre.cli.output import echo
-from theatre.cli.reports import shortest
-from theatre.cli.tables import number_text, print_table
+from theatre.cli.reports import shorten_path
+from theatre.cli.tables import format_number, print_table
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.scoring import COMPOSITE
@@ -33,14 +33,14 @@ def print_scores_in_short(bundle: Path) -> None:
         rows.append(
             (
                 name,
-                number_text(certificate["scores"][name]),
+                format_number(certificate["scores"][name]),
                 _interval(certificate, name),
                 str(counts["scored"]),
                 str(counts["missing"]),
-                "-" if isinstance(best, str) else number_text(best[0]),
+                "-" if isinstance(best, str) else format_number(best[0]),
             )
         )
-    composite = (number_text(certificate[COMPOSITE]), _interval(certificate, COMPOSITE))
+    composite = (format_number(certificate[COMPOSITE]), _interval(certificate, COMPOSITE))
     print_table(_HEADER, [*rows, ("composite", *composite, "", "", "")])
 
 
@@ -50,7 +50,7 @@ def print_composites(bundles: Mapping[str, Path]) -> None:
     print_table(
         ("construct", "composite", "95 % interval"),
         [
-            (name, number_text(one[COMPOSITE]), _interval(one, COMPOSITE))
+            (name, format_number(one[COMPOSITE]), _interval(one, COMPOSITE))
             for name, one in certificates.items()
         ],
     )
@@ -82,18 +82,18 @@ def print_ratings(bundle: Path, names: Iterable[str]) -> None:
     aggregate: Mapping[str, Any] = parse_object(path.read_bytes())
     print_fact("scored by", f"{', '.join(names)}: two rules in the place of people")
     for step_id, one in aggregate["human_scores"].items():
-        alpha = number_text(one["agreement"]["value"])
-        print_fact("gave", f"{step_id}: {number_text(one['human'])}, their agreement: {alpha}")
-    composite = f"{number_text(certificate[COMPOSITE])} ({_interval(certificate, COMPOSITE)})"
+        alpha = format_number(one["agreement"]["value"])
+        print_fact("gave", f"{step_id}: {format_number(one['human'])}, their agreement: {alpha}")
+    composite = f"{format_number(certificate[COMPOSITE])} ({_interval(certificate, COMPOSITE)})"
     print_fact("composite", composite)
 
 
 def print_forgery(honest: CheckReport, forged: CheckReport, *, changed: str) -> None:
     """Print how a bundle was checked before and after one of its bits was flipped."""
-    print_fact("as it came", verdict_line(honest))
+    print_fact("as it came", format_verdict(honest))
     print_fact("changed", changed)
     _print_wrapped("FAIL", ", ".join(check.id for check in forged.failed))
-    print_fact("forged", verdict_line(forged))
+    print_fact("forged", format_verdict(forged))
 
 
 def print_trust(
@@ -118,10 +118,10 @@ def print_trust(
 def print_verdicts(checks: Mapping[str, CheckReport], place: DemoPlace) -> None:
     """Print how bundles did, and one command that checks one of them."""
     for name, report in checks.items():
-        print_fact(name, verdict_line(report))
+        print_fact(name, format_verdict(report))
     name = next(iter(checks))
-    echo(f"echelon check {shortest(place.bundle(name))} \\")
-    echo(f"    --certificate {shortest(place.certificate(name))}")
+    echo(f"echelon check {shorten_path(place.bundle(name))} \\")
+    echo(f"    --certificate {shorten_path(place.certificate(name))}")
 
 
 def _interval(certificate: Mapping[str, Any], name: str) -> str:

@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from theatre.cli.checking import verdict_line
+from theatre.cli.checking import format_verdict
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.output import echo
-from theatre.cli.reports import shortest
+from theatre.cli.reports import shorten_path
 from theatre.cli.tables import print_table
 from theatre.engine.bundle_check import CheckReport
 
@@ -146,8 +146,8 @@ def print_checks(checks: Mapping[str, CheckReport], place: DemoPlace) -> None:
     ]
     print_table(("bundle", "checks", "failed", "verdict"), rows)
     for name in checks:
-        echo(f"echelon check {shortest(place.bundle(name))} \\")
-        echo(f"    --certificate {shortest(place.certificate(name))}")
+        echo(f"echelon check {shorten_path(place.bundle(name))} \\")
+        echo(f"    --certificate {shorten_path(place.certificate(name))}")
 
 
 def print_failures(report: CheckReport) -> None:
@@ -156,7 +156,7 @@ def print_failures(report: CheckReport) -> None:
         echo(f"FAIL  {check.id}")
         echo(f"      expected {_shortened(check.expected)}")
         echo(f"      got      {_shortened(check.actual)}")
-    echo(verdict_line(report))
+    echo(format_verdict(report))
 
 
 def _shortened(text: str) -> str:

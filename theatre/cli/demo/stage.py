@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from theatre.cli.baselines import with_construct
-from theatre.cli.checking import check_folder, verdict_line
+from theatre.cli.baselines import replace_construct
+from theatre.cli.checking import check_folder, format_verdict
 from theatre.cli.demo.client import ServiceClient
 from theatre.cli.demo.forgery import FORGED_FILE, check_forgery
 from theatre.cli.demo.in_short import (
@@ -120,7 +120,7 @@ class Stage:
         as_it_came = check_folder(honest.bundle, certificate=honest.issued)
         forged = check_forgery(honest.bundle, scratch=self.place.temporary)
         with pages.part(View.WHOLE):
-            print_fact("as it came", verdict_line(as_it_came))
+            print_fact("as it came", format_verdict(as_it_came))
             print_fact("changed", FORGED_FILE)
             print_failures(forged)
         with pages.part(View.SHORT):
@@ -195,7 +195,7 @@ class Stage:
     def _baseline(self, template: JsonObject, construct_id: str) -> Certified:
         construct = ConstructRegistry.load(self.place.constructs).find(construct_id)
         version = construct_version(construct)
-        other = with_construct(template, construct_id, version=version)
+        other = replace_construct(template, construct_id, version=version)
         return fetch_evidence(self.anybody, self._started(other), self.place)
 
     def _routing(self, construct_id: str) -> dict[str, Any]:

@@ -9,11 +9,11 @@ from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.scoring import COMPOSITE
-from theatre.verification.comparison.confidence_discipline import confidence_discipline
-from theatre.verification.comparison.paired_differences import paired_difference
+from theatre.verification.comparison.confidence_discipline import measure_confidence_discipline
+from theatre.verification.comparison.paired_differences import measure_difference
 from theatre.verification.comparison.ranking import ranking
 from theatre.verification.comparison.same_terms import require_comparable
-from theatre.verification.comparison.sealed_runs import SealedRun, sealed_run
+from theatre.verification.comparison.sealed_runs import SealedRun, read_sealed_run
 
 _PLACES = 6
 _SHOWN = (
@@ -29,7 +29,7 @@ _SHOWN = (
 _SHORT = 8
 
 
-def compared(bundles: Sequence[Path]) -> JsonObject:
+def compare_bundles(bundles: Sequence[Path]) -> JsonObject:
     """Return the paired differences, the ranking and the confidence discipline of sealed runs.
 
     Every pair of runs is compared in the given order, on each criterion and the composite.
@@ -38,7 +38,7 @@ def compared(bundles: Sequence[Path]) -> JsonObject:
     Raises NotComparableError as `require_comparable`, and what `verification_certificate` raises
     for a bundle that earns none. Whether a bundle is honest is the business of `check_bundle`.
     """
-    runs = [sealed_run(bundle) for bundle in bundles]
+    runs = [read_sealed_run(bundle) for bundle in bundles]
     require_comparable(runs)
     named = dict(zip(_names(runs), runs, strict=True))
     measures = [COMPOSITE, *cast("dict[str, float]", runs[0].certificate["weights"])]
@@ -48,7 +48,7 @@ def compared(bundles: Sequence[Path]) -> JsonObject:
                 "first": first,
                 "second": second,
                 "measures": {
-                    measure: paired_difference(named[first], named[second], measure)
+                    measure: measure_difference(named[first], named[second], measure)
                     for measure in measures
                 },
             }
@@ -90,7 +90,7 @@ def _shown(run: SealedRun, measures: Sequence[str]) -> JsonObject:
         "theatre_certificate_sha256": named["sha256"],
         "scores": {measure: run.published[measure] for measure in measures},
         "counted": {measure: len(run.scores[measure]) for measure in measures},
-        "confidence_discipline": confidence_discipline(run),
+        "confidence_discipline": measure_confidence_discipline(run),
     }
 
 

@@ -18,7 +18,7 @@ NONE_STATED = "no-confidence-stated"
 _THRESHOLD = NANO * 4 // 5
 
 
-def confidence_discipline(run: SealedRun) -> JsonObject:
+def measure_confidence_discipline(run: SealedRun) -> JsonObject:
     """Return how many claims were wrong, confidently and tentatively; never raises.
 
     `share_wrong` has an interval in which the claims of one answer count as no independent ones.

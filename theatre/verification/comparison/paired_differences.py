@@ -15,7 +15,7 @@ from theatre.verification.comparison.sign_flips import sign_flip_test
 _Scores = Mapping[str, Fraction]
 
 
-def paired_difference(first: SealedRun, second: SealedRun, measure: str) -> JsonObject:
+def measure_difference(first: SealedRun, second: SealedRun, measure: str) -> JsonObject:
     """Return first minus second on one measure, each from -1 to 1; never raises.
 
     `changes` count for both runs, `left_out` does not for one of them at least. `first` and

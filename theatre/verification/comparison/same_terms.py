@@ -8,7 +8,7 @@ from typing import Any
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.verification.comparison.sealed_runs import SealedRun
-from theatre.verification.documents import differing
+from theatre.verification.documents import find_differences
 from theatre.verification.errors import NotComparableError
 
 _FEWEST = 2
@@ -39,7 +39,7 @@ def require_comparable(runs: Sequence[SealedRun]) -> None:
         raise NotComparableError(f"expected each run once, got theatre {again} more than once")
     first = _terms(runs[0].template)
     for run in runs[1:]:
-        paths = list(differing(first, _terms(run.template)))
+        paths = list(find_differences(first, _terms(run.template)))
         if paths:
             raise NotComparableError(
                 f"expected runs with the same {_kind(paths)}, got other members in theatres "

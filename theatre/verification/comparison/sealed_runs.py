@@ -14,7 +14,7 @@ from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, outputs_of
 from theatre.engine.scoring import COMPOSITE, exact, stated_probability
 from theatre.engine.scoring.arithmetic import normalised_weights
 from theatre.verification.certificate import certificate_document
-from theatre.verification.claim_calibration import confidences_of
+from theatre.verification.claim_calibration import read_confidences
 from theatre.verification.replay_detail import DetailReader, detail_reader
 
 
@@ -50,7 +50,7 @@ class SealedRun:
         return named["commitment_hash"]
 
 
-def sealed_run(bundle: Path) -> SealedRun:
+def read_sealed_run(bundle: Path) -> SealedRun:
     """Read a bundle; errors as `verification_certificate`, which it has to earn."""
     sealed = SealedBundle(bundle)
     certificate = certificate_document(sealed)
@@ -103,7 +103,7 @@ def _claims(episode: SealedEpisode, reader: DetailReader) -> Iterator[StatedClai
     detail = None if output is None else reader.read(episode, output)
     if detail is None or detail.claims is None or output is None:
         return
-    confidences = confidences_of(output, len(cast("list[str]", output["key_claims"])))
+    confidences = read_confidences(output, len(cast("list[str]", output["key_claims"])))
     for verdicts in zip(*detail.claims, strict=True):
         place, held = verdicts[0].place, sum(claim.supported for claim in verdicts)
         said = confidences[place] if place < len(confidences) else None

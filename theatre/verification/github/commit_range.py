@@ -14,7 +14,7 @@ Pages = Callable[[str, str | None], AsyncIterator[list[dict[str, Any]]]]
 _PAGE = 100
 
 
-async def commits_in(commit_range: str, repository: str, pages: Pages) -> frozenset[str]:
+async def find_commits(commit_range: str, repository: str, pages: Pages) -> frozenset[str]:
     """Return the ids of the commits of a range, as git means it.
 
     `A..B`: what B has and A has not; a single name: it, and all before it. `repository` is the

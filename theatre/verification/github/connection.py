@@ -18,7 +18,7 @@ _THIS_MACHINE = frozenset({"127.0.0.1", "::1"})
 
 
 @asynccontextmanager
-async def connected(
+async def connect(
     root: str, repository: str, *, token: str | None, cache: ReadingCache, pace: Pace
 ) -> AsyncIterator[PullRequests]:
     """Open the pull requests of `repository`, `owner/name`, behind the interface at `root`.

@@ -11,10 +11,10 @@ from urllib.parse import quote
 
 from theatre.engine.clock import parse_rfc3339
 from theatre.verification.errors import RepositoryError
-from theatre.verification.github.commit_range import commits_in
+from theatre.verification.github.commit_range import find_commits
 from theatre.verification.github.reading_cache import ReadingCache
 from theatre.verification.github.rest import GitHubRest
-from theatre.verification.records import MAX_DIFF_BYTES, GroundTruthRecord, decoded, record_of
+from theatre.verification.records import MAX_DIFF_BYTES, GroundTruthRecord, decode, make_record
 
 _PAGE = 100
 
@@ -71,7 +71,7 @@ class PullRequests:
         """Return the newest merged ones; stops once no later page can hold a newer one."""
         commits = None
         if selection.commit_range is not None:
-            commits = await commits_in(selection.commit_range, self._repository, self._pages)
+            commits = await find_commits(selection.commit_range, self._repository, self._pages)
         url = f"{self._base}?state=closed&sort=updated&direction=desc&per_page={_PAGE}"
         found: dict[int, dict[str, Any]] = {}
         async for page in self._pages(url):
@@ -81,12 +81,12 @@ class PullRequests:
                 if selection.admits(pull) and (commits is None or _commit(pull) in commits)
             }
             # No more than are asked for are held, however many pages there are.
-            newest = sorted(found.values(), key=_merged, reverse=True)[: selection.limit]
+            newest = sorted(found.values(), key=_merge_time, reverse=True)[: selection.limit]
             found = {pull["number"]: pull for pull in newest}
             # Nothing is merged after its last update, and the pages are sorted by that.
             if len(newest) == selection.limit and page[-1]["updated_at"] < newest[-1]["merged_at"]:
                 break
-        return sorted(found.values(), key=_merged)
+        return sorted(found.values(), key=_merge_time)
 
     async def _record(self, pull: dict[str, Any]) -> GroundTruthRecord:
         number, key = pull["number"], f"{pull['number']}@{pull['updated_at']}"
@@ -99,11 +99,11 @@ class PullRequests:
         ]
         diff = await self._rest.diff(url, limit=MAX_DIFF_BYTES)
         user = pull["user"] or {"login": "ghost"}
-        record = record_of(
+        record = make_record(
             id=str(number),
             commit=_commit(pull),
             message=f"{_text(pull['title'])}\n\n{_text(pull['body'])}",
-            diff=_from_patches(files) if diff is None else decoded(diff.body),
+            diff=_from_patches(files) if diff is None else decode(diff.body),
             unread_diff_bytes=0 if diff is None else diff.unread_bytes,
             paths=[_text(file["filename"]) for file in files],
             timestamp=parse_rfc3339(pull["merged_at"]),
@@ -134,12 +134,12 @@ def _commit(pull: dict[str, Any]) -> str:
     return _text(pull.get("merge_commit_sha"))
 
 
-def _merged(pull: dict[str, Any]) -> tuple[str, int]:
+def _merge_time(pull: dict[str, Any]) -> tuple[str, int]:
     return pull["merged_at"], pull["number"]
 
 
 def _text(value: str | None) -> str:
-    return decoded((value or "").encode("utf-8", "backslashreplace"))
+    return decode((value or "").encode("utf-8", "backslashreplace"))
 
 
 _HEADINGS = {

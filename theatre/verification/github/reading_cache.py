@@ -12,7 +12,7 @@ from theatre.files.durable import append_durably, replace_durably, truncate_dura
 from theatre.verification.errors import NoRecordError
 from theatre.verification.github.rest import Answer
 from theatre.verification.record_form import read_record
-from theatre.verification.records import GroundTruthRecord, decoded
+from theatre.verification.records import GroundTruthRecord, decode
 
 _RECORDS = "records.jsonl"
 
@@ -42,7 +42,7 @@ class ReadingCache:
     def keep(self, url: str, answer: Answer) -> None:
         """Keep a page in place of the one before."""
         kept: JsonObject = {
-            "body": decoded(answer.body),
+            "body": decode(answer.body),
             "etag": answer.etag,
             "next_url": answer.next_url,
             "url": url,

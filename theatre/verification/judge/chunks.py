@@ -30,7 +30,7 @@ def diff_parts(diff: str, *, characters: int, parts: int) -> DiffParts:
     rest of a line that is longer than a part is left out, and so is what comes after the last
     part.
     """
-    packed = list(_packed(_pieces(diff, characters), characters))
+    packed = list(_pack(_pieces(diff, characters), characters))
     shown = packed[:parts]
     held = sum(part.characters for part in shown)
     return DiffParts(tuple(part.text for part in shown) or ("",), len(diff) - held)
@@ -82,7 +82,7 @@ def _by_line(text: str, heading: str, limit: int) -> Iterator[_Piece]:
         yield _Piece(heading + held, len(held))
 
 
-def _packed(pieces: Iterable[_Piece], limit: int) -> Iterator[_Piece]:
+def _pack(pieces: Iterable[_Piece], limit: int) -> Iterator[_Piece]:
     text, characters = "", 0
     for piece in pieces:
         if text and len(text) + len(piece.text) > limit:

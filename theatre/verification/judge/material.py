@@ -38,7 +38,7 @@ class Change:
             }
 
 
-def shown_change(case: ScoringCase) -> Change | None:
+def read_change(case: ScoringCase) -> Change | None:
     """Return the change of an episode by the criterion's `record`; None where it is no record."""
     record = at_path(case.input_data, cast("str", case.params["record"]))
     if not isinstance(record, dict) or not isinstance(record.get("diff_content"), str):

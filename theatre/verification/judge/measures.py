@@ -14,7 +14,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
 from theatre.engine.models import ScoringCase
 from theatre.engine.scoring.paths import at_path
 from theatre.verification.judge.asking import read_answer, request
-from theatre.verification.judge.material import Change, shown_change
+from theatre.verification.judge.material import Change, read_change
 from theatre.verification.lexical import SUMMARY_CHARACTERS
 from theatre.verification.verdicts import CoveredChanges, JudgedClaim
 
@@ -59,7 +59,7 @@ def claim_verdicts(case: ScoringCase) -> Generator[JsonObject, JsonObject, list[
     contradicted: set[int] = set()
     texts = [cast("str", answer[place])[:CLAIM_CHARACTERS] for place in asked]
     for part in change.in_parts() if texts else ():
-        data: JsonObject = {**change.author_said, **part, "claims": _numbered("claim", texts)}
+        data: JsonObject = {**change.author_said, **part, "claims": _number_items("claim", texts)}
         verdicts = yield from _verdicts(case, "claims", data, "claim", len(texts))
         supported |= {number for number, verdict in verdicts if verdict == "supported"}
         contradicted |= {number for number, verdict in verdicts if verdict == "contradicted"}
@@ -95,13 +95,13 @@ def covered_changes(
         return None
     found: list[str] = []
     for part in change.in_parts():
-        said = yield from _asked(case, "changes", part)
+        said = yield from _ask(case, "changes", part)
         changes = cast("list[str]", said["changes"])[:MAX_CHANGES]
         found += [text[:_CHANGE_CHARACTERS] for text in changes if text.strip()]
     if not found:
         return None
     data: JsonObject = {
-        "changes": _numbered("change", found),
+        "changes": _number_items("change", found),
         "summary": case.answer[:SUMMARY_CHARACTERS],
     }
     verdicts = yield from _verdicts(case, "coverage", data, "change", len(found))
@@ -139,7 +139,7 @@ def reply_accuracy(case: ScoringCase) -> Measure:
         "expected": case.expected,
         "reply": case.answer[:REPLY_CHARACTERS],
     }
-    said = yield from _asked(case, "reply", data)
+    said = yield from _ask(case, "reply", data)
     return _REPLY_SCORES[cast("str", said["verdict"])]
 
 
@@ -151,13 +151,13 @@ MEASURES: dict[str, Callable[[ScoringCase], Measure]] = {
 
 
 def _change(case: ScoringCase) -> Change:
-    change = shown_change(case)
+    change = read_change(case)
     if change is None:
         raise NotMeasurableError
     return change
 
 
-def _asked(
+def _ask(
     case: ScoringCase, prompt: str, data: JsonObject
 ) -> Generator[JsonObject, JsonObject, JsonObject]:
     """Ask once; NotMeasurableError where the answer is not usable."""
@@ -172,7 +172,7 @@ def _verdicts(
     case: ScoringCase, prompt: str, data: JsonObject, item: str, count: int
 ) -> Generator[JsonObject, JsonObject, list[tuple[int, Any]]]:
     """Ask for one verdict an item; NotMeasurableError unless each of them has exactly one."""
-    said = yield from _asked(case, prompt, data)
+    said = yield from _ask(case, prompt, data)
     rows = cast("list[dict[str, Any]]", said["verdicts"])
     verdicts = [(int(row.pop(item)), *row.values()) for row in map(dict, rows)]
     if sorted(number for number, _ in verdicts) != list(range(1, count + 1)):
@@ -180,5 +180,5 @@ def _verdicts(
     return verdicts
 
 
-def _numbered(item: str, texts: list[str]) -> JsonValue:
+def _number_items(item: str, texts: list[str]) -> JsonValue:
     return [{item: number, "text": text} for number, text in enumerate(texts, start=1)]

@@ -47,13 +47,13 @@ def score(case: ScoringCase) -> float | None:
 def pass_scores(case: ScoringCase) -> list[Fraction]:
     """Return what each pass of a scored episode came to, where it was defined.
 
-    Raises as `passes_again`.
+    Raises as `repeat_passes`.
     """
-    passes = passes_again(case, MEASURES[cast("str", case.params["measure"])])
+    passes = repeat_passes(case, MEASURES[cast("str", case.params["measure"])])
     return [score for score in passes if score is not None]
 
 
-def passes_again(case: ScoringCase, measure: Measured[ResultT]) -> list[ResultT]:
+def repeat_passes(case: ScoringCase, measure: Measured[ResultT]) -> list[ResultT]:
     """Return what `measure`, which asks as the committed one does, finds in each recorded pass.
 
     Raises as `score`, and NotMeasurableError where a pass has no usable answer.
