@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from coverage import Coverage
 from hypothesis import settings
 
 from tests.demonstration import Demonstration, shared_demonstration
@@ -62,8 +63,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
     coverage = item.config.pluginmanager.getplugin("_cov")
     tracer = None if coverage is None else coverage.cov_controller
     is_traced = item.get_closest_marker("untraced") is None
-    if tracer is not None and tracer.started != is_traced:
-        (tracer.resume if is_traced else tracer.pause)()
+    if tracer is None or tracer.started == is_traced:
+        return
+    if is_traced:
+        tracer.resume()
+        return
+    tracer.pause()
+    # A worker of xdist has begun one more, before it knew what it is, which this one had displaced.
+    while (displaced := Coverage.current()) is not None:
+        displaced.stop()
 
 
 def pytest_collection_finish() -> None:
