@@ -26,7 +26,6 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/backend/test_lost_workers.py",
         "tests/backend/test_ratings.py::test_a_theatre_waits_on_when_the_service_starts_again",
         "tests/backend/test_ratings.py::test_people_have_as_long_as_was_committed",
-        "tests/backend/test_sharded_runs.py",
         "tests/backend/test_shared_evidence.py",
         "tests/backend/test_slow_disk.py",
         "tests/backend/test_store_outage.py",

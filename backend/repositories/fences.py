@@ -1,30 +1,16 @@
-"""Who may write for a run: the holder of its epoch and, in a shard, of the shard's.
-
-A theatre's row is locked before that of a shard, by everybody who locks both (docs/adr/0127).
-"""
+"""Who may write for a run: the holder of its epoch."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from sqlalchemy import select, update
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.database.models import RunShard, Theatre
+from backend.database.models import Theatre
 from theatre.engine.errors import NotFoundError, StateConflictError
 
 
-class ShardFence(NamedTuple):
-    """A shard, and the epoch in which it was taken up."""
-
-    number: int
-    epoch: int
-
-
-async def hold_for_writing(
-    connection: AsyncConnection, theatre_id: str, *, epoch: int, shard: ShardFence | None = None
-) -> str:
-    """Lock a theatre's row, and its shard's, for this transaction; return the theatre's state.
+async def hold_for_writing(connection: AsyncConnection, theatre_id: str, *, epoch: int) -> str:
+    """Lock a theatre's row for this transaction; return the theatre's state.
 
     NotFoundError where there is none, StateConflictError where another holds it.
     """
@@ -41,35 +27,4 @@ async def hold_for_writing(
             f"expected to hold the run of theatre {theatre_id} in epoch {epoch}, "
             f"got epoch {row.run_epoch}: another worker has taken it up"
         )
-    if shard is not None:
-        await _hold_shard(connection, theatre_id, shard)
     return str(row.state)
-
-
-async def note_progress(connection: AsyncConnection, theatre_id: str, shard: ShardFence) -> None:
-    """Count the workers that a shard loses from zero again: it has recorded something."""
-    behind = update(RunShard).where(
-        RunShard.theatre_id == theatre_id,
-        RunShard.number == shard.number,
-        RunShard.lost_workers > 0,
-    )
-    await connection.execute(behind.values(lost_workers=0))
-
-
-async def _hold_shard(connection: AsyncConnection, theatre_id: str, shard: ShardFence) -> None:
-    query = (
-        select(RunShard.epoch)
-        .where(RunShard.theatre_id == theatre_id, RunShard.number == shard.number)
-        .with_for_update(key_share=True)
-    )
-    epoch = (await connection.execute(query)).scalar_one_or_none()
-    if epoch != shard.epoch:
-        raise another_has_it(theatre_id, shard, epoch)
-
-
-def another_has_it(theatre_id: str, shard: ShardFence, epoch: int | None) -> StateConflictError:
-    """Return what whoever holds a shard in an older epoch is told."""
-    return StateConflictError(
-        f"expected to hold shard {shard.number} of theatre {theatre_id} in epoch {shard.epoch}, "
-        f"got epoch {epoch}: another worker has taken it up"
-    )

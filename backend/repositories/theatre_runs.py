@@ -139,12 +139,6 @@ async def claim_now(connection: AsyncConnection, theatre_id: str) -> ClaimNow:
     return ClaimNow._make(row)
 
 
-async def lost_workers_of(connection: AsyncConnection, theatre_id: str) -> int:
-    """Return how many workers a run has lost since it last came further."""
-    query = select(Theatre.lost_workers).where(Theatre.id == theatre_id)
-    return int((await connection.execute(query)).scalar_one())
-
-
 async def hold_claim(connection: AsyncConnection, theatre_id: str, *, epoch: int) -> bool:
     """Lock a theatre that is run in this epoch; tell whether it is."""
     return await _hold(connection, theatre_id, "running", Theatre.run_epoch == epoch)

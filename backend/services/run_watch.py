@@ -14,10 +14,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.jobs.announcements import News
-from backend.services.held import Held
+from backend.jobs.queue import clear_suspect
+from backend.repositories.theatre_runs import StoredTheatre, claim_now
+from backend.services.held import Standing
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.clock import Sleep
-from theatre.engine.errors import RunStoppedError
+from theatre.engine.errors import RunStoppedError, StateConflictError
 from theatre.engine.oracle_contract import (
     Attempt,
     Invoker,
@@ -27,32 +29,26 @@ from theatre.engine.oracle_contract import (
 
 _LOOKS_IN_A_LEASE = 4
 _PAUSE_SECONDS = 0.1
-"""Between two looks, at least: each batch of any shard is news to all shards of the run."""
+"""Between two looks, at least: each batch is news."""
 
 
 class RunWatch:
-    """Watches one claimed run, or one shard of a run."""
+    """Watches one claimed run."""
 
     def __init__(
         self,
         engine: AsyncEngine,
-        held: Held,
+        stored: StoredTheatre,
         *,
         lease_seconds: float,
         is_draining: Callable[[], bool],
-        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
-        """Watch; `on_progress` is called where the run has come further than the workers it lost.
-
-        It may be called again and again.
-        """
         self._engine = engine
-        self._held = held
+        self._stored = stored
         self._lease = lease_seconds
         self._is_draining = is_draining
-        self._on_progress = on_progress
         self._confirmed = asyncio.get_running_loop().time()
-        self._standing = held.standing
+        self._standing = Standing(stored.cancel_requested_at is not None, stored.lost_workers)
 
     @property
     def is_cancelled(self) -> bool:
@@ -62,11 +58,6 @@ class RunWatch:
     def is_stopping(self) -> bool:
         """Tell whether no further episode is to be called."""
         return self.is_cancelled or self._is_draining()
-
-    def is_needed(self, seq: int) -> bool:
-        """Tell whether episode `seq` can still count, as far as the last look shows."""
-        last = self._standing.last_counting
-        return last is None or seq <= last
 
     async def until_stopping(self, news: News) -> None:
         """Return once the run is to stop; StateConflictError once it is another's."""
@@ -93,7 +84,7 @@ class RunWatch:
         It holds the row, and behind it nothing can be cancelled: no cancellation that was accepted
         is overtaken by a certificate, however late its news come.
         """
-        self._standing = await self._held.look(connection)
+        self._standing = await self._look(connection)
         if self.is_cancelled:
             raise RunStoppedError("expected to settle what was called, got it cancelled before")
 
@@ -119,8 +110,21 @@ class RunWatch:
 
     async def _confirm(self) -> None:
         asked = asyncio.get_running_loop().time()
-        async with self._engine.connect() as connection:
-            self._standing = await self._held.look(connection)
+        async with self._engine.begin() as connection:
+            self._standing = await self._look(connection)
         self._confirmed = asked
-        if self._standing.lost_workers == 0:
-            self._on_progress()
+
+    async def _look(self, connection: AsyncConnection) -> Standing:
+        """Return how the run stands now, and clear it once it has recorded anything.
+
+        StateConflictError where it is another's.
+        """
+        now = await claim_now(connection, self._stored.id)
+        if now.run_epoch != self._stored.run_epoch:
+            raise StateConflictError(
+                f"expected to hold the run of theatre {self._stored.id} in epoch "
+                f"{self._stored.run_epoch}, got epoch {now.run_epoch}: another worker has it"
+            )
+        if now.lost_workers < self._standing.lost_workers:
+            await clear_suspect(connection, self._stored.id)
+        return Standing(now.cancel_requested_at is not None, now.lost_workers)

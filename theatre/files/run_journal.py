@@ -81,9 +81,9 @@ class FileRunJournal:
         """Make `results` durable, then `events`; JournalError for an episode recorded before."""
         await beside_the_loop(self._append, results, events)
 
-    async def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
+    async def results(self) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
-        places = self._index.places(within)
+        places = self._index.places()
         if not len(self._index):
             return
         with self._episodes.open("rb") as handle:
