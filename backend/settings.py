@@ -109,13 +109,6 @@ class Settings(BaseSettings):
         description="seconds after which a worker that was not heard of has lost its runs to "
         "others; the same for all processes of a database",
     )
-    shard_episodes: int = Field(
-        default=1_000,
-        ge=1,
-        le=1_000_000,
-        description="the most episodes of a shard: a run of more, whose template commits "
-        "`max_concurrency` above 1, is divided among the workers",
-    )
     drain_seconds: float = Field(
         default=20.0,
         ge=0,

@@ -250,25 +250,6 @@ CREATE TABLE human_scores (
 );
 CREATE INDEX ix_human_scores_user_id ON human_scores (user_id);
 
-CREATE TABLE run_shards (
-    theatre_id UUID NOT NULL,
-    number INTEGER NOT NULL,
-    first_seq INTEGER NOT NULL,
-    last_seq INTEGER NOT NULL,
-    state VARCHAR(20) DEFAULT 'waiting' NOT NULL,
-    epoch INTEGER DEFAULT 0 NOT NULL,
-    share INTEGER DEFAULT 0 NOT NULL,
-    job_id BIGINT,
-    lost_workers INTEGER DEFAULT 0 NOT NULL,
-    CONSTRAINT pk_run_shards PRIMARY KEY (theatre_id, number),
-    CONSTRAINT ck_run_shards_state CHECK (state IN ('waiting', 'queued', 'running', 'done')),
-    CONSTRAINT ck_run_shards_span CHECK (number > 0 AND first_seq BETWEEN 1 AND last_seq),
-    CONSTRAINT ck_run_shards_share CHECK ((state IN ('queued', 'running')) = (share > 0) AND share
-        >= 0),
-    CONSTRAINT fk_run_shards_theatre_id FOREIGN KEY (theatre_id) REFERENCES theatres (id)
-);
-CREATE INDEX ix_run_shards_unfinished ON run_shards (job_id) WHERE state IN ('queued', 'running');
-
 CREATE TABLE sealed_bundles (
     theatre_id UUID NOT NULL,
     sha256 VARCHAR(64) NOT NULL,
@@ -564,7 +545,7 @@ GRANT USAGE ON SCHEMA public TO echelon_app;
 GRANT SELECT ON ALL TABLES IN SCHEMA public TO echelon_app;
 GRANT INSERT ON users, api_keys, registered_constructs, idempotency_keys, datasets,
     theatre_templates, theatres, theatre_coins, theatre_audit_events, theatre_episode_scores,
-    human_scores, run_shards, sealed_bundles, theatre_certificates, verifications,
+    human_scores, sealed_bundles, theatre_certificates, verifications,
     debate_runs, debate_events, debate_evaluations TO echelon_app;
 GRANT DELETE ON api_keys, idempotency_keys, datasets TO echelon_app;
 GRANT UPDATE (email, password_hash, disabled_at) ON users TO echelon_app;
@@ -577,7 +558,6 @@ GRANT UPDATE (
     total_episodes, failure_count, refused_count, pending_step, error, started_at, heartbeat_at,
     cancel_requested_at, outcome, outcome_reason, resolved_at, certificate_id, updated_at
 ) ON theatres TO echelon_app;
-GRANT UPDATE (state, epoch, share, job_id, lost_workers) ON run_shards TO echelon_app;
 GRANT UPDATE (phase, job_id, lost_workers, records, waits_until, error_code, error, updated_at)
     ON verifications TO echelon_app;
 GRANT UPDATE (artefact_sha256, head_hash, events, turns, is_closed, updated_at)

@@ -1,8 +1,7 @@
 """Jobs, put into the queue by the transaction that needs them done.
 
-A theatre's row names the one job that its run waits for, or is held by, and so do the rows of a
-shard and of a verification, of the reading of its ground truth: a job that none of them names has
-nothing to do.
+A theatre's row names the one job that its run waits for, or is held by, and so does the row of a
+verification, of the reading of its ground truth: a job that none of them names has nothing to do.
 """
 
 from __future__ import annotations
@@ -20,22 +19,29 @@ INGESTIONS = "ingestions"
 UPKEEP = "upkeep"
 RUN_THEATRE = "run_theatre"
 INGEST = "ingest"
-RUN_SHARD = "run_shard"
 END_WAITING = "end_waiting"
+MAX_LOST_WORKERS = 5
+"""A run that lost so many workers in a row, and came no further, ends as failed."""
+SUSPECT_LOST_WORKERS = 2
+"""From so many on, runs are taken up one at a time until they come further (docs/adr/0181)."""
 
 _DEFER = text("""
     SELECT (procrastinate_defer_jobs_v1(ARRAY[
-        ROW(:queue, :task, 0, NULL, NULL, CAST(:arguments AS jsonb), CAST(:at AS timestamptz))
+        ROW(:queue, :task, 0, :lock, NULL, CAST(:arguments AS jsonb), CAST(:at AS timestamptz))
     ]::procrastinate_job_to_defer_v1[]))[1]
 """)
 _QUEUE_RUN = text("""
     UPDATE theatres SET run_status = 'queued', run_job_id = :job_id WHERE id = :theatre_id
 """)
-_QUEUE_SHARD = text("""
-    UPDATE run_shards SET state = 'queued', job_id = :job_id, share = coalesce(:share, share)
-    WHERE theatre_id = :theatre_id AND number = :number
+SUSPECTS = "suspects"
+"""The lock of their jobs."""
+_IS_SUSPECT = text("""
+    SELECT lost_workers >= :suspect AND lost_workers < :most FROM theatres WHERE id = :theatre_id
 """)
-
+_CLEAR = text("""
+    UPDATE procrastinate_jobs SET lock = NULL
+    WHERE id = (SELECT run_job_id FROM theatres WHERE id = :theatre_id)
+""")
 _QUEUE_INGESTION = text("""
     UPDATE verifications SET phase = 'queued', job_id = :job_id WHERE id = :verification_id
 """)
@@ -46,28 +52,30 @@ async def queue_run(
 ) -> int:
     """Queue the run of a theatre, whose row the caller has locked; return the job's number.
 
-    It is not taken up before `at`.
+    It is not taken up before `at`. procrastinate does one job of a lock at a time, in all workers:
+    of two suspects neither loses a worker to the other.
     """
-    job_id = await _defer(connection, RUNS, RUN_THEATRE, {"theatre_id": theatre_id}, at=at)
+    values = {
+        "theatre_id": theatre_id,
+        "suspect": SUSPECT_LOST_WORKERS,
+        "most": MAX_LOST_WORKERS,
+    }
+    is_suspect = (await connection.execute(_IS_SUSPECT, values)).scalar_one()
+    job_id = await _defer(
+        connection,
+        RUNS,
+        RUN_THEATRE,
+        {"theatre_id": theatre_id},
+        at=at,
+        lock=SUSPECTS if is_suspect else None,
+    )
     await connection.execute(_QUEUE_RUN, {"job_id": job_id, "theatre_id": theatre_id})
     return job_id
 
 
-async def queue_shard(
-    connection: AsyncConnection,
-    theatre_id: str,
-    number: int,
-    *,
-    share: int | None = None,
-    at: datetime | None = None,
-) -> None:
-    """Queue a shard, whose row, or whose theatre's, the caller has locked.
-
-    It gets that `share` of the calls, or keeps its own; `at` as for a run.
-    """
-    arguments: JsonObject = {"theatre_id": theatre_id, "number": number}
-    job_id = await _defer(connection, RUNS, RUN_SHARD, arguments, at=at)
-    await connection.execute(_QUEUE_SHARD, {"job_id": job_id, "share": share, **arguments})
+async def clear_suspect(connection: AsyncConnection, theatre_id: str) -> None:
+    """Let the next suspect be taken up: this run, which the caller holds, has come further."""
+    await connection.execute(_CLEAR, {"theatre_id": theatre_id})
 
 
 async def queue_ingestion(
@@ -93,10 +101,12 @@ async def _defer(
     arguments: JsonObject,
     *,
     at: datetime | None,
+    lock: str | None = None,
 ) -> int:
     values: dict[str, Any] = {
         "queue": queue,
         "task": task,
+        "lock": lock,
         "arguments": canonical_json(arguments),
         "at": at,
     }

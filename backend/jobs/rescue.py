@@ -1,4 +1,4 @@
-"""Finds runs and shards whose worker is lost, and jobs that no row needs any more."""
+"""Runs and ingestions whose worker is gone, and jobs that nobody needs any more."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.jobs.queue import END_WAITING, queue_ingestion, queue_run, queue_shard
+from backend.jobs.queue import END_WAITING, queue_ingestion, queue_run
 
 
-def _build_lost_query(
-    chosen: str, *, of: str, rows: str, job: str, state: str, going: str, also: str
-) -> str:
-    """Return the query that finds, and locks, the rows of the table `of` that no worker carries.
+def _lost(table: str, *, job: str, state: str, going: str) -> str:
+    """Return the query that finds, and locks, the rows of `table` that nobody carries.
 
     A row is held by the `job` that it names where that is being done by a worker whose heart
     beats, and may wait, `queued`, for one that is to be done; one that is `going` may not. A job
@@ -21,60 +19,21 @@ def _build_lost_query(
     """
     return "\n".join(
         (
-            f"SELECT {chosen}",
-            f"FROM {rows}",
-            f"LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = {job}",
+            f"SELECT {table}.id",
+            f"FROM {table}",
+            f"LEFT JOIN procrastinate_jobs AS jobs ON jobs.id = {table}.{job}",
             "LEFT JOIN procrastinate_workers AS workers ON workers.id = jobs.worker_id",
             "    AND workers.last_heartbeat > now() - make_interval(secs => :lease_seconds)",
             f"WHERE {state} IN ('queued', '{going}')",
             "    AND NOT (jobs.status IS NOT DISTINCT FROM 'doing' AND workers.id IS NOT NULL)",
             f"    AND NOT (jobs.status IS NOT DISTINCT FROM 'todo' AND {state} = 'queued')",
-            also,
-            f"FOR NO KEY UPDATE OF {of} SKIP LOCKED",
+            f"FOR NO KEY UPDATE OF {table} SKIP LOCKED",
         )
     )
 
 
-_LOST = text(
-    _build_lost_query(
-        "theatres.id",
-        of="theatres",
-        rows="theatres",
-        job="theatres.run_job_id",
-        state="theatres.run_status",
-        going="running",
-        # A run may have no job while its shards have theirs.
-        also="""
-    AND NOT (theatres.run_job_id IS NULL AND EXISTS (
-        SELECT FROM run_shards WHERE theatre_id = theatres.id AND state IN ('queued', 'running')
-    ))""",
-    )
-)
-_LOST_SHARDS = text(
-    _build_lost_query(
-        "shards.theatre_id, shards.number",
-        of="shards",
-        # Of a run that they carry.
-        rows="""run_shards AS shards
-JOIN theatres ON theatres.id = shards.theatre_id
-    AND theatres.run_status = 'running' AND theatres.run_job_id IS NULL""",
-        job="shards.job_id",
-        state="shards.state",
-        going="running",
-        also="",
-    )
-)
-_LOST_INGESTIONS = text(
-    _build_lost_query(
-        "verifications.id",
-        of="verifications",
-        rows="verifications",
-        job="verifications.job_id",
-        state="verifications.phase",
-        going="ingesting",
-        also="",
-    )
-)
+_LOST = text(_lost("theatres", job="run_job_id", state="run_status", going="running"))
+_LOST_INGESTIONS = text(_lost("verifications", job="job_id", state="phase", going="ingesting"))
 _TAKE_OFF = text("""
     UPDATE theatres SET run_epoch = run_epoch + 1,
         lost_workers = lost_workers + (run_status = 'running')::int
@@ -86,14 +45,6 @@ _TAKE_OFF = text("""
 _COUNT_LOST = text("""
     UPDATE verifications SET lost_workers = lost_workers + (phase = 'ingesting')::int
     WHERE id = :verification_id
-""")
-_TAKE_SHARD_OFF = text("""
-    UPDATE run_shards SET epoch = epoch + 1,
-        lost_workers = lost_workers + (state = 'running')::int
-    WHERE theatre_id = :theatre_id AND number = :number
-    RETURNING CASE WHEN lost_workers > 1
-        THEN now() + random() * (lost_workers - 1) * make_interval(secs => :lease_seconds / 2)
-    END
 """)
 _DROP_WORKERS = text("""
     DELETE FROM procrastinate_workers
@@ -113,9 +64,6 @@ _DROP_JOBS = text("""
             SELECT FROM verifications
             WHERE job_id = jobs.id AND phase IN ('queued', 'ingesting')
         )
-        AND NOT EXISTS (
-            SELECT FROM run_shards WHERE job_id = jobs.id AND state IN ('queued', 'running')
-        )
 """)
 
 
@@ -132,19 +80,6 @@ async def rescue_lost_runs(connection: AsyncConnection, *, lease_seconds: float)
         values = {"theatre_id": theatre_id, "lease_seconds": lease_seconds}
         at = (await connection.execute(_TAKE_OFF, values)).scalar_one()
         await queue_run(connection, theatre_id, at=at)
-    return lost
-
-
-async def rescue_lost_shards(
-    connection: AsyncConnection, *, lease_seconds: float
-) -> Sequence[tuple[str, int]]:
-    """Do the same for shards; return theatre and number of each."""
-    found = await connection.execute(_LOST_SHARDS, {"lease_seconds": lease_seconds})
-    lost = [(str(row.theatre_id), int(row.number)) for row in found]
-    for theatre_id, number in lost:
-        values = {"theatre_id": theatre_id, "number": number, "lease_seconds": lease_seconds}
-        at = (await connection.execute(_TAKE_SHARD_OFF, values)).scalar_one()
-        await queue_shard(connection, theatre_id, number, at=at)
     return lost
 
 

@@ -25,7 +25,6 @@ from backend.jobs.queue import (
     END_WAITING,
     INGEST,
     INGESTIONS,
-    RUN_SHARD,
     RUN_THEATRE,
     RUNS,
     UPKEEP,
@@ -38,8 +37,6 @@ _LONGEST_SECONDS = 15.0
 _BEATS_IN_A_LEASE = 4
 _UPKEEP_SLOTS = 2
 _INGESTION_SLOTS = 2
-WORKERS_OF_A_PROCESS = 3
-"""One for runs, one for ingestions, one for upkeep."""
 _OUTAGES = (ProcrastinateException, psycopg.Error, OSError)
 _log = logging.getLogger(__name__)
 
@@ -50,8 +47,6 @@ class JobHandlers:
 
     run_theatre: Callable[[str, int], Awaitable[None]]
     """The theatre, and the number of the job."""
-    run_shard: Callable[[str, int, int], Awaitable[None]]
-    """The theatre, the number of its shard, and the number of the job."""
     ingest: Callable[[str, int], Awaitable[None]]
     """The verification, and the number of the job."""
     end_waiting: Callable[[str], Awaitable[None]]
@@ -202,10 +197,6 @@ def _app(address: str, handlers: JobHandlers, terms: WorkerOptions) -> App:
     @app.task(name=RUN_THEATRE, queue=RUNS, pass_context=True)
     async def run_theatre(context: JobContext, *, theatre_id: str) -> None:
         await handlers.run_theatre(theatre_id, context.job.id or 0)
-
-    @app.task(name=RUN_SHARD, queue=RUNS, pass_context=True)
-    async def run_shard(context: JobContext, *, theatre_id: str, number: int) -> None:
-        await handlers.run_shard(theatre_id, number, context.job.id or 0)
 
     @app.task(name=INGEST, queue=INGESTIONS, pass_context=True)
     async def ingest(context: JobContext, *, verification_id: str) -> None:

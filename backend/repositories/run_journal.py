@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.database.models import Theatre, TheatreAuditEvent, TheatreEpisodeScore
 from backend.database.models.evidence import HIGHEST_SEQUENCE
-from backend.repositories.fences import ShardFence, lock_for_writing, reset_lost_workers
+from backend.repositories.fences import lock_for_writing
 from backend.repositories.journal_rows import episode_row, event_row, theatre_changes
 from backend.repositories.recorded import RecordedRanges
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
@@ -60,18 +60,13 @@ class PostgresRunJournal:
         theatre_id: str,
         *,
         epoch: int = 0,
-        shard: ShardFence | None = None,
         effects: Mapping[str, Effect] | None = None,
         preparations: Mapping[str, Preparation] | None = None,
     ) -> None:
-        """Write as the holder of `epoch` and, where it is given, of a shard.
-
-        Both mappings are by event type.
-        """
+        """Write as the holder of `epoch`; both mappings are by the type of an event."""
         self._engine = engine
         self._theatre_id = theatre_id
         self._epoch = epoch
-        self._shard = shard
         self._effects = dict(effects or {})
         self._preparations = dict(preparations or {})
 
@@ -101,13 +96,11 @@ class PostgresRunJournal:
         (entry,) = await self._insert_events(connection, state, [event])
         return entry
 
-    async def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
+    async def results(self) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
         table = TheatreEpisodeScore
         query = select(table.seq, table.line).where(table.theatre_id == self._theatre_id)
         query = query.order_by(table.seq)
-        if within is not None:
-            query = query.where(table.seq >= within.start, table.seq < within.stop)
         async with self._streaming(query) as rows:
             async for row in rows:
                 yield read_result(row.seq, row.line)
@@ -144,9 +137,7 @@ class PostgresRunJournal:
 
     async def _lock(self, connection: AsyncConnection) -> str:
         """Lock the theatre's row for this transaction; return its state."""
-        return await lock_for_writing(
-            connection, self._theatre_id, epoch=self._epoch, shard=self._shard
-        )
+        return await lock_for_writing(connection, self._theatre_id, epoch=self._epoch)
 
     async def _insert_results(
         self, connection: AsyncConnection, results: Sequence[EpisodeResult]
@@ -170,8 +161,6 @@ class PostgresRunJournal:
             )
         )
         await connection.execute(counted)
-        if self._shard is not None:
-            await reset_lost_workers(connection, self._theatre_id, self._shard)
 
     async def _check_new(self, connection: AsyncConnection, sequences: Sequence[int]) -> None:
         """Raise JournalError unless these are sequence numbers, none recorded, none twice."""

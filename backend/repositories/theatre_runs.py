@@ -139,24 +139,18 @@ async def read_claim(connection: AsyncConnection, theatre_id: str) -> ClaimStatu
     return ClaimStatus._make(row)
 
 
-async def count_lost_workers(connection: AsyncConnection, theatre_id: str) -> int:
-    """Return how many workers a run has lost since it last came further."""
-    query = select(Theatre.lost_workers).where(Theatre.id == theatre_id)
-    return int((await connection.execute(query)).scalar_one())
-
-
 async def lock_claimed(connection: AsyncConnection, theatre_id: str, *, epoch: int) -> bool:
-    """Lock a theatre that is run in this epoch; tell whether it is."""
+    """Lock a theatre that is run in this epoch; log_event whether it is."""
     return await _lock(connection, theatre_id, "running", Theatre.run_epoch == epoch)
 
 
 async def lock_queued(connection: AsyncConnection, theatre_id: str, *, job_id: int) -> bool:
-    """Lock a theatre whose run waits for this job; tell whether it does."""
+    """Lock a theatre whose run waits for this job; log_event whether it does."""
     return await _lock(connection, theatre_id, "queued", Theatre.run_job_id == job_id)
 
 
 async def lock_waiting(connection: AsyncConnection, theatre_id: str) -> bool:
-    """Lock a theatre that waits for people; tell whether it does."""
+    """Lock a theatre that waits for people; log_event whether it does."""
     return await _lock(connection, theatre_id, "waiting_hitl")
 
 

@@ -1,4 +1,4 @@
-"""One job's attempt at a run or a shard: claimed, carried as far as possible, ended or requeued.
+"""One job's attempt at a run: claimed, carried as far as it goes, ended or requeued.
 
 The result of the attempt is in the row, with the next job where there is one, before the job ends.
 The rescue finds what a lost worker leaves (docs/adr/0115).
@@ -15,16 +15,16 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from backend.errors import BackendError
 from backend.jobs.announcements import ChangeListener, ChangeSignal
-from backend.services.held import Lease, RunEnd
-from backend.services.run_endings import failure_outcome, is_transient
+from backend.jobs.queue import MAX_LOST_WORKERS
+from backend.repositories.theatre_runs import StoredTheatre
+from backend.services.held import RunEnd
+from backend.services.run_endings import RunCompletion, failure_outcome, is_transient
 from backend.services.run_watch import RunMonitor
 from theatre.engine.errors import RunStoppedError, StateConflictError, TheatreError
-
-MAX_LOST_WORKERS = 5
-"""A run or shard that loses so many workers in a row without progress ends as failed."""
+from theatre.engine.theatre import CANCELLED
 
 Work = Callable[[RunMonitor], Awaitable[RunEnd]]
-"""Carries a leased run as far as possible."""
+"""Carries a run as far as possible."""
 
 _HAND_OVER_PAUSES = (0.2, 0.5, 1.0, 2.0)
 _AWAY = (DBAPIError, PoolTimeoutError, OSError)
@@ -39,78 +39,80 @@ class RunAttempts:
     def __init__(
         self,
         change_listener: ChangeListener,
+        completion: RunCompletion,
         *,
         drain_seconds: float,
     ) -> None:
         self._announcements = change_listener
+        self._endings = completion
         self._drain_seconds = drain_seconds
 
-    async def carry(self, lease: Lease, work: Work, monitor: RunMonitor) -> None:
-        """Do `work` under the lease and its monitor, and store the result in the rows.
+    async def carry(self, stored: StoredTheatre, work: Work, monitor: RunMonitor) -> None:
+        """Do `work` for a run that is held and watched, and say in its row what came of it.
 
         Raises what the database raises where it stays away; the rescue goes on from there.
         """
         try:
-            await self._attempt(lease, work, monitor)
+            await self._attempt(stored, work, monitor)
         except StateConflictError as error:
             _log.info("run is another's", extra={"fields": {"detail": str(error)}})
 
-    async def _attempt(self, lease: Lease, work: Work, monitor: RunMonitor) -> None:
+    async def _attempt(self, stored: StoredTheatre, work: Work, monitor: RunMonitor) -> None:
         try:
-            await self._carry(lease, work, monitor)
+            await self._carry(stored, work, monitor)
         except StateConflictError:
             raise
         except (TheatreError, BackendError) as error:
             if is_transient(error):
-                await self._postpone(lease, error)
+                await self._postpone(stored, error)
             else:
-                await lease.refuse(error)
+                await self._endings.refuse(stored, error)
         except asyncio.CancelledError:
-            await asyncio.shield(lease.requeue())
+            await asyncio.shield(self._endings.requeue(stored))
             raise
         except _AWAY as error:
             if isinstance(error, _FAULTS):
-                await self._broken(lease, error)
+                await self._broken(stored, error)
                 return
             if is_transient(error):
-                await self._postpone(lease, error)
+                await self._postpone(stored, error)
                 return
-            _log.warning("run interrupted", exc_info=error, extra=_fields(lease))
-            await self._hand_over_when_back(lease)
+            _log.warning("run interrupted", exc_info=error, extra=_fields(stored))
+            await self._hand_over_when_back(stored)
         except Exception as error:  # noqa: BLE001 - every failure must end in the row
-            await self._broken(lease, error)
+            await self._broken(stored, error)
 
-    async def _postpone(self, lease: Lease, error: Exception) -> None:
-        """Leave the run as it is and retry later, without a limit on retries."""
-        _log.warning("run waits for its evidence store", exc_info=error, extra=_fields(lease))
-        await lease.postpone(error)
+    async def _postpone(self, stored: StoredTheatre, error: Exception) -> None:
+        """Leave the run as it is and try again later, without a limit on retries."""
+        _log.warning("run waits for its evidence store", exc_info=error, extra=_fields(stored))
+        await self._endings.postpone(stored, error)
 
-    async def _broken(self, lease: Lease, error: Exception) -> None:
-        _log.error("run failed", exc_info=error, extra=_fields(lease))
-        await lease.fail(failure_outcome("internal-error", type(error).__name__))
+    async def _broken(self, stored: StoredTheatre, error: Exception) -> None:
+        _log.error("run failed", exc_info=error, extra=_fields(stored))
+        await self._endings.fail(stored, failure_outcome("internal-error", type(error).__name__))
 
-    async def _carry(self, lease: Lease, work: Work, monitor: RunMonitor) -> None:
-        if lease.lost_workers >= MAX_LOST_WORKERS:
+    async def _carry(self, stored: StoredTheatre, work: Work, monitor: RunMonitor) -> None:
+        if stored.lost_workers >= MAX_LOST_WORKERS:
             detail = (
-                f"expected a worker to outlive the run, got {lease.lost_workers} lost in a row "
+                f"expected a worker to outlive the run, got {stored.lost_workers} lost in a row "
                 "that had recorded nothing new"
             )
-            await lease.fail(failure_outcome("workers-lost", detail))
+            await self._endings.fail(stored, failure_outcome("workers-lost", detail))
             return
-        if lease.status.is_cancelled:
-            await lease.cancel()
+        if stored.cancel_requested_at is not None:
+            await self._endings.fail(stored, CANCELLED)
             return
-        with self._announcements.subscribe(lease.stored.id) as changes:
-            end = await self._work(lease, work, monitor, changes)
+        with self._announcements.subscribe(stored.id) as changes:
+            end = await self._work(stored, work, monitor, changes)
         if end is not None:
-            await lease.note(end)
+            await self._endings.note(stored, end)
         elif monitor.is_cancelled:
-            await lease.cancel()
+            await self._endings.fail(stored, CANCELLED)
         else:
-            await lease.requeue()
+            await self._endings.requeue(stored)
 
     async def _work(
-        self, lease: Lease, work: Work, monitor: RunMonitor, changes: ChangeSignal
+        self, stored: StoredTheatre, work: Work, monitor: RunMonitor, changes: ChangeSignal
     ) -> RunEnd | None:
         """Return how it ended; None where it was stopped before."""
         running = asyncio.ensure_future(work(monitor))
@@ -118,7 +120,7 @@ class RunAttempts:
         try:
             await asyncio.wait([running, watching], return_when=asyncio.FIRST_COMPLETED)
             if not running.done() and watching.exception() is None:
-                _log.info("run is to stop", extra=_fields(lease))
+                _log.info("run is to stop", extra=_fields(stored))
                 # The episode under way may finish.
                 await asyncio.wait([running], timeout=self._drain_seconds)
         finally:
@@ -134,16 +136,16 @@ class RunAttempts:
         except RunStoppedError:
             return None
 
-    async def _hand_over_when_back(self, lease: Lease) -> None:
+    async def _hand_over_when_back(self, stored: StoredTheatre) -> None:
         for pause in _HAND_OVER_PAUSES:
             try:
-                await lease.requeue()
+                await self._endings.requeue(stored)
             except (SQLAlchemyError, OSError):
                 await asyncio.sleep(pause)
             else:
                 return
-        await lease.requeue()
+        await self._endings.requeue(stored)
 
 
-def _fields(lease: Lease) -> dict[str, dict[str, str]]:
-    return {"fields": {"theatre_id": lease.stored.id}}
+def _fields(stored: StoredTheatre) -> dict[str, dict[str, str]]:
+    return {"fields": {"theatre_id": stored.id}}

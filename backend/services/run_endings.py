@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import logging
 import re
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from sqlalchemy.ext.asyncio import AsyncEngine
 
@@ -42,19 +42,15 @@ class RunCompletion:
         self._engine = engine
         self._resources = resources
 
-    def now(self) -> datetime:
-        """Return the time."""
-        return self._resources.clock()
-
-    async def note(self, stored: StoredTheatre, end: RunEnd, *, status: str) -> None:
-        """Record how a run ended, or at which step it waits for people and until when."""
+    async def note(self, stored: StoredTheatre, end: RunEnd) -> None:
+        """Say how a run ended, or at which step it waits for people and until when."""
         async with self._engine.begin() as connection:
             await end_claim(
                 connection,
                 stored.id,
                 epoch=stored.run_epoch,
                 updated_at=self._resources.clock(),
-                run_status=status,
+                run_status=end.status,
                 pending_step=end.pending_step,
             )
             if end.seconds_left is not None:

@@ -14,10 +14,12 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.jobs.announcements import ChangeSignal
-from backend.services.held import Lease
+from backend.jobs.queue import clear_suspect
+from backend.repositories.theatre_runs import StoredTheatre, read_claim
+from backend.services.held import LeaseStatus
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.clock import Sleep
-from theatre.engine.errors import RunStoppedError
+from theatre.engine.errors import RunStoppedError, StateConflictError
 from theatre.engine.oracle_contract import (
     Attempt,
     Invoker,
@@ -27,32 +29,26 @@ from theatre.engine.oracle_contract import (
 
 _LOOKS_IN_A_LEASE = 4
 _PAUSE_SECONDS = 0.1
-"""Least seconds between two reads: each batch of any shard is announced to all shards."""
+"""Least seconds between two reads: each batch is announced."""
 
 
 class RunMonitor:
-    """Monitors one leased run, or one shard of a run."""
+    """Monitors one claimed run."""
 
     def __init__(
         self,
         engine: AsyncEngine,
-        lease: Lease,
+        stored: StoredTheatre,
         *,
         lease_seconds: float,
         is_draining: Callable[[], bool],
-        on_progress: Callable[[], None] = lambda: None,
     ) -> None:
-        """Monitor; `on_progress` is called once the run has recorded more than the workers it lost.
-
-        It may be called several times.
-        """
         self._engine = engine
-        self._lease = lease
+        self._stored = stored
         self._lease_seconds = lease_seconds
         self._is_draining = is_draining
-        self._on_progress = on_progress
         self._confirmed = asyncio.get_running_loop().time()
-        self._status = lease.status
+        self._status = LeaseStatus(stored.cancel_requested_at is not None, stored.lost_workers)
 
     @property
     def is_cancelled(self) -> bool:
@@ -63,13 +59,8 @@ class RunMonitor:
         """Tell whether no further episode should be called."""
         return self.is_cancelled or self._is_draining()
 
-    def is_needed(self, seq: int) -> bool:
-        """Tell whether episode `seq` can still count, as of the last read."""
-        last = self._status.last_counting
-        return last is None or seq <= last
-
     async def wait_until_stopping(self, changes: ChangeSignal) -> None:
-        """Return once the run should stop; StateConflictError once another worker holds it."""
+        """Return once the run is to stop; StateConflictError once it is another's."""
         while not self.is_stopping():
             await changes.wait(self._lease_seconds / _LOOKS_IN_A_LEASE)
             # A database outage does not mean that the lease is lost: try again.
@@ -93,7 +84,7 @@ class RunMonitor:
         The transaction holds the row, and after it nothing can be cancelled: a certificate must not
         overtake a cancellation that was accepted, however late its announcement comes.
         """
-        self._status = await self._lease.read_status(connection)
+        self._status = await self._look(connection)
         if self.is_cancelled:
             raise RunStoppedError("expected to settle what was called, got it cancelled before")
 
@@ -119,8 +110,21 @@ class RunMonitor:
 
     async def _confirm(self) -> None:
         asked = asyncio.get_running_loop().time()
-        async with self._engine.connect() as connection:
-            self._status = await self._lease.read_status(connection)
+        async with self._engine.begin() as connection:
+            self._status = await self._look(connection)
         self._confirmed = asked
-        if self._status.lost_workers == 0:
-            self._on_progress()
+
+    async def _look(self, connection: AsyncConnection) -> LeaseStatus:
+        """Return how the run stands now, and clear it once it has recorded anything.
+
+        StateConflictError where it is another's.
+        """
+        now = await read_claim(connection, self._stored.id)
+        if now.run_epoch != self._stored.run_epoch:
+            raise StateConflictError(
+                f"expected to hold the run of theatre {self._stored.id} in epoch "
+                f"{self._stored.run_epoch}, got epoch {now.run_epoch}: another worker has it"
+            )
+        if now.lost_workers < self._status.lost_workers:
+            await clear_suspect(connection, self._stored.id)
+        return LeaseStatus(now.cancel_requested_at is not None, now.lost_workers)

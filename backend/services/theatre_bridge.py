@@ -19,7 +19,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from backend.repositories.certificates import find_newest_environment
 from backend.repositories.commitments import find_coin
 from backend.repositories.run_journal import Effect, PostgresRunJournal
-from backend.repositories.run_shards import ShardClaim
 from backend.repositories.theatre_runs import StoredTheatre
 from backend.services.construct_access import check_all_reachable
 from backend.services.ground_truth import RehearsalData
@@ -27,7 +26,6 @@ from backend.services.held import RunEnd
 from backend.services.resources import TheatreResources
 from backend.services.run_evidence import CERTIFIED, RunEvidence
 from backend.services.run_watch import RunMonitor
-from backend.services.shard_places import ShardSlots
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.coin import Coin
@@ -61,10 +59,9 @@ async def run_theatre(
     engine: AsyncEngine,
     stored: StoredTheatre,
     resources: TheatreResources,
-    places: ShardSlots,
     monitor: RunMonitor,
 ) -> RunEnd:
-    """Run a claimed theatre as far as possible and archive it; leave a large one to its shards.
+    """Run a claimed theatre as far as it goes, and archive it.
 
     Raises what `ReplayEngine`, `ConstructAccess` and the monitor raise; the state says how far it
     came.
@@ -81,12 +78,7 @@ async def run_theatre(
         async with open_replay(
             engine, theatre, coin, journal, stored, resources, monitor
         ) as replay:
-            if theatre.state is TheatreState.COMMITTED:
-                theatre = await replay.activate()
-            if theatre.state is TheatreState.ACTIVE and await _divide(engine, stored, places):
-                return RunEnd(None)
-            if theatre.state is not TheatreState.RESOLVED:
-                theatre = await replay.run()
+            theatre = await replay.run()
     if theatre.state is TheatreState.SETTLING:
         desk = await HumanReview.of(theatre, journal, resources.clock)
         return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
@@ -162,13 +154,10 @@ async def open_replay(
     stored: StoredTheatre,
     resources: TheatreResources,
     monitor: RunMonitor,
-    *,
-    claim: ShardClaim | None = None,
 ) -> AsyncIterator[ReplayEngine]:
     """Open the constructs of a theatre and yield the engine that calls them.
 
-    For a shard with its share of the calls that the template commits to at a time. Raises what
-    `ReplayEngine` and `ConstructAccess` raise.
+    Raises what `ReplayEngine` and `ConstructAccess` raise.
     """
     template = product_template(theatre.template)
     # The version binds the files from then on. A rehearsal leads to no certificate.
@@ -196,7 +185,7 @@ async def open_replay(
                 sleep=asyncio.sleep,
                 is_stopping=monitor.is_stopping,
             ),
-            _settings_of(stored, resources, claim),
+            _settings_of(stored, resources),
         )
         if theatre.state in _BEFORE_THE_LAST_CALL:
             await resources.constructs.require_isolated(endpoints(template))
@@ -222,24 +211,15 @@ async def read_run_coin(engine: AsyncEngine, theatre_id: str) -> Coin | None:
         return await find_coin(connection, theatre_id)
 
 
-async def _divide(engine: AsyncEngine, stored: StoredTheatre, places: ShardSlots) -> bool:
-    async with engine.begin() as connection:
-        return await places.divide(connection, stored)
-
-
-def _settings_of(
-    stored: StoredTheatre, resources: TheatreResources, claim: ShardClaim | None
-) -> RunSettings:
+def _settings_of(stored: StoredTheatre, resources: TheatreResources) -> RunSettings:
     settings = RunSettings(
         output_dir=resources.folder_of(stored.id),
         drafts_dir=resources.drafts,
         issuer=resources.issuer,
         certificate_run=stored.is_certificate_run is not False,
         attempt=stored.run_epoch,
-        concurrency_limit=None if claim is None else claim.share,
     )
-    is_suspect = (stored if claim is None else claim).lost_workers > 0
-    return replace(settings, batch_seconds=_SUSPECT_SECONDS) if is_suspect else settings
+    return replace(settings, batch_seconds=_SUSPECT_SECONDS) if stored.lost_workers else settings
 
 
 def ground_truth_of(

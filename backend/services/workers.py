@@ -9,12 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.errors import NotReadyError
 from backend.jobs.announcements import ChangeListener
-from backend.jobs.rescue import (
-    drop_leftovers,
-    rescue_lost_ingestions,
-    rescue_lost_runs,
-    rescue_lost_shards,
-)
+from backend.jobs.rescue import drop_leftovers, rescue_lost_ingestions, rescue_lost_runs
 from backend.jobs.workers import JobHandlers, WorkerOptions, Workers
 from backend.services.ingestion_attempts import IngestionAttempts
 from backend.services.resources import TheatreResources
@@ -42,18 +37,15 @@ class Upkeep:
         """Queue again what has lost its worker."""
         async with self._engine.begin() as connection:
             lost = await rescue_lost_runs(connection, lease_seconds=self._lease_seconds)
-            shards = await rescue_lost_shards(connection, lease_seconds=self._lease_seconds)
             readings = await rescue_lost_ingestions(connection, lease_seconds=self._lease_seconds)
             await drop_leftovers(connection, lease_seconds=self._lease_seconds)
         for theatre_id in lost:
             _warn("run", theatre_id=theatre_id)
-        for theatre_id, number in shards:
-            _warn("shard", theatre_id=theatre_id, shard=number)
         for verification_id in readings:
             _warn("ingestion", verification_id=verification_id)
 
 
-def _warn(what: str, **fields: str | int) -> None:
+def _warn(what: str, **fields: str) -> None:
     _log.warning("%s lost its worker", what, extra={"fields": fields})
 
 
@@ -75,7 +67,6 @@ def workers_of(
 
     duties = JobHandlers(
         run_theatre=jobs.run,
-        run_shard=jobs.run_shard,
         ingest=ingestions.attempt,
         end_waiting=jobs.completion.end_waiting,
         rescue=upkeep.rescue,

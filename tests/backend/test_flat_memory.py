@@ -1,4 +1,4 @@
-"""A large run in shards is complete, and takes no more memory than a small one."""
+"""A large run is complete, and takes no more memory than a small one."""
 
 from __future__ import annotations
 
@@ -21,9 +21,7 @@ from theatre.engine.canonical_json import canonical_line
 
 FEW = 5_000 if os.environ.get("ECHELON_SOAK") == "1" else 100
 MANY = 4 * FEW
-SHARD = FEW // 2
-"""As large in both, so that both fill their batches."""
-MODE = Mode(name="in shards", concurrency=4, sanitises=False)
+MODE = Mode(name="four at a time", concurrency=4, sanitises=False)
 GROWTH_BYTES = 1_000
 """For an episode. Its id is kept, and a window of rows; a result has twice as much."""
 ENDED = {"succeeded", "failed", "cancelled"}
@@ -67,14 +65,6 @@ def assert_complete(database: Database, ada: Client, home: Path, path: str, tota
     theatre = ada.get(path).document
     assert (theatre["outcome"], theatre["progress"]) == ("certified", total), theatre
     theatre_id = theatre["id"]
-    shards = database.rows(
-        "SELECT state, first_seq, last_seq FROM run_shards WHERE theatre_id = %s ORDER BY number",
-        theatre_id,
-    )
-    assert shards == [
-        {"state": "done", "first_seq": first, "last_seq": first + SHARD - 1}
-        for first in range(1, total, SHARD)
-    ]
     recorded = database.rows(
         "SELECT count(*), min(seq), max(seq) FROM theatre_episode_scores WHERE theatre_id = %s",
         theatre_id,
@@ -83,7 +73,7 @@ def assert_complete(database: Database, ada: Client, home: Path, path: str, tota
     assert checked(bundle_of(home, path)).consistent
 
 
-def test_a_run_in_shards_is_complete_and_holds_no_episode_for_long(
+def test_a_large_run_is_complete_and_holds_no_episode_for_long(
     database: Database, tmp_path: Path
 ) -> None:
     home, peaks = tmp_path / "home", {}
@@ -92,7 +82,6 @@ def test_a_run_in_shards_is_complete_and_holds_no_episode_for_long(
         home,
         dataset_roots=(tmp_path,),
         outbound_allow=("127.0.0.1",),
-        shard_episodes=SHARD,
         # Nobody else is there to take anything over, however long the process is kept waiting.
         lease_seconds=60.0,
     )

@@ -166,8 +166,8 @@ class HeldJournal:
     async def recorded(self) -> RecordedSequences:
         return await self._journal.recorded()
 
-    def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
-        return self._journal.results(within)
+    def results(self) -> AsyncIterator[EpisodeResult]:
+        return self._journal.results()
 
     async def note(self, event: AuditEvent) -> JsonObject:
         return await self._journal.note(event)

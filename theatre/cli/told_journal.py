@@ -28,9 +28,9 @@ class NotifyingJournal:
         await self._journal.append(results, events)
         self._listener(results)
 
-    def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
+    def results(self) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded, in dataset order."""
-        return self._journal.results(within)
+        return self._journal.results()
 
     async def note(self, event: AuditEvent) -> JsonObject:
         """Append one audit event; errors as the journal's own."""

@@ -48,9 +48,7 @@ class EpisodeIndex:
         self._offsets[seq - 1] = offset
         self._count += 1
 
-    def places(self, within: range | None = None) -> Iterator[tuple[int, int]]:
-        """Return episode and offset in dataset order, as they are now; only of those `within`."""
-        first = 1 if within is None else max(1, within.start)
-        stop = len(self._offsets) + 1 if within is None else max(first, within.stop)
-        now = enumerate(self._offsets[first - 1 : stop - 1], start=first)
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Return episode and offset in dataset order, as they are now."""
+        now = enumerate(self._offsets[:], start=1)
         return ((seq, offset) for seq, offset in now if offset != _ABSENT)

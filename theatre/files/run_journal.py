@@ -81,9 +81,9 @@ class FileRunJournal:
         """Make `results` durable, then `events`; JournalError for an episode recorded before."""
         await run_in_thread(self._append, results, events)
 
-    async def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
+    async def results(self) -> AsyncIterator[EpisodeResult]:
         """Yield what was recorded when the iteration began, in dataset order."""
-        places = self._index.places(within)
+        places = self._index.places()
         if not len(self._index):
             return
         with self._episodes.open("rb") as handle:
@@ -245,7 +245,7 @@ def _whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def _cut(path: Path, end: int) -> bool:
-    """Remove what is behind `end`; tell whether there was anything."""
+    """Remove what is behind `end`; log_event whether there was anything."""
     if not path.exists() or path.stat().st_size == end:
         return False
     truncate_durably(path, end)

@@ -19,7 +19,6 @@ from backend.database.models.people import (
     RegisteredConstruct,
     User,
 )
-from backend.database.models.shards import RunShard
 from backend.database.models.theatres import Dataset, Theatre, TheatreCoin, TheatreTemplate
 from backend.database.models.verifications import Verification
 
@@ -34,7 +33,6 @@ __all__ = [
     "HumanScore",
     "IdempotencyKey",
     "RegisteredConstruct",
-    "RunShard",
     "SealedBundle",
     "Theatre",
     "TheatreAuditEvent",

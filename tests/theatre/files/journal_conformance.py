@@ -248,27 +248,6 @@ class JournalConformance:
 
         play(scene)
 
-    @pytest.mark.parametrize(
-        ("within", "expected"),
-        [
-            (range(2, 6), [2, 5]),
-            (range(1, 3), [2]),
-            (range(5, 9), [5, 8]),
-            (range(6, 8), []),
-            (range(9, 99), []),
-            (range(1, 99), [2, 5, 8]),
-        ],
-    )
-    def test_a_part_of_the_results_comes_back_alone(
-        self, play: Callable[..., None], within: range, expected: list[int]
-    ) -> None:
-        async def scene(journal: RunJournal) -> None:
-            await journal.append([result(8), result(2), result(5)], [])
-            seen = [one async for one in journal.results(within)]
-            assert seen == [result(seq) for seq in expected]
-
-        play(scene)
-
     def test_theatres_share_nothing(self, play: Callable[..., None]) -> None:
         async def write(journal: RunJournal) -> None:
             await journal.append([result(1)], [CREATED, naming(1)])

@@ -34,20 +34,15 @@ class GroundTruthEpisode:
 
 
 def read_episodes(
-    lines: Iterable[bytes], *, max_bytes: int = MAX_EPISODE_BYTES, within: range | None = None
+    lines: Iterable[bytes], *, max_bytes: int = MAX_EPISODE_BYTES
 ) -> Iterator[GroundTruthEpisode]:
     """Parse a replay dataset (JSONL), one episode of at most `max_bytes` a line, streaming.
-
-    Only the lines whose numbers are `within` are parsed, where that is given; all are read, since
-    the bytes of a dataset are verified at its end.
 
     Raises DatasetError naming the line for: bad JSON, a line that is too long, unknown or
     missing members, wrong types, an empty line, and an `episode_id` that came before.
     """
     seen: set[str] = set()
     for seq, line in enumerate(lines, start=1):
-        if within is not None and seq not in within:
-            continue
         if len(line) > max_bytes:
             raise DatasetError(
                 f"line {seq}: expected at most {max_bytes} bytes, got {len(line)}: every call of "

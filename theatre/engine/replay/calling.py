@@ -1,11 +1,11 @@
-"""The calls of a run: every episode that is not recorded, of all or of a part of the dataset.
+"""The calls of a run: every episode that is not recorded.
 
 Source: docs/contract/construct.md §5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import SteadyClock
@@ -56,14 +56,11 @@ class CallingPass:
         self,
         datasets: OpenDatasets,
         draws: Draws,
-        span: range | None = None,
-        *,
-        is_needed: Callable[[int], bool] = lambda _: True,
     ) -> None:
-        """Call for every episode that is not recorded; of `span`, where it is given.
+        """Call for every episode that is not recorded.
 
-        `is_needed` as for `Dispatcher`. RunStoppedError where the context said that the run
-        is to stop; what was called is recorded.
+        RunStoppedError where the surroundings said that the run is to stop; what was called is
+        recorded.
         """
         config = self._template.product_theatre_config
         gold = datasets.gold_labels(config.gold_label_dataset_id)
@@ -82,11 +79,9 @@ class CallingPass:
                 call=caller.call,
                 record=record,
                 is_stopping=self._context.is_stopping,
-                first=1 if span is None else span.start,
-                is_needed=is_needed,
             )
-            episodes = read_episodes(datasets.replay.lines(), within=span)
-            await dispatcher.run(pair_in_order(episodes, self._journal.results(span)))
+            episodes = read_episodes(datasets.replay.lines())
+            await dispatcher.run(pair_in_order(episodes, self._journal.results()))
         if dispatcher.cut_short or self._context.is_stopping():
             raise RunStoppedError("expected to settle what was called, got asked to stop before")
 

@@ -1,4 +1,4 @@
-"""Several episodes at a time, and the failure stop in dataset order whatever the arrival.
+"""Several episodes at a time, and the failure_outcome stop in dataset order whatever the arrival.
 
 Source: docs/contract/construct.md §5; docs/contract/scoring.md on the stop.
 """
@@ -23,10 +23,6 @@ class Dispatcher:
     takes the place of this one. Where the stop comes, calls that are still out are given up,
     and answers that are in have been kept. Once `is_stopping` returns true no call begins; those
     that are out are waited for, and `cut_short` says whether episodes were left out.
-
-    The episodes may be a part of the run's, from `first` on. Then the stop sees the failures of
-    that part alone, and `is_needed` says of an episode whether it can still count, for all that is
-    known of the others; once one cannot, no later one can.
     """
 
     def __init__(
@@ -37,19 +33,15 @@ class Dispatcher:
         call: Callable[[GroundTruthEpisode], Awaitable[CalledEpisode]],
         record: Callable[[CalledEpisode], Awaitable[None]],
         is_stopping: Callable[[], bool] = lambda: False,
-        first: int = 1,
-        is_needed: Callable[[int], bool] = lambda _: True,
     ) -> None:
         self._slots = asyncio.Semaphore(limit)
         self._stop = stop
         self._call = call
         self._record = record
         self._is_stopping = is_stopping
-        self._is_needed = is_needed
         self.cut_short = False
-        self._needs_no_more = False
         self._calling: set[asyncio.Task[None]] = set()
-        self._next = first
+        self._next = 1
         self._early: dict[int, bool] = {}
 
     async def run(self, pairs: _Pairs) -> None:
@@ -76,7 +68,7 @@ class Dispatcher:
 
     @property
     def _is_over(self) -> bool:
-        return self._stop.stopped or self.cut_short or self._needs_no_more
+        return self._stop.stopped or self.cut_short
 
     async def _take(
         self,
@@ -92,8 +84,7 @@ class Dispatcher:
         # The answer that freed the place may have been the one that ends the run.
         if self._stop.stopped:
             return
-        self._needs_no_more = not self._is_needed(episode.seq)
-        self.cut_short = self._is_stopping() and not self._needs_no_more
+        self.cut_short = self._is_stopping()
         if not self._is_over:
             self._calling.add(group.create_task(self._answer(episode)))
 
@@ -112,7 +103,7 @@ class Dispatcher:
             self._slots.release()
 
     def _count(self, seq: int, *, failed: bool) -> None:
-        """Count every failure in order for the stop rule; one that came early waits."""
+        """Count every failure_outcome in order for the stop rule; one that came early waits."""
         self._early[seq] = failed
         while not self._stop.stopped and self._next in self._early:
             if self._early.pop(self._next):

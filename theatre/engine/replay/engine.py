@@ -7,7 +7,7 @@ that died is run again with the same journal and does only what is not recorded 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -133,39 +133,6 @@ class ReplayEngine:
                 raise
             await self._fail(error)
         return self._theatre
-
-    async def activate(self) -> Theatre:
-        """Make a COMMITTED theatre ACTIVE and return it, before anybody is called.
-
-        For a run whose parts are called one by one (`call`). Errors as `run`; one whose coin is
-        lost is returned RESOLVED.
-        """
-        await self._read_trail()
-        try:
-            self._require_coin()
-        except CoinError as error:
-            await self._fail(error)
-            return self._theatre
-        with self._open_datasets() as datasets:
-            await self._activate(datasets)
-        return self._theatre
-
-    async def call(self, span: range, *, is_needed: Callable[[int], bool] = lambda _: True) -> None:
-        """Call for the episodes of `span` in an ACTIVE theatre that are not recorded.
-
-        Several parts may be called at a time, each through its own journal; `run` settles
-        once all of them were. No episode is called from the first on of which `is_needed` says
-        that it cannot count any more. DatasetError where a dataset is missing or changed, CoinError
-        where the coin is lost, and RunStoppedError as `run`.
-        """
-        if self._theatre.state is not TheatreState.ACTIVE:
-            raise InvalidTransitionError(
-                f"expected a theatre that is ACTIVE, got one in {self._theatre.state}"
-            )
-        await self._read_trail()
-        await self._require_isolated()
-        with self._open_datasets() as datasets:
-            await self._calls.run(datasets, self._require_coin(), span, is_needed=is_needed)
 
     async def _read_trail(self) -> RefusedDraft | None:
         """Go on behind the last stamp; return the refusal that an earlier process has noted."""

@@ -36,11 +36,10 @@ class RunJournal(Protocol):
         A sequence number that is recorded already is refused with JournalError.
         """
 
-    def results(self, within: range | None = None) -> AsyncIterator[EpisodeResult]:
+    def results(self) -> AsyncIterator[EpisodeResult]:
         """Yield in dataset order, streaming, what was recorded when the iteration began.
 
-        Only sequence numbers `within`, where that is given. JournalError with its `seq` for an
-        episode that cannot be read.
+        JournalError with its `seq` for an episode that cannot be read.
         """
 
     async def note(self, event: AuditEvent) -> JsonObject:
