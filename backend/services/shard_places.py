@@ -49,6 +49,7 @@ class ShardSlots:
         limit = _committed_limit(stored)
         if limit == 1:
             return False
+        # Under the row's lock, so that a run is divided only once.
         await lock_for_writing(connection, stored.id, epoch=stored.run_epoch)
         total = await count_run_episodes(connection, stored.id)
         if total <= self.shard_episodes or await has_shards(connection, stored.id):
