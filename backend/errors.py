@@ -58,7 +58,7 @@ class RequestViolation(NamedTuple):
 
 
 class RequestInvalidError(BackendError):
-    """A request does not have the shape that its endpoint takes; all violations are listed."""
+    """A request does not have the shape that its endpoint requires; all violations are listed."""
 
     code = "validation-error"
 
@@ -129,7 +129,7 @@ class IdempotencyMismatchError(BackendError):
 
 
 class IdempotencyInProgressError(BackendError):
-    """The first request with this idempotency key is still at work."""
+    """The first request with this idempotency key has not ended yet."""
 
     code = "idempotency-in-progress"
 

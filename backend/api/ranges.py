@@ -21,6 +21,7 @@ def normalise_range(request: Request, *, size: int, etag: str) -> None:
     if given is None:
         return
     found = _RANGE.fullmatch(given.strip())
+    # If-Range: a part of another version must not be joined to what the client has.
     if found is None or request.headers.get("if-range", etag) != etag or _is_backwards(found):
         headers = request.scope["headers"]
         request.scope["headers"] = [one for one in headers if one[0] != b"range"]

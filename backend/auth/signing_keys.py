@@ -70,6 +70,8 @@ def make_key_file(path: Path) -> None:
             file.write(json.dumps({"keys": [new_key()]}, indent=2).encode())
             file.flush()
             os.fsync(file.fileno())
+        # A link fails where the file exists: two processes may start at once, and the key of the
+        # first must not be replaced, because it may have signed tokens already.
         os.link(draft, path)
     except FileExistsError:
         pass  # Another process was first: its key is used.

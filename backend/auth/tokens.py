@@ -63,9 +63,11 @@ class Tokens:
 
     def user_of(self, token: str) -> str:
         """Return the user of a valid token of this service; UnauthenticatedError for any other."""
+        # Before hashing and parsing: an oversized header must cost nothing.
         if len(token) > _MAX_CHARACTERS:
             raise UnauthenticatedError("expected a token, got more characters than one has")
         keys = self._keys.current()
+        # The cache is by digest: the process keeps no tokens in memory.
         digest = hashlib.sha256(token.encode()).digest()
         known = self._verified.get(digest)
         # The key file may change while a token is cached.
@@ -74,12 +76,14 @@ class Tokens:
             self._verified[digest] = known
             if len(self._verified) > _REMEMBERED:
                 self._verified.popitem(last=False)
+        # Checked at every use, also for a cached token.
         if known.expires + _LEEWAY_SECONDS <= self._clock().timestamp():
             raise UnauthenticatedError("expected a token that is good now, got an expired one")
         return known.subject
 
     def _verify(self, token: str, keys: KeySet) -> _Verified:
         try:
+            # Type and algorithm are fixed here: a token must not choose how it is verified.
             header = jwt.get_unverified_header(token)
             if header.get("typ") != TYPE or header.get("alg") != ALGORITHM:
                 raise UnauthenticatedError(f"expected a token of type {TYPE} and {ALGORITHM}")

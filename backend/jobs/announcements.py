@@ -80,7 +80,7 @@ class ChangeListener:
                 await self._listen_once()
             except (OSError, psycopg.Error) as error:
                 if self._is_listening:
-                    _log.warning("nobody listens for changes", exc_info=error)
+                    _log.warning("the connection for announcements is lost", exc_info=error)
                 self._is_listening = False
             await asyncio.sleep(_AGAIN_SECONDS)
 

@@ -117,7 +117,7 @@ class Workers:
     async def _begin(self) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_POOL_SECONDS):
-                while not self._current or len(self.ids) < len(self._current):  # noqa: ASYNC110 - procrastinate tells nobody
+                while not self._current or len(self.ids) < len(self._current):  # noqa: ASYNC110 - procrastinate signals no start
                     await asyncio.sleep(_LOOK_SECONDS)
 
     async def _work(self) -> None:
@@ -143,9 +143,9 @@ class Workers:
             with self._registered(app) as workers:
                 tasks = [asyncio.create_task(worker.run()) for worker in workers]
                 # After them: a worker that has not begun would miss the order to stop.
-                told = asyncio.create_task(self._stopping.wait())
-                await asyncio.wait([*tasks, told], return_when=asyncio.FIRST_COMPLETED)
-                told.cancel()
+                stop_order = asyncio.create_task(self._stopping.wait())
+                await asyncio.wait([*tasks, stop_order], return_when=asyncio.FIRST_COMPLETED)
+                stop_order.cancel()
                 for worker in workers:
                     worker.stop()
                 ended = await asyncio.gather(*tasks, return_exceptions=True)

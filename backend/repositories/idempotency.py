@@ -49,6 +49,7 @@ async def claim(connection: AsyncConnection, request: KeyedRequest, *, at: datet
 
     Waits for another transaction that has claimed it, as long as `lock_timeout` allows.
     """
+    # An expired key may be used again.
     await connection.execute(
         delete(IdempotencyKey).where(*_of(request), IdempotencyKey.created_at <= at - RETENTION)
     )
@@ -60,6 +61,7 @@ async def claim(connection: AsyncConnection, request: KeyedRequest, *, at: datet
         body_sha256=request.body_sha256,
         created_at=at,
     )
+    # The insert waits for a concurrent claim of the same key: only one request has an effect.
     taken = await connection.execute(
         statement.on_conflict_do_nothing().returning(IdempotencyKey.key)
     )

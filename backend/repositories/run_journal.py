@@ -131,6 +131,7 @@ class PostgresRunJournal:
         self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]
     ) -> list[JsonObject]:
         async with self._engine.begin() as connection:
+            # The lock first: it refuses older epochs, and keeps rows and chain in one order.
             state = await self._lock(connection)
             await self._insert_results(connection, results)
             return await self._insert_events(connection, state, events)
@@ -157,6 +158,7 @@ class PostgresRunJournal:
                 failure_count=Theatre.failure_count + sum(map(statuses.count, failed)),
                 refused_count=Theatre.refused_count + statuses.count(InvocationStatus.REFUSED),
                 heartbeat_at=func.now(),
+                # Only losses in a row, without a new record, end a run.
                 lost_workers=0,
             )
         )

@@ -48,6 +48,7 @@ async def log_in(
     """Return a token; UnauthenticatedError for a wrong name as for a wrong password."""
     async with engine.connect() as connection:
         user = await users.find_user_by_name(connection, username)
+    # Compared also for an unknown name: the response time must not show which names exist.
     if not await passwords.match(password, user.password_hash if user else None) or user is None:
         raise UnauthenticatedError("expected the password of a user")
     return tokens.issue(user.id)

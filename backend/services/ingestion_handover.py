@@ -80,7 +80,7 @@ async def commit_and_queue(
     if len(records) < request.min_replays:
         raise TooFewReplaysError(
             f"expected at least {request.min_replays} changes (min_replays), got {len(records)}; "
-            "nobody was called"
+            "no construct was called"
         )
     seconds = request.timeout_seconds
     oracle = await oracle_under_test(request.oracle, resources.constructs, seconds=seconds)

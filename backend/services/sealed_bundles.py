@@ -34,6 +34,7 @@ def fetch_bundle(store: EvidenceStore, archive: BundleArchive, bundle: Path) -> 
     try:
         _unpack(store.fetch(ObjectKind.BUNDLES, archive.sha256), draft)
         if bundle.is_dir():
+            # Moved aside first: a rename cannot replace a folder that is not empty.
             bundle.rename(old)
         (draft / bundle.name).rename(bundle)
     except OSError as error:

@@ -41,6 +41,7 @@ async def end_uncalled(
         connection,
         stored.id,
         run_status="cancelled",
+        # A new epoch refuses the writes of a worker that has just taken the run up.
         run_epoch=stored.run_epoch + 1,
         run_job_id=None,
         error=None,

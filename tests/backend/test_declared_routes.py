@@ -96,7 +96,7 @@ def test_the_transaction_of_a_request_ends_before_its_answer() -> None:
 
 def test_a_route_without_a_declaration_cannot_be_made() -> None:
     router = resource_router("things", {"one": public()})
-    with pytest.raises(TypeError, match="expected a declaration of another beside its router"):
+    with pytest.raises(TypeError, match="expected a declaration of another by its router"):
         router.get("/another", operation_id="another")(lambda: None)
     with pytest.raises(TypeError, match="expected a declaration of None"):
         router.get("/unnamed")(lambda: None)

@@ -94,24 +94,24 @@ def _pair_row(measure: str, one: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _print_discipline(comparison: Mapping[str, Any]) -> None:
-    told = {name: run["confidence_discipline"] for name, run in comparison["runs"].items()}
-    rows = [_discipline_row(name, one) for name, one in told.items() if one["reason"] is None]
+    discipline = {name: run["confidence_discipline"] for name, run in comparison["runs"].items()}
+    rows = [_discipline_row(name, one) for name, one in discipline.items() if one["reason"] is None]
     if rows:
         print_table(_DISCIPLINE, rows)
-    for name, one in told.items():
+    for name, one in discipline.items():
         if one["reason"] is not None:
             echo(f"confidence   {name}: {one['reason']}")
 
 
-def _discipline_row(name: str, told: Mapping[str, Any]) -> Sequence[str]:
-    sure, unsure = told["confident"], told["tentative"]
+def _discipline_row(name: str, discipline: Mapping[str, Any]) -> Sequence[str]:
+    sure, unsure = discipline["confident"], discipline["tentative"]
     return (
         name,
         str(sure["claims"]),
         _wrong(sure),
         str(unsure["claims"]),
         _wrong(unsure),
-        str(told["without_confidence"]),
+        str(discipline["without_confidence"]),
     )
 
 

@@ -85,14 +85,14 @@ def validate(files: tuple[Path, ...], *, lenient: bool, as_json: bool) -> None:
     "--recorded",
     "record",
     type=click.Path(path_type=Path),
-    help="For judge: an earlier output, whose recorded answers are counted again; nobody is asked.",
+    help="For judge: an earlier output, whose recorded answers are counted again, without a call.",
 )
 @click.option(
     "--truth",
     "truths",
     multiple=True,
     metavar="[SPEAKER=]ACTION",
-    help="The true action, of all speakers or of one; raudit alone is told.",
+    help="The true action, of all speakers or of one; only raudit gets it.",
 )
 def evaluate(
     artefact: Path,

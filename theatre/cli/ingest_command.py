@@ -39,7 +39,7 @@ def ingest(
     as_json: bool,
     **selection: Any,  # noqa: ANN401 - the rest of the options that `Source` is made of
 ) -> None:
-    """Read a repository's changes and keep them; nobody is called.
+    """Read a repository's changes and keep them; no construct is called.
 
     What was read of GitHub before a stop is kept: the same command goes on. `echelon verify
     --data FOLDER` replays what was kept.

@@ -152,11 +152,11 @@ def print_certificate(bundle: Path) -> None:
 
 def describe_isolation(isolation: Mapping[str, Any]) -> str:
     """Return what was closed to a construct, what was open, and by what."""
-    told = [
+    described = [
         f"{name} {'closed' if isolation[name] else 'OPEN'}"
         for name in ("files", "processes", "network")
     ]
-    return f"{', '.join(told)} ({isolation['by']})"
+    return f"{', '.join(described)} ({isolation['by']})"
 
 
 def print_comparison(bundles: Mapping[str, Path]) -> None:
@@ -225,12 +225,12 @@ def _print_calibration(calibration: Mapping[str, Any] | None) -> None:
     if calibration is None or not calibration["probabilities"]:
         return
     ece = calibration["ece"]
-    told = f"no ECE ({calibration['ece_reason']})"
+    described = f"no ECE ({calibration['ece_reason']})"
     if ece is not None:
         null = f"{ece['expected_if_calibrated']:.3f} expected"
         limit = f"95 % below {ece['upper_95_if_calibrated']:.3f}"
-        told = f"ECE {ece['value']:.3f} (if calibrated: {null}, {limit})"
-    echo(f"calibration  Brier {calibration['brier_score']:.3f}, {told}")
+        described = f"ECE {ece['value']:.3f} (if calibrated: {null}, {limit})"
+    echo(f"calibration  Brier {calibration['brier_score']:.3f}, {described}")
 
 
 def _print_chain(certificate: Mapping[str, Any]) -> None:
@@ -250,13 +250,13 @@ def _print_human(steps: Mapping[str, Any] | None, bundle: Path) -> None:
     for step_id, one in (steps or {}).items():
         alpha = one["agreement"]
         agreed = alpha["reason"] if alpha["value"] is None else f"alpha {alpha['value']:.3f}"
-        told = (
+        described = (
             f"{format_number(one['human'])} by {one['scorers']} on {one['items']} answers, {agreed}"
         )
         if one["share"] is not None:
-            told += f"; share {one['share']:g} of {one['criterion_id']}"
-            told += f", machine {format_number(one['machine'])}"
-        echo(f"people       {step_id}: {told}")
+            described += f"; share {one['share']:g} of {one['criterion_id']}"
+            described += f", machine {format_number(one['machine'])}"
+        echo(f"people       {step_id}: {described}")
         names = _names(bundle / "hitl" / f"{step_id}.jsonl")
         if names:
             echo(f"             they are {', '.join(names)}")

@@ -30,7 +30,7 @@ from theatre.verification.errors import TooFewReplaysError
     "--data",
     required=True,
     type=click.Path(path_type=Path),
-    help=f"The folder of a run, a bundle, or one with {BESIDE_THE_DATA} beside its ground truth.",
+    help=f"The folder of a run, a bundle, or one with {BESIDE_THE_DATA} next to its ground truth.",
 )
 @click.option(
     "--output",

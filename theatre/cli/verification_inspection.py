@@ -101,8 +101,8 @@ def _print_replays(certificate: Mapping[str, Any]) -> None:
     echo(f"replays      {shown}; {certificate['minimum_replays']} were asked for")
     brier, calibration = certificate["brier"], certificate["claim_calibration"]
     stated = "" if calibration is None else f", {calibration['stated']} claims with a confidence"
-    told = certificate["brier_reason"] if brier is None else f"Brier {brier:.3f}"
-    echo(f"confidence   {told}{stated}")
+    described = certificate["brier_reason"] if brier is None else f"Brier {brier:.3f}"
+    echo(f"confidence   {described}{stated}")
     if certificate["judge"] is not None:
         print_certified_judge(certificate["judge"])
 

@@ -156,10 +156,10 @@ class VerificationFolder:
         raise CommandEndedError(ExitCode.INCOMPLETE)
 
     def _log_end(self, report: JsonObject, check: CheckReport | None, issued: str | None) -> None:
-        told = ("theatre_id", "outcome", "scores", "composite_score", "verification_tier", "caps")
+        logged = ("theatre_id", "outcome", "scores", "composite_score", "verification_tier", "caps")
         self.log.log_event(
             "ended",
-            **{name: report[name] for name in told},
+            **{name: report[name] for name in logged},
             check_verdict=None if check is None else check.verdict.value,
             verification_certificate=issued,
         )

@@ -175,7 +175,7 @@ class VerifyOptions:
     help="With fewer scored changes the command ends with exit code 8.",
 )
 @judge_options
-@click.option("--dry-run", is_flag=True, help="Read and keep the ground truth; call nobody.")
+@click.option("--dry-run", is_flag=True, help="Read and keep the ground truth; call no construct.")
 @click.option("--new", is_flag=True, help="Start another theatre even if one is unfinished.")
 @click.option(
     "--data",
@@ -213,7 +213,7 @@ def verify(**options: object) -> None:
     if truth.records < given.min_replays:
         raise TooFewReplaysError(
             f"expected at least {given.min_replays} changes (--min-replays), got {truth.records}; "
-            f"they are kept in {truth.folder}, and nobody was called"
+            f"they are kept in {truth.folder}, and no construct was called"
         )
     _write_template(given, named, truth, workspace)
     given.folder_of(truth.folder, workspace).verify()

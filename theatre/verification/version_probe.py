@@ -87,7 +87,7 @@ async def _ask(
 
 
 def _request(construct_id: str, seconds: float, clock: Clock) -> OracleInvocationRequest:
-    """Return a call for no version that there is: whoever answers says which one it has."""
+    """Return a call for no real version: the answer says which version the service has."""
     record = make_record(
         id="probe",
         commit="",

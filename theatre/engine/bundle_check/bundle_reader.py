@@ -265,7 +265,7 @@ class Evidence:
         for path in self.record_paths():
             for line, (raw, value) in enumerate(self.lines(path), 1):
                 asked = asked_of(self.committed, self.dataset, value)
-                if (path, line) != parse_place(asked.seq, len(self.dataset)):
+                if (path, line) != place_of(asked.seq, len(self.dataset)):
                     raise DefectError(f"{path}, line {line}: a record of episode {asked.seq}")
                 records[asked.seq] = (raw + b"\n", asked)
         return records
@@ -517,7 +517,7 @@ def index_of(step: str) -> int:
     return int(step) if step.isascii() and step.isdigit() and len(step) < 10 else sys.maxsize  # noqa: PLR2004
 
 
-def parse_place(seq: int, episodes: int) -> tuple[str, int]:
+def place_of(seq: int, episodes: int) -> tuple[str, int]:
     """Return the file and the line in which the record of an episode lies."""
     if episodes <= PER_FOLDER:
         return f"invocations/episode_{seq:06d}.json", 1

@@ -854,9 +854,7 @@ def problems_of_history(history: Document, theatre_id: str, moment: str) -> Prob
             if {name: type(value) for name, value in item.items()} != form or "" in item.values():
                 yield f"tier.json/history/{sort}: a record of another form"
             else:
-                yield from (
-                    f"tier.json/history/{sort}: {one}" for one in list_problems(item, moment)
-                )
+                yield from (f"tier.json/history/{sort}: {one}" for one in problems_of(item, moment))
             if item.get("theatre_id") == theatre_id:
                 yield "tier.json/history/runs: this run itself"
         by = {"runs": "theatre_id", "disputes": "dispute_id"}.get(sort)
@@ -864,7 +862,7 @@ def problems_of_history(history: Document, theatre_id: str, moment: str) -> Prob
             yield f"tier.json/history/{sort}: one of them twice"
 
 
-def list_problems(item: Document, moment: str) -> Problems:
+def problems_of(item: Document, moment: str) -> Problems:
     """Yield what is wrong with the values of one record of a history."""
     for name, value in item.items():
         if value not in WORDS.get(name, {value}):

@@ -101,14 +101,16 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
             case = provider.case(criterion, episode, answer)
             if isinstance(case, ScoringCase) and isinstance(ours, Scored):
                 found[criterion].add_passes(pass_scores(case))
-        for exchange in (one for told in answer.judgements.values() for one in told):
+        for exchange in (one for entry in answer.judgements.values() for one in entry):
             model = answered_by(cast("JsonObject", exchange.get("answer", {})))
             if model is not None:
                 models[model] = models.get(model, 0) + 1
-    told = {name: pair.as_document(Fraction(str(params["beyond"]))) for name, pair in found.items()}
+    entry = {
+        name: pair.as_document(Fraction(str(params["beyond"]))) for name, pair in found.items()
+    }
     return {
-        "criteria": cast("JsonObject", told),
-        "flagged": [name for name, one in told.items() if one["flagged"]],
+        "criteria": cast("JsonObject", entry),
+        "flagged": [name for name, one in entry.items() if one["flagged"]],
         "models": dict(sorted(models.items())),
     }
 
@@ -116,20 +118,20 @@ def compute(lines: Iterable[bytes], params: JsonObject) -> JsonObject:
 def _answers(lines: Iterable[bytes]) -> Iterator[tuple[GroundTruthEpisode, EpisodeAnswer]]:
     """Yield the episodes that were answered, with their answers."""
     for number, line in enumerate(lines, start=1):
-        told: dict[str, Any] = parse_object(line)
-        if told["outcome"] in _ANSWERED:
+        entry: dict[str, Any] = parse_object(line)
+        if entry["outcome"] in _ANSWERED:
             episode = GroundTruthEpisode(
                 seq=number,
-                episode_id=told["episode_id"],
-                input_data=told["input_data"],
-                expected_output=told["expected_output"],
+                episode_id=entry["episode_id"],
+                input_data=entry["input_data"],
+                expected_output=entry["expected_output"],
             )
             yield (
                 episode,
                 EpisodeAnswer(
                     status=InvocationStatus.SUCCESS,
-                    hops=told["hops"],
-                    judgements=told.get("judgements", {}),
+                    hops=entry["hops"],
+                    judgements=entry.get("judgements", {}),
                 ),
             )
 
