@@ -19,7 +19,8 @@ from tests.theatre.echelon_process import until
 from tests.theatre.runs import TEMPLATE, checked
 from theatre.engine.canonical_json import canonical_line
 
-FEW = 5_000 if os.environ.get("ECHELON_SOAK") == "1" else 100
+FEW = 5_000 if os.environ.get("ECHELON_SOAK") == "1" else 500
+"""As many as the journal reads at a time: so both runs fill every window that there is."""
 MANY = 4 * FEW
 MODE = Mode(name="four at a time", concurrency=4, sanitises=False)
 GROWTH_BYTES = 1_000
