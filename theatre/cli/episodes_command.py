@@ -118,7 +118,7 @@ def found_run(target: str, workspace: Workspace) -> RecordedRun:
     if target and folder.is_dir():
         with readable(folder):
             return BundledRun(folder)
-    view = workspace.store.view(target)
+    view = workspace.store.view(workspace.store.begun_with(target))
     return recorded_run(view, workspace.datasets_for(view.template_folder, view.folder / "data"))
 
 

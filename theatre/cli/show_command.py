@@ -27,7 +27,7 @@ from theatre.files.theatre_store import TheatreView
 def show(theatre_id: str, *, plot: Path | None, as_json: bool) -> None:
     """Show the state of a theatre and, once it is resolved, its certificate."""
     workspace = Workspace.from_environment()
-    view = workspace.store.view(theatre_id)
+    view = workspace.store.view(workspace.store.begun_with(theatre_id))
     report = run_report(view)
     plots = None if plot is None else draw_bundle(_certified_bundle(view), plot)
     if as_json:

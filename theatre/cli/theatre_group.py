@@ -9,11 +9,11 @@ COMMANDS = {
     "commit": ("theatre.cli.commit_command:commit", "Make a theatre of a template and commit it."),
     "episode": (
         "theatre.cli.episode_command:episode",
-        "Show one episode: question, answers, scores, and why.",
+        "Show one episode, and why it scored so.",
     ),
     "episodes": (
         "theatre.cli.episodes_command:episodes",
-        "List recorded episodes: failed ones, wrong ones, those that mention a text.",
+        "List episodes: failed, wrong, with a text.",
     ),
     "export": ("theatre.cli.export_command:export", "Export a certified theatre, and archive it."),
     "hash": (

@@ -98,19 +98,25 @@ class FileTheatreStore:
         """Where bundles are stored that the independent check refused, by theatre."""
 
     def folder(self, theatre_id: str) -> Path:
-        """Return the folder of a theatre, by its id or a beginning of it that no other id has.
-
-        NotFoundError for an unknown, ambiguous or malformed id.
-        """
+        """Return the folder of a theatre; NotFoundError for an unknown or malformed id."""
         with contextlib.suppress(ValueError):
             folder = self._root / str(UUID(theatre_id))
             if (folder / _TEMPLATE).is_file():
                 return folder
-        found = [one for one in self.theatre_ids() if one.startswith(theatre_id.lower() or "-")]
-        if len(found) == 1:
-            return self._root / found[0]
-        seen = f"{theatre_id[:80]}, with which {len(found)} begin" if found else theatre_id[:80]
-        raise NotFoundError(f"The theatre was not found in {self._root}: {seen}")
+        raise NotFoundError(f"The theatre was not found in {self._root}: {theatre_id[:80]}")
+
+    def begun_with(self, beginning: str) -> str:
+        """Return the one id that begins so, for a reader; else what was given.
+
+        Raises NotFoundError where several ids do.
+        """
+        found = [one for one in self.theatre_ids() if one.startswith(beginning.lower() or "-")]
+        if len(found) > 1:
+            raise NotFoundError(
+                f"expected the id of a theatre in {self._root}, got {beginning[:80]}, with which "
+                f"{len(found)} begin"
+            )
+        return found[0] if found else beginning
 
     def create_folder(
         self, theatre_id: str, template: JsonObject, *, template_folder: Path
