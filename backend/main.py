@@ -18,7 +18,6 @@ from backend.api import (
     certificate_routes,
     construct_routes,
     dataset_routes,
-    debate_history_routes,
     debate_routes,
     event_routes,
     evidence_routes,
@@ -30,24 +29,26 @@ from backend.api import (
     theatre_routes,
     verification_routes,
 )
-from backend.api.body_limits import BodyLimitMiddleware, limits_of
-from backend.api.edge import RequestMiddleware
-from backend.api.interface import DescribedApi
-from backend.api.kept_documents import CertificateCacheMiddleware, DocumentCache
-from backend.api.metrics import Metrics
-from backend.api.problems import install_problem_handlers
-from backend.api.rate_limits import RateLimits
-from backend.api.safe_methods import SafeMethodsMiddleware
-from backend.api.service import ReadyCheck, Service
-from backend.api.theatre_metrics import TheatreMetrics
-from backend.auth.passwords import Passwords
+from backend.api.certificate_cache import CertificateCacheMiddleware, DocumentCache
+from backend.api.http.metrics import Metrics, TheatreMetrics
+from backend.api.http.middleware import (
+    BodyLimitMiddleware,
+    RequestMiddleware,
+    SafeMethodsMiddleware,
+    limits_of,
+)
+from backend.api.http.openapi import DescribedApi
+from backend.api.http.problems import install_problem_handlers
+from backend.api.http.rate_limits import RateLimits
+from backend.api.http.service import ReadyCheck, Service
+from backend.auth.credentials import Passwords
 from backend.auth.signing_keys import KeyFile, make_key_file
 from backend.auth.tokens import Tokens
 from backend.database.migrations import head_revision
 from backend.database.sessions import POOL_SIZE
 from backend.errors import NotReadyError
 from backend.runtime import now, open_runtime
-from backend.services.workers import check_heartbeat
+from backend.services.runs.workers import check_heartbeat
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 
@@ -67,7 +68,7 @@ RESOURCES = (
     dataset_routes.router,
     template_routes.router,
     debate_routes.router,
-    debate_history_routes.router,
+    debate_routes.history,
     verification_routes.router,
 )
 """Served below `/api/v1` and, outside the description of the interface, without it."""

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from backend.database.embedded.locks import hold_lock
+from backend.database.embedded.cluster import hold_lock
 from tests.backend.embedded_home import EmbeddedHome, command_of, pids
 from tests.theatre.echelon_process import ECHELON, environment
 

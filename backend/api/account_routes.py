@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from backend.api.bodies import FORM, describe_body, form_body, json_body
-from backend.api.declared_routes import public, resource_router
-from backend.api.rate_limits import Rate
-from backend.api.service import get_service
+from backend.api.http.access_policy import public, resource_router
+from backend.api.http.bodies import FORM, describe_body, form_body, json_body
+from backend.api.http.rate_limits import Rate
+from backend.api.http.service import get_service
 from backend.auth.tokens import LIFETIME
 from backend.schemas.accounts import AccessToken, PasswordGrant, RegisteredUser, Registration
 from backend.services import accounts

@@ -10,17 +10,18 @@ from pydantic_core import to_jsonable_python
 from sqlalchemy.ext.asyncio import AsyncConnection
 from starlette.responses import JSONResponse, Response
 
-from backend.api.conditional import FRESH, answer_not_modified
-from backend.api.declared_routes import public, resource_router
-from backend.api.described_answers import (
+from backend.api.certificate_cache import CachedDocument
+from backend.api.http.access_policy import public, resource_router
+from backend.api.http.conditional import FRESH, answer_not_modified
+from backend.api.http.idempotency import Reading
+from backend.api.http.openapi import (
     DESCRIBED_BY,
     IF_NONE_MATCH,
     describe_headers,
     describe_immutable,
     describe_tagged,
 )
-from backend.api.kept_documents import CachedDocument
-from backend.api.pages import (
+from backend.api.http.pages import (
     NO_NUL,
     Cursor,
     FilterText,
@@ -30,10 +31,9 @@ from backend.api.pages import (
     cursor_of,
     parse_place,
 )
-from backend.api.service import get_service
-from backend.api.transactions import Reading
+from backend.api.http.service import get_service
 from backend.repositories.certificate_views import CertificateFilter, CertificateView
-from backend.repositories.theatre_views import Place
+from backend.repositories.theatres import Place
 from backend.schemas.certificates import (
     CertificateDocument,
     CertificatePage,

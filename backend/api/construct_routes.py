@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from backend.api.bodies import describe_body, json_body
-from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
-from backend.api.pages import SHA256, Cursor, Limit, Listing, Offset, cursor_of, parse_place
-from backend.api.service import get_service
-from backend.api.transactions import Transaction
+from backend.api.http.access_policy import CurrentUser, for_owner, for_users, resource_router
+from backend.api.http.bodies import describe_body, json_body
+from backend.api.http.idempotency import Transaction
+from backend.api.http.pages import SHA256, Cursor, Limit, Listing, Offset, cursor_of, parse_place
+from backend.api.http.service import get_service
 from backend.auth.principals import Scope
 from backend.repositories.registered_constructs import find_constructs
 from backend.schemas.constructs import ConstructDocument, ConstructPage, ConstructRequest

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import Path, Request
 
-from backend.api.bodies import require_media_type
-from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
-from backend.api.service import get_service
-from backend.api.transactions import Transaction
+from backend.api.http.access_policy import CurrentUser, for_owner, for_users, resource_router
+from backend.api.http.bodies import require_media_type
+from backend.api.http.idempotency import Transaction
+from backend.api.http.service import get_service
 from backend.auth.principals import Scope
 from backend.repositories.datasets import StoredDataset
 from backend.schemas.datasets import DatasetDocument

@@ -8,11 +8,18 @@ from uuid import UUID
 from fastapi import Depends, Query, Request
 from starlette.responses import JSONResponse, Response
 
-from backend.api.bodies import JSON, require_media_type, strict_object
-from backend.api.conditional import answer_not_modified, repr_digest
-from backend.api.debate_documents import debate_document, etag_of
-from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
-from backend.api.described_answers import (
+from backend.api.http.access_policy import CurrentUser, for_owner, for_users, resource_router
+from backend.api.http.admission import Admission
+from backend.api.http.bodies import (
+    JSON,
+    describe_body,
+    json_body,
+    require_media_type,
+    strict_object,
+)
+from backend.api.http.conditional import WantedVersions, answer_not_modified, repr_digest
+from backend.api.http.idempotency import Reading, Transaction
+from backend.api.http.openapi import (
     DEBATE_LOCATION,
     ETAG,
     IF_NONE_MATCH,
@@ -21,27 +28,53 @@ from backend.api.described_answers import (
     describe_links,
     describe_tagged,
 )
-from backend.api.pages import (
+from backend.api.http.pages import (
     Cursor,
     FilterText,
     Limit,
     Listing,
     Offset,
+    chain_page,
     cursor_of,
     parse_place,
+    parse_sequence,
 )
-from backend.api.service import get_service
-from backend.api.transactions import Reading, Transaction
-from backend.api.turns import Admission
+from backend.api.http.service import get_service
 from backend.auth.principals import Scope
-from backend.repositories.debates import DebateFilter
-from backend.repositories.theatre_views import Place
+from backend.repositories.debates import DebateFilter, DebateRunView, StoredEvaluation
+from backend.repositories.theatres import Place
 from backend.schemas.debates import (
     DebateDocument,
+    DebateEventPage,
     DebatePage,
+    EvaluationDocument,
+    EvaluationRequest,
+    Evaluations,
+    EventsRequest,
 )
 from backend.services import debates
-from theatre.engine.canonical_json import MAX_INPUT_DEPTH, sha256_hex
+from theatre.engine.canonical_json import MAX_INPUT_DEPTH, parse_object, sha256_hex
+
+# From a debate's row to what is shown of it.
+
+
+def debate_document(view: DebateRunView) -> DebateDocument:
+    """Return the document of a run."""
+    return DebateDocument.model_validate(
+        {name: value for name, value in view._asdict().items() if name != "version"}
+    )
+
+
+def etag_of(view: DebateRunView) -> str:
+    """Return the entity tag of a run: every change of its row is another one."""
+    return f'"v{view.version}"'
+
+
+def evaluation_document(one: StoredEvaluation) -> EvaluationDocument:
+    """Return the document of what an evaluator said."""
+    columns = {name: value for name, value in one._asdict().items() if name != "document"}
+    return EvaluationDocument(**columns, evaluation=parse_object(one.document))
+
 
 DECLARED = {
     "submit_debate": for_users(Scope.WRITE, "debate-invalid", "debate-exists"),
@@ -177,3 +210,108 @@ async def get_debate_artefact(
     etag = f'"{sha256}"'
     headers = {"ETag": etag, "Repr-Digest": repr_digest(sha256)}
     return answer_not_modified(request, etag) or Response(body, media_type=JSON, headers=headers)
+
+
+# Additions to debates: events of open runs, and evaluations.
+
+
+HISTORY_DECLARED = {
+    "list_debate_events": for_owner(Scope.READ, "not-found"),
+    "append_debate_events": for_owner(
+        Scope.WRITE, "not-found", "precondition-failed", "debate-closed", "debate-invalid"
+    ),
+    "evaluate_debate": for_owner(Scope.WRITE, "not-found"),
+    "list_debate_evaluations": for_owner(Scope.READ, "not-found"),
+}
+history = resource_router("debates", HISTORY_DECLARED)
+Artefact = Annotated[str | None, Query(pattern=r"^[0-9a-f]{64}$", description="an earlier one")]
+
+
+@history.get(f"{RUN}/events", operation_id="list_debate_events", response_model=DebateEventPage)
+async def list_debate_events(
+    user: CurrentUser,
+    debate_run_id: UUID,
+    transaction: Transaction,
+    *,
+    limit: Limit = 100,
+    offset: Offset = 0,
+    cursor: Cursor = None,
+) -> Response:
+    """List the entries of a run's log, as they were hashed."""
+    listing = Listing("debate-events", (str(debate_run_id),))
+    lines, total = await debates.read_entries(
+        transaction,
+        str(debate_run_id),
+        user_id=user.user_id,
+        limit=limit,
+        offset=offset,
+        after=parse_sequence(cursor, listing),
+    )
+    return chain_page(
+        lines, member="events", listing=listing, total=total, limit=limit, offset=offset
+    )
+
+
+@history.post(
+    f"{RUN}/events",
+    operation_id="append_debate_events",
+    openapi_extra=describe_body(EventsRequest),
+)
+async def append_debate_events(
+    request: Request,
+    user: CurrentUser,
+    debate_run_id: UUID,
+    body: Annotated[EventsRequest, Depends(json_body(EventsRequest))],
+    versions: WantedVersions,
+    _turn: Admission,
+    transaction: Transaction,
+) -> DebateDocument:
+    """Append events to a run that goes on, all or none; the log is never rewritten."""
+    view = await debates.append_events(
+        transaction,
+        str(debate_run_id),
+        [debates.NewEvent(one.event_type, one.detail) for one in body.events],
+        user_id=user.user_id,
+        versions=versions,
+        clock=get_service(request).clock,
+    )
+    return debate_document(view)
+
+
+@history.post(
+    f"{RUN}/evaluations",
+    operation_id="evaluate_debate",
+    openapi_extra=describe_body(EvaluationRequest),
+)
+async def evaluate_debate(
+    request: Request,
+    user: CurrentUser,
+    debate_run_id: UUID,
+    body: Annotated[EvaluationRequest, Depends(json_body(EvaluationRequest))],
+    _turn: Admission,
+    transaction: Transaction,
+) -> Evaluations:
+    """Evaluate a run as it is now; the results are stored apart from the debate."""
+    found = await debates.run_evaluators(
+        transaction,
+        str(debate_run_id),
+        body.evaluators,
+        labels=body.labels,
+        user_id=user.user_id,
+        clock=get_service(request).clock,
+    )
+    return Evaluations(evaluations=[evaluation_document(one) for one in found])
+
+
+@history.get(f"{RUN}/evaluations", operation_id="list_debate_evaluations")
+async def list_debate_evaluations(
+    user: CurrentUser,
+    debate_run_id: UUID,
+    transaction: Transaction,
+    artefact_sha256: Artefact = None,
+) -> Evaluations:
+    """List what evaluators said of a run as it is now, or as an earlier artefact."""
+    found = await debates.read_evaluations(
+        transaction, str(debate_run_id), user_id=user.user_id, artefact_sha256=artefact_sha256
+    )
+    return Evaluations(evaluations=[evaluation_document(one) for one in found])

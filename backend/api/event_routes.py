@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from uuid import UUID
 
 from fastapi import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from backend.api.declared_routes import CurrentUser, for_owner, resource_router
-from backend.api.described_answers import describe_headers
-from backend.api.service import Service, get_service
-from backend.api.theatre_documents import theatre_document
+from backend.api.http.access_policy import CurrentUser, for_owner, resource_router
+from backend.api.http.openapi import describe_headers
+from backend.api.http.service import Service, get_service
+from backend.api.theatre_routes import theatre_document
 from backend.auth.principals import Scope as KeyScope
-from backend.services.theatre_events import theatre_events
+from backend.services.runs.runs import theatre_events
 from backend.services.theatres import read_theatre
 
 DECLARED = {"watch_theatre": for_owner(KeyScope.READ, "not-found")}
@@ -84,3 +85,37 @@ async def _written(
         async for kind, view in events:
             shown = theatre_document(view, now=service.clock()).model_dump_json()
             yield f"id: {view.version}\nevent: {kind}\ndata: {shown}\n\n".encode()
+
+
+# `Prefer: wait=N` (RFC 7240): a response that waits until a run is over.
+
+
+MAX_WAIT_SECONDS = 60
+_WAIT = re.compile(
+    r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6})\"?\s*(?=$|[,;])", re.ASCII | re.IGNORECASE
+)
+
+
+def seconds_to_wait(request: Request) -> int:
+    """Return how many seconds a client prefers to wait, at most 60; 0 without a preference."""
+    found = _WAIT.search(request.headers.get("prefer", ""))
+    return min(int(found[1]), MAX_WAIT_SECONDS) if found else 0
+
+
+class DeferredResponse(JSONResponse):
+    """A 202 as it is stored under an idempotency key; what is sent is the result of `later`.
+
+    It is sent after the request's transaction is committed: no connection is held while it waits.
+    """
+
+    def __init__(self, accepted: object, later: Callable[[], Awaitable[Response]]) -> None:
+        super().__init__(accepted, 202)
+        self._later = later
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Wait, then send."""
+        response = await self._later()
+        for name, value in self.headers.items():
+            if name not in {"content-length", "content-type", "retry-after"}:
+                response.headers.setdefault(name, value)
+        await response(scope, receive, send)

@@ -11,15 +11,18 @@ from uuid import UUID
 from fastapi import Path, Request
 from starlette.responses import FileResponse, Response
 
-from backend.api.conditional import (
+from backend.api.http.access_policy import Reader, disclosed, public, resource_router
+from backend.api.http.admission import Admission
+from backend.api.http.conditional import (
     FRESH,
     IMMUTABLE,
     answer_not_modified,
     describedby_header,
+    normalise_range,
     repr_digest,
 )
-from backend.api.declared_routes import Reader, disclosed, public, resource_router
-from backend.api.described_answers import (
+from backend.api.http.idempotency import Transaction
+from backend.api.http.openapi import (
     DESCRIBED_BY,
     IF_NONE_MATCH,
     RANGE,
@@ -27,7 +30,7 @@ from backend.api.described_answers import (
     describe_headers,
     describe_text_file,
 )
-from backend.api.pages import (
+from backend.api.http.pages import (
     NO_NUL,
     Cursor,
     Limit,
@@ -37,10 +40,7 @@ from backend.api.pages import (
     parse_sequence,
     sequence_cursor_of,
 )
-from backend.api.ranges import normalise_range
-from backend.api.service import get_service
-from backend.api.transactions import Transaction
-from backend.api.turns import Admission
+from backend.api.http.service import get_service
 from backend.auth.principals import Principal, Scope
 from backend.schemas.evidence import AuditPage, EpisodeDocument, EpisodePage, EpisodeRecord
 from backend.services import evidence

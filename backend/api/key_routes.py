@@ -7,17 +7,17 @@ from uuid import UUID
 
 from fastapi import Depends, Request
 
-from backend.api.bodies import describe_body, json_body
-from backend.api.declared_routes import CurrentUser, for_owner, for_users, resource_router
-from backend.api.pages import Cursor, Limit, Listing, Offset, cursor_of, parse_place
-from backend.api.service import get_service
-from backend.api.transactions import Transaction
+from backend.api.http.access_policy import CurrentUser, for_owner, for_users, resource_router
+from backend.api.http.bodies import describe_body, json_body
+from backend.api.http.idempotency import Transaction
+from backend.api.http.pages import Cursor, Limit, Listing, Offset, cursor_of, parse_place
+from backend.api.http.service import get_service
 from backend.auth.principals import Scope
 from backend.errors import OutOfScopeError
-from backend.repositories.api_keys import find_keys_page
-from backend.repositories.theatre_views import Place
+from backend.repositories.theatres import Place
+from backend.repositories.users import find_keys_page
 from backend.schemas.accounts import ApiKeyDocument, ApiKeyPage, KeyRequest, NewApiKey
-from backend.services import api_keys
+from backend.services import accounts
 
 DECLARED = {
     # An answer that holds a secret is not kept.
@@ -40,7 +40,7 @@ async def create_key(
     """Make a key. It is in this answer and nowhere else."""
     if not user.scopes.issuperset(body.scopes):
         raise OutOfScopeError("a key cannot have scopes that you do not have")
-    made = await api_keys.create_key(
+    made = await accounts.create_key(
         transaction,
         user_id=user.user_id,
         name=body.name,
@@ -80,7 +80,7 @@ async def revoke_key(
     request: Request, user: CurrentUser, key_id: UUID, transaction: Transaction
 ) -> ApiKeyDocument:
     """Revoke a key of yours, from now on."""
-    stored = await api_keys.revoke(
+    stored = await accounts.revoke(
         transaction, key_id=str(key_id), user_id=user.user_id, clock=get_service(request).clock
     )
     return ApiKeyDocument.model_validate(stored)

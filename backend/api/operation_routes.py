@@ -9,11 +9,11 @@ from typing import Annotated
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from backend.api.declared_routes import public, resource_router
-from backend.api.error_kinds import BY_SLUG
-from backend.api.metrics import CONTENT_TYPE
-from backend.api.rate_limits import Rate
-from backend.api.service import get_service
+from backend.api.http.access_policy import public, resource_router
+from backend.api.http.metrics import CONTENT_TYPE
+from backend.api.http.problem_types import BY_SLUG
+from backend.api.http.rate_limits import Rate
+from backend.api.http.service import get_service
 from backend.database.migrations import head_revision
 from backend.errors import NotReadyError
 from backend.schemas.operations import Alive, ClosedTo, Ready, ReadyDetails, VersionDocument

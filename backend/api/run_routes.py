@@ -8,20 +8,24 @@ from uuid import UUID
 from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from backend.api.conditional import WantedVersions
-from backend.api.declared_routes import CurrentUser, for_owner, resource_router
-from backend.api.described_answers import ETAG, LOCATION, PREFER, describe_headers, describe_links
-from backend.api.service import Service, get_service
-from backend.api.theatre_bodies import describe_optional_body, optional_json_body
-from backend.api.theatre_documents import etag_of, theatre_document
-from backend.api.transactions import Transaction
-from backend.api.turns import Admission
-from backend.api.waiting import DeferredResponse, seconds_to_wait
+from backend.api.event_routes import DeferredResponse, seconds_to_wait
+from backend.api.http.access_policy import CurrentUser, for_owner, resource_router
+from backend.api.http.admission import Admission
+from backend.api.http.conditional import WantedVersions
+from backend.api.http.idempotency import Transaction
+from backend.api.http.openapi import ETAG, LOCATION, PREFER, describe_headers, describe_links
+from backend.api.http.service import Service, get_service
+from backend.api.theatre_routes import (
+    describe_optional_body,
+    etag_of,
+    optional_json_body,
+    theatre_document,
+)
 from backend.auth.principals import Scope
 from backend.repositories.theatre_runs import UNFINISHED
-from backend.repositories.theatre_views import TheatreView
+from backend.repositories.theatres import TheatreView
 from backend.schemas.theatres import RunRequest, TheatreDocument
-from backend.services import runs
+from backend.services.runs import runs
 
 DECLARED = {
     "run_theatre": for_owner(

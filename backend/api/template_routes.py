@@ -9,14 +9,23 @@ from typing import Annotated
 from fastapi import Path, Query, Request
 from starlette.responses import Response
 
-from backend.api.conditional import FRESH, IMMUTABLE, tagged_json
-from backend.api.declared_routes import public, resource_router
-from backend.api.described_answers import IF_NONE_MATCH, describe_headers, describe_tagged
-from backend.api.pages import NO_NUL, SHA256, Cursor, Limit, Listing, Offset, cursor_of, parse_place
-from backend.api.service import get_service
-from backend.api.transactions import Transaction
+from backend.api.http.access_policy import public, resource_router
+from backend.api.http.conditional import FRESH, IMMUTABLE, tagged_json
+from backend.api.http.idempotency import Transaction
+from backend.api.http.openapi import IF_NONE_MATCH, describe_headers, describe_tagged
+from backend.api.http.pages import (
+    NO_NUL,
+    SHA256,
+    Cursor,
+    Limit,
+    Listing,
+    Offset,
+    cursor_of,
+    parse_place,
+)
+from backend.api.http.service import get_service
 from backend.repositories.template_views import find_templates, template_of
-from backend.repositories.theatre_views import Place
+from backend.repositories.theatres import Place
 from backend.schemas.templates import (
     AvailableTemplateDocument,
     ListedTemplate,

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
+from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
 
-from backend.api.conditional import WantedVersions, answer_not_modified
-from backend.api.declared_routes import CurrentUser, for_owner, for_users, public, resource_router
-from backend.api.described_answers import (
+from backend.api.http.access_policy import (
+    CurrentUser,
+    for_owner,
+    for_users,
+    public,
+    resource_router,
+)
+from backend.api.http.admission import Admission
+from backend.api.http.bodies import (
+    JSON,
+    Document,
+    describe_body,
+    json_body,
+    require_media_type,
+    strict_object,
+)
+from backend.api.http.conditional import WantedVersions, answer_not_modified, immutable_response
+from backend.api.http.idempotency import Reading, Transaction
+from backend.api.http.openapi import (
+    BARE,
     ETAG,
     IF_NONE_MATCH,
     LOCATION,
@@ -20,7 +39,7 @@ from backend.api.described_answers import (
     describe_links,
     describe_tagged,
 )
-from backend.api.pages import (
+from backend.api.http.pages import (
     Cursor,
     FilterText,
     Limit,
@@ -29,36 +48,166 @@ from backend.api.pages import (
     cursor_of,
     parse_place,
 )
-from backend.api.receipts import Format, receipt_answer
-from backend.api.service import get_service
-from backend.api.theatre_bodies import (
-    addresses_in_template,
-    describe_optional_body,
-    describe_template_body,
-    optional_json_body,
-    template_body,
-)
-from backend.api.theatre_documents import etag_of, theatre_document
-from backend.api.transactions import Reading, Transaction
-from backend.api.turns import Admission
+from backend.api.http.problems import violations_of
+from backend.api.http.service import get_service
 from backend.auth.principals import Scope
-from backend.repositories.commitments import find_receipt
-from backend.repositories.theatre_views import Place, TheatreFilter
+from backend.errors import RequestInvalidError
+from backend.repositories.theatres import Place, TheatreFilter, TheatreView, find_receipt
 from backend.schemas.theatres import (
     Commitment,
     CommitRequest,
     CreatedTheatre,
     DryRun,
     HashedCommitment,
+    RunDocument,
     TheatreDocument,
     TheatrePage,
+    TheatreRequest,
     WarningDocument,
     WholeTheatre,
 )
 from backend.services import theatres
-from theatre.engine.canonical_json import JsonObject
+from backend.services.theatres import find_endpoints
+from theatre.engine.canonical_json import (
+    MAX_INPUT_DEPTH,
+    JsonObject,
+    canonical_bytes,
+    parse_object,
+    sha256_hex,
+)
 from theatre.engine.commitment import content_hash
 from theatre.engine.state_machine import TheatreState
+
+# Commitment receipts as answers.
+
+
+Format = Annotated[
+    Literal["canonical"] | None,
+    Query(alias="format", description="the bytes whose SHA-256 is the commitment hash"),
+]
+
+
+def receipt_answer(request: Request, receipt: bytes, form: str | None) -> Response:
+    """Return the receipt, or the canonical bytes that its hash is of."""
+    body = receipt if form is None else _hashed_bytes(receipt)
+    return immutable_response(request, body, sha256=sha256_hex(body), media_type=JSON)
+
+
+def _hashed_bytes(receipt: bytes) -> bytes:
+    document = parse_object(receipt)
+    return canonical_bytes(
+        {
+            "dataset_hashes": document["dataset_hashes"],
+            "template": document["template_snapshot"],
+            "version_pins": document["version_pins"],
+        }
+    )
+
+
+# Bodies of the theatre routes: a template as raw bytes, and bodies that may be left out.
+
+
+MAX_MEMBERS = 10_000
+"""Of a template, in which each is judged by many rules: wrong ones take a second in all."""
+
+
+async def template_body(request: Request) -> JsonObject:
+    """Return the template of a request: bare, or as `template_json`; never parsed twice.
+
+    Raises MediaTypeError, ParseError, and RequestInvalidError with every violation.
+    """
+    media_type = require_media_type(request, JSON, BARE)
+    body = await request.body()
+    if media_type == BARE:
+        return strict_object(body, max_depth=MAX_INPUT_DEPTH, max_members=MAX_MEMBERS)
+    document = strict_object(body, max_depth=MAX_INPUT_DEPTH + 1, max_members=MAX_MEMBERS)
+    try:
+        return TheatreRequest.model_validate(document).template_json
+    except ValidationError as error:
+        raise RequestInvalidError(violations_of(error)) from None
+
+
+async def addresses_in_template(
+    request: Request, document: Annotated[JsonObject, Depends(template_body)]
+) -> Mapping[str, Sequence[str]]:
+    """Return the addresses of the hosts that a template names.
+
+    A dependency, to be asked for before a transaction: name servers take their time.
+    """
+    constructs = get_service(request).resources.constructs
+    return await constructs.resolve_addresses(find_endpoints(document))
+
+
+def optional_json_body(model: type[Document]) -> Callable[[Request], Awaitable[Document]]:
+    """Return a dependency that reads a JSON object as `model`, or no body as its defaults."""
+    read_body = json_body(model)
+
+    async def read(request: Request) -> Document:
+        return await read_body(request) if await request.body() else model()
+
+    return read
+
+
+def describe_template_body() -> dict[str, Any]:
+    """Return the `openapi_extra` of a route that reads a template."""
+    described = describe_body(TheatreRequest)
+    bare = {"schema": {"type": "object", "description": "a template, as docs/templates.md has it"}}
+    described["requestBody"]["content"][BARE] = bare
+    return described
+
+
+def describe_optional_body(model: type[Document]) -> dict[str, Any]:
+    """Return the `openapi_extra` of a route whose body may be left out."""
+    described = describe_body(model)
+    described["requestBody"]["required"] = False
+    return described
+
+
+# From a theatre's row to what is shown of it.
+
+
+_NOT_SHOWN = frozenset(
+    {"version", "run_status", "refused_count", "pending_step", "started_at", "heartbeat_at"}
+)
+
+
+def theatre_document(view: TheatreView, *, now: datetime) -> TheatreDocument:
+    """Return the document of a theatre."""
+    shown = {name: value for name, value in view._asdict().items() if name not in _NOT_SHOWN}
+    pending = [] if view.pending_step is None else [view.pending_step]
+    return TheatreDocument.model_validate(
+        {**shown, "run": _run(view, now), "pending_steps": pending}
+    )
+
+
+def etag_of(view: TheatreView) -> str:
+    """Return the entity tag of a theatre: every change of its row is another one."""
+    return f'"v{view.version}"'
+
+
+def _run(view: TheatreView, now: datetime) -> RunDocument | None:
+    if view.run_status is None:
+        return None
+    return RunDocument.model_validate(
+        {
+            "status": view.run_status,
+            "progress": view.progress,
+            "total": view.total_episodes,
+            "failures": view.failure_count,
+            "refused": view.refused_count,
+            "started_at": view.started_at,
+            "heartbeat_at": view.heartbeat_at,
+            "eta_seconds": _eta_seconds(view, now),
+        }
+    )
+
+
+def _eta_seconds(view: TheatreView, now: datetime) -> float | None:
+    if view.run_status != "running" or view.started_at is None or not view.progress:
+        return None
+    pace = (now - view.started_at).total_seconds() / view.progress
+    return round(max(0.0, pace * (view.total_episodes - view.progress)), 1)
+
 
 DECLARED = {
     "create_theatre": for_users(

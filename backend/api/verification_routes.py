@@ -10,11 +10,19 @@ from uuid import UUID
 from fastapi import Depends, Request
 from starlette.responses import JSONResponse, Response
 
-from backend.api.bodies import JSON, describe_body, json_body
 from backend.api.certificate_routes import certificate_summary
-from backend.api.conditional import FRESH, answer_not_modified, repr_digest
-from backend.api.declared_routes import CurrentUser, for_owner, for_users, public, resource_router
-from backend.api.described_answers import (
+from backend.api.http.access_policy import (
+    CurrentUser,
+    for_owner,
+    for_users,
+    public,
+    resource_router,
+)
+from backend.api.http.admission import Admission
+from backend.api.http.bodies import JSON, describe_body, json_body
+from backend.api.http.conditional import FRESH, answer_not_modified, repr_digest
+from backend.api.http.idempotency import Reading, Transaction
+from backend.api.http.openapi import (
     DIGEST,
     ETAG,
     IF_NONE_MATCH,
@@ -22,12 +30,18 @@ from backend.api.described_answers import (
     NOT_MODIFIED,
     describe_headers,
 )
-from backend.api.pages import Cursor, FilterText, Limit, Listing, Offset, cursor_of, parse_place
-from backend.api.service import get_service
-from backend.api.transactions import Reading, Transaction
-from backend.api.turns import Admission
+from backend.api.http.pages import (
+    Cursor,
+    FilterText,
+    Limit,
+    Listing,
+    Offset,
+    cursor_of,
+    parse_place,
+)
+from backend.api.http.service import get_service
 from backend.auth.principals import Scope
-from backend.repositories.theatre_views import Place
+from backend.repositories.theatres import Place
 from backend.schemas.verifications import (
     ReplayProgress,
     VerificationPage,
@@ -35,7 +49,7 @@ from backend.schemas.verifications import (
     VerificationStatus,
     VerifiedCertificate,
 )
-from backend.services import verifications
+from backend.services.verifications import verifications
 
 DECLARED = {
     "run_verification": for_users(

@@ -7,10 +7,10 @@ COMMANDS = {
     ),
     "key": ("backend.cli.key_group:key", "Make, list and revoke keys for tools."),
     "openapi": (
-        "backend.cli.openapi_command:openapi",
+        "backend.cli.serve_command:openapi",
         "Print the description of the HTTP interface.",
     ),
     "serve": ("backend.cli.serve_command:serve", "Serve the HTTP interface."),
-    "worker": ("backend.cli.worker_command:worker", "Run theatres that the service has queued."),
+    "worker": ("backend.cli.serve_command:worker", "Run theatres that the service has queued."),
 }
 """Command → where it lives, and the line that `echelon --help` shows (`theatre.cli.lazy_group`)."""

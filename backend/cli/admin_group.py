@@ -4,23 +4,77 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import click
+from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.cli.construct_decisions import construct
-from backend.cli.database_work import open_owned_database
-from backend.cli.refusals import end_on_refusal
-from backend.database.opening import open_database
+from backend.cli.database_work import end_on_refusal, open_owned_database, run_as_operator
+from backend.database.migrations import open_database
 from backend.database.sessions import application_engine
 from backend.evidence_store import EvidenceStore
+from backend.repositories.registered_constructs import Decision
+from backend.repositories.users import find_user_id
 from backend.runtime import now
-from backend.services.backups import Backup, restore_backup, take_backup
+from backend.services.constructs import decide_claim
+from backend.services.integrity.backups import Backup, restore_backup, take_backup
+from backend.services.integrity.fsck import StoreCheck, StoreReport
 from backend.services.resources import TheatreResources
-from backend.services.store_check import StoreCheck, StoreReport
 from backend.settings import Settings
-from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.output import echo, json_option, print_document
+from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
+
+# `echelon admin construct …`: whose construct ids are whose, as the operator says.
+
+
+@click.group(no_args_is_help=True)
+def construct() -> None:
+    """Decide whose construct ids are whose."""
+
+
+def _construct_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Take construct ids and the user whose they are, or are not."""
+    command = click.option("--user", "username", required=True, help="Who claims them.")(command)
+    return click.argument("construct_ids", metavar="CONSTRUCT_ID…", nargs=-1, required=True)(
+        command
+    )
+
+
+@construct.command()
+@_construct_options
+def confirm(construct_ids: tuple[str, ...], username: str) -> None:
+    """Confirm that CONSTRUCT_IDs belong to a user: runs that end from now on count.
+
+    All of them or, where one is not claimed by the user, none. A claim lapses after 14 days.
+    """
+    _decide(construct_ids, "confirmed", username)
+
+
+@construct.command()
+@_construct_options
+def reject(construct_ids: tuple[str, ...], username: str) -> None:
+    """Reject a user's claims of CONSTRUCT_IDs: others may claim them, the user in 14 days."""
+    _decide(construct_ids, "rejected", username)
+
+
+@construct.command()
+@_construct_options
+def release(construct_ids: tuple[str, ...], username: str) -> None:
+    """Take confirmed CONSTRUCT_IDs from a user: others may claim them, old runs do not count."""
+    _decide(construct_ids, "released", username)
+
+
+def _decide(construct_ids: tuple[str, ...], decision: Decision, username: str) -> None:
+    async def decided(connection: AsyncConnection) -> None:
+        user_id = await find_user_id(connection, username)
+        if user_id is None:
+            raise click.UsageError("there is no user of this name")
+        for one in construct_ids:
+            await decide_claim(connection, one, decision, user_id=user_id, at=now())
+
+    run_as_operator(decided)
+    for one in construct_ids:
+        echo(f"{decision} for {username}: {one}")
 
 
 @click.group(no_args_is_help=True)

@@ -10,17 +10,30 @@ from typing import TypeVar
 import click
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.cli.refusals import end_on_refusal
 from backend.database import migrations
 from backend.database.embedded import EmbeddedServer
-from backend.database.opening import open_database
+from backend.database.migrations import open_database
 from backend.database.roles import OWNER
 from backend.database.sessions import application_engine, operator_engine
-from backend.errors import SettingsError
+from backend.errors import BackendError, SettingsError
 from backend.repositories.users import find_user_by_name
 from backend.settings import Settings
+from theatre.cli.exits import CommandEndedError, ExitCode, echo
+
+# How commands of the service end after an error.
+
 
 T = TypeVar("T")
+
+
+def end_on_refusal(action: Callable[[], T]) -> T:
+    """Return what `action` returns; print an error of the service and end with exit code 5."""
+    try:
+        return action()
+    except BackendError as error:
+        for line in f"error ({error.code}): {error}".split("\n"):
+            echo(line, err=True)
+        raise CommandEndedError(ExitCode.INVALID) from error
 
 
 def run_in_database(work: Callable[[AsyncConnection], Awaitable[T]]) -> T:

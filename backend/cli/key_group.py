@@ -11,10 +11,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.auth.principals import Scope
 from backend.cli.database_work import require_user_id, run_in_database
-from backend.repositories.api_keys import StoredKey, find_keys
+from backend.repositories.users import StoredKey, find_keys
 from backend.runtime import now
-from backend.services.api_keys import MAX_DAYS, NewKey, create_key, revoke
-from theatre.cli.output import echo, json_option, print_document
+from backend.services.accounts import MAX_DAYS, NewKey, create_key, revoke
+from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.tables import print_table
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339

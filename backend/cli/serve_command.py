@@ -9,16 +9,28 @@ import signal
 import socket
 import sys
 import threading
+from pathlib import Path
 
 import click
 import uvicorn
 
-from backend.cli.refusals import end_on_refusal
+from backend.api.http.openapi import format_openapi
+from backend.cli.database_work import end_on_refusal
 from backend.logs import log_as_json
 from backend.main import create_app
+from backend.runtime import work
 from backend.settings import Settings
-from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.output import echo
+from theatre.cli.exits import CommandEndedError, ExitCode, echo
+
+# `echelon openapi`: the interface as a document.
+
+
+@click.command()
+def openapi() -> None:
+    """Print the description of the HTTP interface, as docs/openapi.json has it."""
+    # Nothing is opened for it: the application does that when it is served.
+    click.echo(format_openapi(create_app(Settings(home=Path())).openapi()), nl=False)
+
 
 _DRAIN_SECONDS = 30
 _KEEP_ALIVE_SECONDS = 5
@@ -83,3 +95,25 @@ def _end_with_stdin(server: uvicorn.Server) -> None:
     while os.read(sys.stdin.fileno(), _CHUNK_BYTES):
         pass
     server.should_exit = True
+
+
+# `echelon worker`: runs theatres until it is stopped.
+
+
+@click.command()
+def worker() -> None:
+    """Run theatres until SIGTERM or SIGINT; what is under way then is handed over.
+
+    Any number of these may work at the same time, on any machine with the same database and the
+    same evidence store.
+    """
+    settings = end_on_refusal(Settings.from_environment)
+    log_as_json(settings.log_level)
+    end_on_refusal(lambda: asyncio.run(_run_workers(settings)))
+
+
+async def _run_workers(settings: Settings) -> None:
+    stop = asyncio.Event()
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(ending, stop.set)
+    await work(settings, stop)

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from backend.errors import EvidenceStoreError
-from backend.evidence_store.failures import wrap_disk_errors
+from backend.evidence_store.names import wrap_disk_errors
 from backend.evidence_store.objects import ListedObject, ObjectStore
 from theatre.engine.canonical_json import canonical_bytes, parse_object
 from theatre.engine.errors import ParseError

@@ -14,18 +14,19 @@ from uuid import uuid4
 from obstore.store import LocalStore
 
 from backend.errors import EvidenceDamagedError, EvidenceStoreError
-from backend.evidence_store.addresses import bucket_of, folder_of
-from backend.evidence_store.digests import sha256_at
-from backend.evidence_store.failures import wrap_disk_errors, wrap_store_errors
-from backend.evidence_store.local_disk import PROBE, LocalDisk
 from backend.evidence_store.names import (
     ObjectKind,
     StoredObject,
+    bucket_of,
+    folder_of,
     key_of,
     require_found,
     require_sha256,
+    sha256_at,
+    wrap_disk_errors,
+    wrap_store_errors,
 )
-from backend.evidence_store.objects import ObjectStore
+from backend.evidence_store.objects import PROBE, LocalDisk, ObjectStore
 from backend.evidence_store.parts import INDEX, PART_BYTES, MultipartObjects
 
 

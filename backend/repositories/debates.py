@@ -16,7 +16,7 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import DebateEvaluation, DebateEvent, DebateRun
-from backend.repositories.theatre_views import Place
+from backend.repositories.theatres import Place
 from theatre.engine.canonical_json import JsonObject, canonical_line
 
 _SHOWN = (

@@ -16,7 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import ConstructDecision, RegisteredConstruct
 from backend.repositories.counted_runs import OWNER, if_confirmed
-from backend.repositories.theatre_views import Place
+from backend.repositories.theatres import Place
 from theatre.engine.canonical_json import sha256_hex
 
 CLAIM_TERM = timedelta(days=14)

@@ -7,25 +7,123 @@ The state is a column, compared and set in the transaction of its audit entry.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import ARRAY, Integer, Row, any_, func, insert, literal, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.database.models import Theatre, TheatreAuditEvent, TheatreEpisodeScore
 from backend.database.models.evidence import HIGHEST_SEQUENCE
-from backend.repositories.fences import lock_for_writing
-from backend.repositories.journal_rows import episode_row, event_row, theatre_changes
-from backend.repositories.recorded import RecordedRanges
+from backend.repositories.theatre_runs import lock_for_writing
+from backend.repositories.theatres import queryable, queryable_text
 from theatre.engine.audit_chain import AuditEvent, ChainHead, head_after, next_entry
-from theatre.engine.canonical_json import JsonObject, parse_object
-from theatre.engine.clock import format_rfc3339
+from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
-from theatre.engine.models import EpisodeResult, InvocationStatus
-from theatre.engine.replay.journal import read_result
+from theatre.engine.models import EpisodeResult, InvocationStatus, Scored
+from theatre.engine.replay.context import read_result
+
+# Results and audit events as rows, and what an event changes in its theatre's row.
+
+
+_NANO = 1_000_000_000
+_MAX_ERROR = 2000
+
+
+def episode_row(theatre_id: str, result: EpisodeResult) -> dict[str, Any]:
+    """Return the row of a recorded episode; a criterion without a score is null in it."""
+    scores: JsonObject = {
+        criterion: value.nano / _NANO if isinstance(value, Scored) else None
+        for criterion, value in result.scores.items()
+    }
+    return {
+        "theatre_id": theatre_id,
+        "seq": result.seq,
+        "episode_id": queryable_text(result.episode_id),
+        "invocation_status": result.status.value,
+        "outcome": result.outcome.value,
+        "latency_ms": _latency(result.record.document),
+        "scores_json": queryable(scores),
+        "line": result.line,
+    }
+
+
+def event_row(entry: JsonObject) -> dict[str, Any]:
+    """Return the row of an audit entry."""
+    return {
+        "theatre_id": entry["theatre_id"],
+        "seq": entry["seq"],
+        "event_type": entry["event_type"],
+        "from_state": entry["from_state"],
+        "to_state": entry["to_state"],
+        "detail_json": queryable(cast("JsonObject", entry["detail"])),
+        "prev_entry_hash": entry["prev_entry_hash"],
+        "entry_hash": entry["entry_hash"],
+        "entry": canonical_line(entry),
+        "created_at": parse_rfc3339(cast("str", entry["at"])),
+    }
+
+
+def theatre_changes(event: AuditEvent) -> dict[str, Any]:
+    """Return what an event changes in its theatre's row; nothing but for a transition."""
+    if event.to_state is None or event.from_state is None:
+        return {}
+    moment = parse_rfc3339(event.at)
+    changes: dict[str, Any] = {
+        "state": event.to_state,
+        "updated_at": moment,
+        "lost_workers": 0,
+    }
+    if event.event_type == "activated":
+        changes |= {"total_episodes": event.detail["episodes"], "started_at": moment}
+    if event.event_type == "resolved":
+        changes |= {
+            "outcome": event.detail["outcome"],
+            "outcome_reason": event.detail.get("outcome_reason"),
+            "certificate_id": event.detail.get("certificate_id"),
+            "resolved_at": moment,
+        }
+        if "error_detail" in event.detail:
+            error = f"{event.detail['outcome_reason']}: {event.detail['error_detail']}"
+            changes["error"] = queryable_text(error)[:_MAX_ERROR]
+    return changes
+
+
+def _latency(record: JsonObject) -> int | None:
+    """Return the latency of the answer that counts: the last call of the first round."""
+    calls = cast("list[dict[str, Any]]", record["calls"])
+    attempts = [call["attempts"] for call in calls if call.get("repeat") == 0]
+    if not attempts or not attempts[-1]:
+        return None
+    return cast("int", attempts[-1][-1]["response"]["latency_ms"])
+
+
+# Which episodes a journal holds, as the database says it: a few ranges, however many.
+
+
+class RecordedRanges:
+    """Sequence numbers as ascending inclusive ranges that do not touch."""
+
+    def __init__(self, ranges: Sequence[tuple[int, int]]) -> None:
+        self._firsts = [first for first, _ in ranges]
+        self._lasts = [last for _, last in ranges]
+
+    def __contains__(self, seq: object) -> bool:
+        """Tell whether episode `seq` is recorded."""
+        if not isinstance(seq, int):
+            return False
+        place = bisect_right(self._firsts, seq) - 1
+        return place >= 0 and seq <= self._lasts[place]
+
+    def __len__(self) -> int:
+        """Return how many episodes are recorded."""
+        pairs = zip(self._firsts, self._lasts, strict=True)
+        return sum(last - first + 1 for first, last in pairs)
+
 
 Effect = Callable[[AsyncConnection, AuditEvent], Awaitable[None]]
 """What else is written in the transaction of an event, before the state moves."""

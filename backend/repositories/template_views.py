@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, and_, bindparam, exists, func, literal, se
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreTemplate
-from backend.repositories.theatre_views import Place
+from backend.repositories.theatres import Place
 
 _SHOWN = (
     TheatreTemplate.template_id,

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, select, text, update
+from sqlalchemy import ColumnElement, Select, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import Theatre, TheatreTemplate
@@ -17,6 +17,60 @@ from theatre.engine.models import freeze_object
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import DEFAULT_CLOSE_WITHIN_DAYS, NEWEST
 from theatre.engine.theatre import Theatre as TheatreValue
+
+# Who may write for a run: the holder of its epoch.
+
+
+async def lock_for_writing(connection: AsyncConnection, theatre_id: str, *, epoch: int) -> str:
+    """Lock a theatre's row for this transaction; return the theatre's state.
+
+    NotFoundError where there is none, StateConflictError where another worker holds it.
+    """
+    query = (
+        select(Theatre.state, Theatre.run_epoch)
+        .where(Theatre.id == theatre_id)
+        .with_for_update(key_share=True)
+    )
+    row = (await connection.execute(query)).one_or_none()
+    if row is None:
+        raise NotFoundError(f"expected theatre {theatre_id}, got none")
+    if row.run_epoch != epoch:
+        raise StateConflictError(
+            f"expected to hold the run of theatre {theatre_id} in epoch {epoch}, "
+            f"got epoch {row.run_epoch}: another worker has taken it up"
+        )
+    return str(row.state)
+
+
+# How many theatres are where, and what their runs came to: of all processes, from the rows.
+
+
+class RunTotals(NamedTuple):
+    """The theatres that agree in state, status of the run, and outcome; and their episodes."""
+
+    state: str
+    run_status: str | None
+    outcome: str | None
+    theatres: int
+    episodes: int
+    failures: int
+    refusals: int
+
+
+async def run_totals(connection: AsyncConnection) -> Sequence[RunTotals]:
+    """Return the totals of every combination that there is."""
+    return [RunTotals._make(row) for row in await connection.execute(_TOTALS)]
+
+
+_ALIKE = (Theatre.state, Theatre.run_status, Theatre.outcome)
+_TOTALS = select(
+    *_ALIKE,
+    func.count(),
+    func.sum(Theatre.progress),
+    func.sum(Theatre.failure_count),
+    func.sum(Theatre.refused_count),
+).group_by(*_ALIKE)
+
 
 UNFINISHED = ("queued", "running")
 MAX_ERROR = 2000

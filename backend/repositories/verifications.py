@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from backend.database.models import TheatreCertificate, Verification
 from backend.database.models.base import MAX_ERROR
 from backend.repositories.certificate_views import SHOWN, CertificateView, joined_with_run
-from backend.repositories.theatre_views import Place
+from backend.repositories.theatres import Place
 from theatre.engine.canonical_json import JsonObject
 
 _COLUMNS = (

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, model_validator
 
 from backend.schemas.base import RequestDocument, ResponseDocument
-from theatre.debate.actions import Action
+from theatre.debate.models import Action
 
 EvaluatorName = Literal["crit", "rca", "t3", "pid", "raudit"]
 Speaker = Annotated[str, Field(min_length=1, max_length=200)]

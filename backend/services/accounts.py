@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from sqlalchemy.ext.asyncio import AsyncEngine
+from collections.abc import Collection
+from datetime import timedelta
+from typing import NamedTuple
 
-from backend.auth.api_keys import hash_key, is_api_key
-from backend.auth.passwords import Passwords
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from backend.auth.credentials import Passwords, hash_key, is_api_key, new_api_key
 from backend.auth.principals import EVERY_SCOPE, Principal, Scope
 from backend.auth.tokens import Tokens
 from backend.errors import AlreadyRegisteredError, UnauthenticatedError
 from backend.identifiers import new_id
-from backend.repositories import api_keys, users
+from backend.repositories import users
+from backend.repositories.users import StoredKey, insert_key, revoke_key
 from theatre.engine.clock import Clock
+from theatre.engine.errors import NotFoundError
 
 
 async def register(
@@ -74,9 +79,9 @@ async def _authenticate_key(engine: AsyncEngine, key: str, *, clock: Clock) -> P
     digest, now = hash_key(key), clock()
     async with engine.connect() as connection:
         await connection.execution_options(isolation_level="AUTOCOMMIT")
-        owner = await api_keys.find_key_owner(connection, digest, at=now)
+        owner = await users.find_key_owner(connection, digest, at=now)
         if owner is not None:
-            await api_keys.record_use(connection, digest, owner, at=now)
+            await users.record_use(connection, digest, owner, at=now)
     if owner is None:
         raise UnauthenticatedError("expected a key that is in use")
     return Principal(
@@ -84,3 +89,51 @@ async def _authenticate_key(engine: AsyncEngine, key: str, *, clock: Clock) -> P
         username=owner.username,
         scopes=frozenset(scope for scope in Scope if scope.value in owner.scopes),
     )
+
+
+# Keys for tools: made, listed and revoked by their owner.
+
+
+MAX_DAYS = 366
+
+
+class NewKey(NamedTuple):
+    """A key at the only moment at which it can be read."""
+
+    key: str
+    stored: StoredKey
+
+
+async def create_key(
+    connection: AsyncConnection,
+    *,
+    user_id: str,
+    name: str,
+    scopes: Collection[Scope],
+    days: int,
+    clock: Clock,
+) -> NewKey:
+    """Make a key for a user, good for `days` (1 to 366)."""
+    now = clock()
+    key = new_api_key()
+    stored = StoredKey(
+        id=new_id(now),
+        name=name,
+        scopes=sorted(set(scopes)),
+        created_at=now,
+        expires_at=now + timedelta(days=days),
+        last_used_at=None,
+        revoked_at=None,
+    )
+    await insert_key(connection, key=stored, user_id=user_id, secret_sha256=hash_key(key))
+    return NewKey(key, stored)
+
+
+async def revoke(
+    connection: AsyncConnection, *, key_id: str, user_id: str, clock: Clock
+) -> StoredKey:
+    """Revoke a key of a user; NotFoundError where it is not theirs."""
+    stored = await revoke_key(connection, key_id=key_id, user_id=user_id, at=clock())
+    if stored is None:
+        raise NotFoundError("expected a key of this user, got none")
+    return stored

@@ -21,7 +21,7 @@ from backend.repositories.counted_runs import (
     OWNER_NOT_CONFIRMED,
     TEMPLATE_NOT_ACCEPTED,
 )
-from backend.repositories.theatre_views import Place
+from backend.repositories.theatres import Place
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import NotFoundError
 from theatre.engine.tier_assigner import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -16,6 +16,8 @@ from backend.services.resources import TheatreResources
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, parse_object
 from theatre.engine.errors import DatasetError, NotFoundError, ParseError
 from theatre.files.datasets import DatasetFile
+from theatre.verification.errors import NoRecordError
+from theatre.verification.records import GroundTruthRecord, read_record
 
 _MAX_LINES = 1_000_000
 """Empty objects in 64 MiB would keep a thread busy for minutes."""
@@ -89,4 +91,31 @@ def _require_object(number: int, line: bytes) -> None:
         # The parser's own message may quote the line.
         raise DatasetError(
             f"line {number}: expected a strict JSON object, got something else ({error.reason})"
+        ) from None
+
+
+# Ground-truth records that a user uploaded: theirs to write, so every line is looked at.
+
+
+MAX_RECORDS = 1000
+
+
+def uploaded_records(dataset: DatasetFile) -> Iterator[GroundTruthRecord]:
+    """Yield the records of an upload. Blocks.
+
+    DatasetError for a line that is none, which is never repeated, and for too many of them.
+    """
+    for number, line in enumerate(dataset.lines(), 1):
+        if number > MAX_RECORDS:
+            raise DatasetError(f"expected at most {MAX_RECORDS} records, got more")
+        yield _record(number, line)
+
+
+def _record(number: int, line: bytes) -> GroundTruthRecord:
+    try:
+        return read_record(parse_object(line, max_depth=MAX_INPUT_DEPTH))
+    except (ParseError, NoRecordError):
+        raise DatasetError(
+            f"line {number}: expected a ground-truth record as `echelon ingest` writes them, got "
+            "something else"
         ) from None

@@ -7,8 +7,9 @@ Stored content never changes: a run is its event log, and the log only grows (do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -24,9 +25,11 @@ from backend.identifiers import new_id
 from backend.repositories.debates import (
     DebateFilter,
     DebateRunView,
+    StoredEvaluation,
     add_entries,
     count_runs,
     find_entry_lines,
+    find_evaluations,
     find_run,
     find_run_by_name,
     find_runs,
@@ -34,12 +37,16 @@ from backend.repositories.debates import (
     grow_run,
     insert_run,
     lock_run,
+    store_evaluations,
 )
-from backend.repositories.theatre_views import Place
+from backend.repositories.theatres import Place
 from theatre.debate.errors import DebateError, InvalidDebateError
-from theatre.debate.kept_runs import Extension, document_as_of, extend_log, open_run_log
+from theatre.debate.evaluators import evaluate
+from theatre.debate.models import Action
+from theatre.debate.runner import Extension, document_as_of, extend_log, open_run_log
+from theatre.debate.validation import read_debate
 from theatre.engine.audit_chain import AuditEvent
-from theatre.engine.canonical_json import JsonObject, parse_object
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object, sha256_hex
 from theatre.engine.clock import Clock, format_rfc3339
 from theatre.engine.errors import NotFoundError
 from theatre.engine.schema_registry import without_values
@@ -228,3 +235,53 @@ def _redact(detail: str) -> str:
 
 def _not_found(key: str) -> NotFoundError:
     return NotFoundError(f"expected a run of a debate of this user, got {key}")
+
+
+# Evaluators over stored debates. Their results are stored apart from the debate, never in it.
+
+
+async def run_evaluators(
+    connection: AsyncConnection,
+    key: str,
+    names: Sequence[str],
+    *,
+    labels: Mapping[str, Action],
+    user_id: str,
+    clock: Clock,
+) -> Sequence[StoredEvaluation]:
+    """Evaluate a user's run as it is now, keep what comes out, and return it; NotFoundError.
+
+    `labels` go to the evaluator `raudit` alone, as in `theatre.debate.evaluators.evaluate`.
+    """
+    data = await read_artefact(connection, key, user_id=user_id, events=None)
+    evaluations = await asyncio.to_thread(_evaluate, data, names, labels, clock())
+    await store_evaluations(connection, key, evaluations)
+    return evaluations
+
+
+async def read_evaluations(
+    connection: AsyncConnection, key: str, *, user_id: str, artefact_sha256: str | None
+) -> Sequence[StoredEvaluation]:
+    """Return what evaluators said of a user's run as it is now, or as an earlier artefact.
+
+    NotFoundError where it is not theirs.
+    """
+    view = await read_run(connection, key, user_id=user_id)
+    return await find_evaluations(connection, key, artefact_sha256 or view.artefact_sha256)
+
+
+def _evaluate(
+    data: bytes, names: Sequence[str], labels: Mapping[str, Action], now: datetime
+) -> list[StoredEvaluation]:
+    artefact = read_debate(data)
+    documents = map(canonical_bytes, evaluate(artefact, names, labels))
+    return [
+        StoredEvaluation(
+            artefact_sha256=artefact.sha256,
+            evaluator=name,
+            sha256=sha256_hex(document),
+            document=document,
+            created_at=now,
+        )
+        for name, document in zip(names, documents, strict=True)
+    ]

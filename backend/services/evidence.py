@@ -14,20 +14,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.evidence_store import ObjectKind
 from backend.repositories.evidence_views import (
+    BundleArchive,
     DisclosedTheatre,
     EpisodeView,
     count_entries,
     count_episodes,
     export_sha256,
     find_audit_entries,
+    find_bundle,
     find_disclosed_theatre,
     find_episode,
     find_episodes,
 )
-from backend.repositories.sealed_bundles import BundleArchive, find_bundle
 from backend.services.resources import TheatreResources
+from backend.services.runs.execution import EXPORT
 from backend.services.sealed_bundles import open_bundle_file
-from backend.services.theatre_bridge import EXPORT
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import NotFoundError
 from theatre.engine.evidence_bundle import bundle_name

@@ -23,7 +23,7 @@ from backend.repositories.theatre_runs import (
 )
 from backend.repositories.users import find_user_by_id
 from backend.services.resources import TheatreResources
-from backend.services.theatre_bridge import WAITING, journal_of
+from backend.services.runs.execution import WAITING, journal_of
 from theatre.engine.canonical_json import JsonObject, canonical_sha256
 from theatre.engine.errors import HumanScoreRefusedError, InvalidTransitionError, NotFoundError
 from theatre.engine.replay import HumanReview, RatingItem, SubmittedScore, rating_items

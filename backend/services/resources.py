@@ -10,9 +10,9 @@ from typing import Self
 
 from backend.evidence_store import EvidenceStore
 from backend.services.accepted_templates import AcceptedTemplates
-from backend.services.construct_access import ConstructAccess
+from backend.services.constructs import ConstructAccess
 from backend.services.ground_truth import GroundTruth
-from backend.services.repository_access import RepositoryAccess
+from backend.services.verifications.repository_access import RepositoryAccess
 from backend.settings import Settings
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import Clock
@@ -20,12 +20,11 @@ from theatre.engine.errors import InvalidTemplateError
 from theatre.engine.models import Computation, EpisodeRunner, Scorer
 from theatre.engine.schema_registry import SchemaRegistry, resource_root
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
-from theatre.oracles.construct_entries import read_accepted_templates
-from theatre.oracles.construct_registry import ConstructRegistry
+from theatre.oracles.construct_registry import ConstructRegistry, read_accepted_templates
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
-from theatre.scorers.episode_runners import load_episode_runners
+from theatre.scorers.registration import load_episode_runners
 
 GITHUB_TOKEN = "GITHUB_TOKEN"  # noqa: S105 - the name of the variable
 """The token comes from the environment of the worker process alone."""

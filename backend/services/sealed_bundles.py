@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from backend.errors import EvidenceDamagedError, EvidenceStoreError
 from backend.evidence_store import EvidenceStore, ObjectKind, sha256_at, sha256_of
-from backend.repositories.sealed_bundles import BundleArchive
+from backend.repositories.evidence_views import BundleArchive
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.evidence_bundle import bundle_name
 

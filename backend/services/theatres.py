@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,31 +19,44 @@ from backend.repositories.datasets import find_uploads
 from backend.repositories.evidence_views import find_details, find_journal_lines, find_resolution
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.template_views import find_template_bytes
-from backend.repositories.theatre_runs import StoredTheatre, lock_theatre
-from backend.repositories.theatre_views import (
+from backend.repositories.theatre_runs import (
+    StoredTheatre,
+    change_run,
+    find_overdue_theatres,
+    lock_committed,
+    lock_theatre,
+)
+from backend.repositories.theatres import (
     Place,
     TheatreFilter,
     TheatreView,
     count_theatres,
     find_theatre_view,
     find_theatre_views,
+    insert_draft,
+    store_receipt,
 )
-from backend.repositories.theatres import insert_draft, store_receipt
 from backend.services.resources import TheatreResources
+from backend.services.runs.execution import end_within
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.coin import COIN_BYTES, Coin
 from theatre.engine.commitment import CommitmentProtocol, CommitmentReceipt
-from theatre.engine.errors import CommitmentError, InvalidTransitionError, NotFoundError
+from theatre.engine.errors import (
+    CommitmentError,
+    InvalidTransitionError,
+    NotFoundError,
+    TheatreError,
+)
 from theatre.engine.models import EpisodeResult
 from theatre.engine.replay import reasons_with_examples
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState
 from theatre.engine.template_validator import ValidationReport
 from theatre.engine.templates import ProductTheatreTemplate, view_template
-from theatre.engine.theatre import Theatre
-from theatre.files.dataset_checks import verify_datasets
+from theatre.engine.theatre import OVERDUE, Theatre
+from theatre.files.datasets import verify_datasets
 from theatre.oracles.endpoints import endpoints
-from theatre.scorers.pins import scorers_in_use
+from theatre.scorers.registration import scorers_in_use
 
 # Ground truth is read between two statements of a commitment.
 _READ_AT_LEISURE = text("SET LOCAL idle_in_transaction_session_timeout = 0")
@@ -285,3 +299,52 @@ def construct_of(document: JsonObject) -> str | None:
     if isinstance(view, ProductTheatreTemplate):
         return view.product_theatre_config.construct_under_test
     return None
+
+
+# Theatres that end before a construct is called: cancelled, or past the date to begin by.
+#
+# The row's lock decides against a run that begins at the same moment. The worker of a run that was
+# taken up then has an older epoch: it can write nothing more
+# (docs/design/service.md, "COMMITTED can end").
+
+
+_log = logging.getLogger(__name__)
+
+
+async def end_uncalled(
+    connection: AsyncConnection,
+    engine: AsyncEngine,
+    stored: StoredTheatre,
+    resources: TheatreResources,
+    *,
+    outcome: JsonObject,
+) -> None:
+    """Resolve a COMMITTED theatre, whose row the caller has locked, without a call."""
+    await end_within(connection, engine, stored, resources, outcome=outcome)
+    await change_run(
+        connection,
+        stored.id,
+        run_status="cancelled",
+        # A new epoch refuses the writes of a worker that has just taken the run up.
+        run_epoch=stored.run_epoch + 1,
+        run_job_id=None,
+        error=None,
+    )
+
+
+async def end_overdue(engine: AsyncEngine, resources: TheatreResources, *, at: datetime) -> int:
+    """End every theatre that did not begin in time, a transaction each; return how many."""
+    async with engine.connect() as connection:
+        found = await find_overdue_theatres(connection, at=at)
+    ended = 0
+    for theatre_id in found:
+        try:
+            async with engine.begin() as connection:
+                stored = await lock_committed(connection, theatre_id)
+                if stored is not None and stored.value().is_overdue(at):
+                    await end_uncalled(connection, engine, stored, resources, outcome={**OVERDUE})
+                    ended += 1
+        except TheatreError as error:
+            fields = {"theatre_id": theatre_id, "code": error.code}
+            _log.warning("an overdue theatre cannot be ended", extra={"fields": fields})
+    return ended

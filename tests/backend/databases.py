@@ -20,9 +20,8 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.database import migrations
 from backend.database.embedded import EmbeddedServer
-from backend.database.embedded.account import service_account
-from backend.database.embedded.cluster import SUPERUSER, Cluster
-from backend.database.embedded.locks import hold_lock, is_held
+from backend.database.embedded.cluster import SUPERUSER, Cluster, hold_lock, is_held
+from backend.database.embedded.programs import service_account
 from backend.database.roles import APPLICATION, OWNER
 from backend.database.sessions import application_engine
 from theatre.engine.canonical_json import canonical_bytes, sha256_hex

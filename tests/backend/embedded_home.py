@@ -12,9 +12,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from backend.database.embedded.account import service_account
-from backend.database.embedded.cluster import Cluster
-from backend.database.embedded.locks import hold_lock
+from backend.database.embedded.cluster import Cluster, hold_lock
+from backend.database.embedded.programs import service_account
 from tests.theatre.echelon_process import (
     PATIENCE_SECONDS,
     REPOSITORY,

@@ -10,10 +10,10 @@ from uuid import uuid4
 from fastapi import Depends, Request, Response
 from sqlalchemy import insert
 
-from backend.api.bodies import json_body
-from backend.api.declared_routes import CurrentUser, for_users, public, resource_router
-from backend.api.service import get_service
-from backend.api.transactions import Transaction
+from backend.api.http.access_policy import CurrentUser, for_users, public, resource_router
+from backend.api.http.bodies import json_body
+from backend.api.http.idempotency import Transaction
+from backend.api.http.service import get_service
 from backend.auth.principals import Scope
 from backend.database.models import RegisteredConstruct
 from backend.schemas.base import RequestDocument, ResponseDocument

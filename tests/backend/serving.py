@@ -23,7 +23,7 @@ from argon2 import PasswordHasher
 from fastapi import FastAPI
 from pydantic import SecretStr
 
-from backend.api.service import Service
+from backend.api.http.service import Service
 from backend.identifiers import new_id
 from backend.runtime import now
 from backend.settings import Settings

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend.api.body_limits import MAX_DATASET_BYTES
+from backend.api.http.middleware import MAX_DATASET_BYTES
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for

@@ -12,8 +12,8 @@ import pytest
 
 from backend.evidence_store import EvidenceStore
 from backend.main import create_app
-from backend.services.clean_up import CleanUpReport, clean_up
 from backend.services.ground_truth import GroundTruth
+from backend.services.integrity.retention import CleanUpReport, clean_up
 from tests.backend.databases import A_TEMPLATE, A_USER, USER_ID, Database
 from tests.backend.serving import served, settings_for
 from tests.theatre.echelon_process import until

@@ -16,10 +16,10 @@ from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, at_once, served, settings_for
 from tests.backend.test_theatre_routes import NOBODYS
-from theatre.debate.actions import Action
 from theatre.debate.evaluators import EVALUATORS, evaluate
 from theatre.debate.event_log import events_of
 from theatre.debate.history import verify_extension
+from theatre.debate.models import Action
 from theatre.debate.validation import read_debate
 from theatre.engine.audit_chain import verify_chain
 from theatre.engine.canonical_json import (

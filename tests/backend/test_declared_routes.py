@@ -11,7 +11,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import iter_route_contexts
 
-from backend.api.declared_routes import (
+from backend.api.http.access_policy import (
     Access,
     DeclaredRoute,
     get_current_user,
@@ -20,7 +20,7 @@ from backend.api.declared_routes import (
     resource_router,
     walk_dependencies,
 )
-from backend.api.transactions import get_transaction
+from backend.api.http.idempotency import get_transaction
 from backend.main import PREFIX, create_app
 from backend.settings import Settings
 from tests.backend.databases import Database

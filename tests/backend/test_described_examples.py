@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.api.examples import RECORDED
+from backend.api.http.openapi import RECORDED
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.recorded_examples import WAIT, Recorded, Recorder, exchanges, shape

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from backend.database.embedded import EmbeddedServer
-from backend.database.embedded.account import Account
+from backend.database.embedded.programs import Account
 from backend.database.roles import APPLICATION
 from backend.errors import EmbeddedServerError
 from tests.backend.embedded_home import EmbeddedHome, pids

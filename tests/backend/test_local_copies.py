@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from backend.main import create_app
-from backend.services.local_copies import COPY_RETENTION, remove_local_copies
+from backend.services.integrity.retention import COPY_RETENTION, remove_local_copies
 from backend.services.resources import TheatreResources
 from backend.settings import Settings
 from tests.backend.databases import Database

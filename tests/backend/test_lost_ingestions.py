@@ -12,7 +12,7 @@ import pytest
 
 from backend.database.roles import APPLICATION
 from backend.main import create_app
-from backend.services.ingestion_attempts import MAX_LOST_WORKERS
+from backend.services.verifications.ingestion import MAX_LOST_WORKERS
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for
 from tests.backend.test_theatre_bridge import bundle_of

@@ -18,8 +18,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from backend.database import migrations
 from backend.database.models import Base
-from backend.database.role_check import check_application_role
-from backend.database.roles import APPLICATION, OWNER
+from backend.database.roles import APPLICATION, OWNER, check_application_role
 from backend.database.sessions import application_engine, owner_engine
 from backend.errors import DatabaseRoleError
 from tests.backend.databases import Database

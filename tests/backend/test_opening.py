@@ -9,8 +9,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from backend.database.migrations import head_revision
-from backend.database.opening import open_database
+from backend.database.migrations import head_revision, open_database
 from backend.database.roles import APPLICATION
 from backend.errors import MigrationError
 from backend.settings import Settings

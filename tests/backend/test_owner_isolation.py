@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from fastapi.routing import iter_route_contexts
 
-from backend.api.declared_routes import Access, DeclaredRoute
+from backend.api.http.access_policy import Access, DeclaredRoute
 from backend.main import RESOURCES, create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, served, settings_for

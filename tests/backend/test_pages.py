@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend.api.pages import MAX_OFFSET, Listing
+from backend.api.http.pages import MAX_OFFSET, Listing
 from backend.database.roles import OWNER
 from backend.main import create_app
 from tests.backend.databases import Database

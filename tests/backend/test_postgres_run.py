@@ -11,7 +11,7 @@ from uuid import uuid4
 
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.repositories.certificates import store_certificate
+from backend.repositories.certificate_views import store_certificate
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatres import insert_draft, store_receipt
 from tests.backend.databases import A_USER, USER_ID, Database

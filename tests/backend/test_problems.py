@@ -11,7 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 import backend
 import theatre
-from backend.api.error_kinds import BY_ERROR, BY_SLUG
+from backend.api.http.problem_types import BY_ERROR, BY_SLUG
 from backend.errors import BackendError, RequestInvalidError, RequestViolation
 from backend.main import create_app
 from tests.backend import faults

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.api import rate_limits
-from backend.api.rate_limits import Rate, RateLimiter, RateLimits
+from backend.api.http import rate_limits
+from backend.api.http.rate_limits import Rate, RateLimiter, RateLimits
 from backend.errors import RateLimitedError
 from backend.main import create_app
 from backend.settings import Settings

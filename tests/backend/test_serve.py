@@ -194,7 +194,7 @@ def test_a_planted_secret_is_in_no_line_of_the_log(
     (noted,) = [line for line in service.lines if line.get("route") == "/auth/register"][:1]
     assert {name: noted[name] for name in ("level", "logger", "message", "method", "status")} == {
         "level": "info",
-        "logger": "backend.api.edge",
+        "logger": "backend.api.http.middleware",
         "message": "request",
         "method": "POST",
         "status": 201,

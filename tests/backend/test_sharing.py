@@ -8,7 +8,7 @@ import pytest
 from fastapi.routing import iter_route_contexts
 
 from backend.api import operation_routes
-from backend.api.declared_routes import Access, DeclaredRoute
+from backend.api.http.access_policy import Access, DeclaredRoute
 from backend.main import RESOURCES, create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, served, settings_for

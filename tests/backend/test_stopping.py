@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from backend.jobs.announcements import ChangeListener, ChangeSignal
-from backend.services import theatre_events
-from backend.services.stopping import wait_unless_stopping
+from backend.services.runs import runs
+from backend.services.runs.runs import wait_unless_stopping
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, USER_ID, Database
 from tests.theatre.echelon_process import PATIENCE_SECONDS
 from tests.theatre.files.journal_conformance import THEATRE_ID
@@ -29,7 +29,7 @@ def test_a_wait_ends_with_its_time_with_news_or_with_the_service() -> None:
 def test_a_stream_of_events_ends_with_the_service(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(theatre_events, "MAX_SECONDS", 2 * PATIENCE_SECONDS)
+    monkeypatch.setattr(runs, "MAX_SECONDS", 2 * PATIENCE_SECONDS)
     database.add("users", A_USER)
     database.add("theatre_templates", A_TEMPLATE)
     database.add_theatre(THEATRE_ID, **COMMITMENT)
@@ -37,7 +37,7 @@ def test_a_stream_of_events_ends_with_the_service(
     async def scene() -> list[str]:
         engine, stopping = database.engine(), asyncio.Event()
         kinds = []
-        events = theatre_events.theatre_events(
+        events = runs.theatre_events(
             engine,
             ChangeListener(database.application),
             THEATRE_ID,

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from backend.api import theatre_bodies
-from backend.api.bodies import MAX_MEMBERS
-from backend.api.declared_routes import DeclaredRoute
+from backend.api import theatre_routes
+from backend.api.http.access_policy import DeclaredRoute
+from backend.api.http.bodies import MAX_MEMBERS
 from backend.main import RESOURCES, create_app
 from tests.backend.databases import Database
 from tests.backend.recorded_examples import A_DEBATE, A_TURN
@@ -186,7 +186,7 @@ def test_a_dataset_with_a_line_that_is_no_strict_json_is_refused(
 
 def test_more_members_than_anybody_needs_are_refused_before_they_are_looked_at(ada: Client) -> None:
     for name in DOCUMENTS.keys() - {"upload_dataset"}:
-        limit = theatre_bodies.MAX_MEMBERS if name.startswith("create_theatre") else MAX_MEMBERS
+        limit = theatre_routes.MAX_MEMBERS if name.startswith("create_theatre") else MAX_MEMBERS
         many = ",".join(f'"{number}":1' for number in range(limit)).encode()
         assert asked(ada, name, member(many)(DOCUMENTS[name][2])) == (400, "malformed-json")
 

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from backend.jobs.queue import MAX_LOST_WORKERS, SUSPECT_LOST_WORKERS, SUSPECTS, queue_run
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import change_run
-from backend.services.run_watch import RunMonitor
+from backend.services.runs.lease import RunMonitor
 from tests.backend.databases import Database
 from tests.backend.sums_stage import sums, sums_stage
 from tests.backend.test_guards import claimed, play, with_a_theatre

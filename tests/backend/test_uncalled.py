@@ -17,7 +17,7 @@ from backend.main import create_app
 from backend.repositories.run_journal import PostgresRunJournal
 from backend.repositories.theatre_runs import claim_run
 from backend.services.resources import TheatreResources
-from backend.services.uncalled import end_overdue
+from backend.services.theatres import end_overdue
 from backend.settings import Settings
 from tests.backend.databases import Database
 from tests.backend.serving import PASSWORD, Client, at_once, served, settings_for

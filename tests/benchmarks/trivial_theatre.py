@@ -27,9 +27,9 @@ from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.http import HTTPOracleAdapter
-from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.retry import make_retrying_invoker
+from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
 
 CONSTRUCT = Path(__file__).with_name("trivial_construct.py")

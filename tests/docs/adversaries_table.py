@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from theatre.cli.adversaries.table import Adversary, Kind, adversaries, paid
+from theatre.cli.adversaries.rehearsal import Adversary, Kind, known_adversaries, paid
 
 HEADS = {
     Kind.ANSWERS: "| adversary | what it does | how it ends | decided by | rule |",
@@ -23,7 +23,7 @@ PAID_HEAD = "| template | criteria | paid to | why |"
 def drawn() -> dict[str, str]:
     """Return each table as Markdown by its first line; kinds without a row have none."""
     rows = {
-        head: [_row(one) for one in adversaries() if one.kind is kind]
+        head: [_row(one) for one in known_adversaries() if one.kind is kind]
         for kind, head in (HEADS | OTHER_HEADS).items()
     }
     rows[PAID_HEAD] = [

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from tests.sealed_evidence import sealed_document
 from theatre.axion.cli import cli
 from theatre.axion.harness.ladder import CLIMBERS, SIMULATORS
-from theatre.axion.harness.roster import AGENTS
+from theatre.axion.harness.runner import AGENTS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "axion.md").read_text(encoding="utf-8")

@@ -13,14 +13,13 @@ from typing import Any
 import pytest
 
 from tests.theatre.echelon_process import echelon
-from theatre.debate.auditor import AuditFinding, audit
+from theatre.debate.audit_loop import AuditFinding, audit
 from theatre.debate.evaluators import EVALUATORS
-from theatre.debate.models import Debate
+from theatre.debate.models import Debate, counting_clock
 from theatre.debate.rules import RULES
 from theatre.debate.runner import DebateRun
 from theatre.debate.scripted import ScriptedDebater, read_scenario
 from theatre.debate.sweep import read_plan, runs_of, table
-from theatre.debate.times import counting_clock
 from theatre.debate.trial.trials import (
     LabelledDebate,
     clean_trial,

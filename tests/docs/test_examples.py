@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from theatre.oracles.construct_entries import read_entries
 from theatre.oracles.construct_files import listed_files
-from theatre.oracles.construct_registry import ConstructRegistry, RegisteredConstruct
+from theatre.oracles.construct_registry import ConstructRegistry, RegisteredConstruct, read_entries
 
 FIXTURES = Path(__file__).parents[2] / "fixtures"
 CONSTRUCTS, TEMPLATES = FIXTURES / "constructs", FIXTURES / "templates"

@@ -25,7 +25,7 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 

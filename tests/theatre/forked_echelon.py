@@ -46,7 +46,7 @@ import theatre.cli.theatre_group
 import theatre.cli.validate_command
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
-from theatre.scorers.episode_runners import load_episode_runners
+from theatre.scorers.registration import load_episode_runners
 
 
 def next_command(server):

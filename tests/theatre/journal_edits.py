@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from theatre.engine.canonical_json import JsonObject, parse_object
-from theatre.engine.replay.events import read_sequences
+from theatre.engine.replay.recording import read_sequences
 
 OTHER_THEATRE = b"7d1f3f0e-6f4a-4c39-9c0e-5d5b8f2f7a22"
 

@@ -34,15 +34,15 @@ from theatre.engine.oracle_contract import (
     read_answer,
 )
 from theatre.engine.replay import ReplayEngine, RunContext, RunJournal, RunSettings
-from theatre.engine.replay.events import read_sequences
+from theatre.engine.replay.recording import read_sequences
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.theatre import Theatre
 from theatre.engine.tier_assigner import TierHistory
 from theatre.files.datasets import DatasetRoots
 from theatre.files.run_journal import FileRunJournal
 from theatre.files.theatre_store import FileTheatreStore
-from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.retry import make_retrying_invoker
+from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 

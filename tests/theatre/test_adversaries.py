@@ -20,19 +20,17 @@ from tests.theatre.runs import Stage, ticking_clock
 from tests.theatre.thinned import FIXTURES, thinned
 from theatre.cli.adversaries.command import Trial
 from theatre.cli.adversaries.leak import Leak, make_leak
-from theatre.cli.adversaries.rehearsing import (
+from theatre.cli.adversaries.rehearsal import (
     COMPOSITE,
+    Kind,
     RehearsalResult,
     Rehearsals,
-    with_programs,
-    write_adversary,
-)
-from theatre.cli.adversaries.table import (
-    Kind,
-    adversaries,
     generic_adversaries,
+    known_adversaries,
     paid,
     programs_folder,
+    with_programs,
+    write_adversary,
 )
 from theatre.cli.template_files import read_template
 from theatre.cli.workspace import Workspace
@@ -59,7 +57,7 @@ FAMILIES = {
 ALL = {path.stem: 1 for path in sorted(TEMPLATES.glob("product_*_v1.json"))}
 TRIED = ALL if SOAK else FAMILIES
 FIRST_FIVE = ("empty", "garbage", "constant", "copied", "memorised")
-ROWS = {one.name: one for one in adversaries()}
+ROWS = {one.name: one for one in known_adversaries()}
 ANSWERING = {one.name: one for one in generic_adversaries() if SOAK or one.name in FIRST_FIVE}
 
 

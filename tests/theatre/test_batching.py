@@ -17,7 +17,7 @@ from theatre.engine.models import (
     InvocationRecord,
     InvocationStatus,
 )
-from theatre.engine.replay.batching import BatchWriter
+from theatre.engine.replay.recording import BatchWriter
 
 NEVER = 3600.0
 

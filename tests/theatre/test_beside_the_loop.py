@@ -14,7 +14,7 @@ from typing import Self
 import pytest
 
 from tests.theatre.runs import ScriptedAdapter, episodes, pilot_stage, right
-from theatre.engine.replay.beside import run_in_thread
+from theatre.engine.replay.context import run_in_thread
 from theatre.engine.scoring import Aggregator
 
 SLOW: dict[CodeType | Callable[..., object], str] = {

@@ -55,7 +55,7 @@ DEFECTS = {
         "aggregate",
     ),
     "another level of Wilson's interval": Defect(
-        f"{SCORING}.intervals", "_Z = 1.959963984540054", "_Z = 1.6448536269514722", "aggregate"
+        f"{SCORING}.arithmetic", "_Z = 1.959963984540054", "_Z = 1.6448536269514722", "aggregate"
     ),
     "refusals are no zeros": Defect(
         f"{SCORING}.aggregate",
@@ -70,7 +70,7 @@ DEFECTS = {
         "aggregate",
     ),
     "the worst case has no failures": Defect(
-        f"{SCORING}.worst_case",
+        f"{SCORING}.aggregate",
         "low + Fraction(gaps, applicable)",
         "low",
         "aggregate",
@@ -94,22 +94,22 @@ DEFECTS = {
         "scores",
     ),
     "a run that ends at half of its failures": Defect(
-        f"{SCORING}.threshold",
+        f"{SCORING}.arithmetic",
         "threshold * total\n",
         "threshold * total / 4\n",
         "invocations",
     ),
     "BACKTESTED from 90 a criterion": Defect(
-        f"{TIER}.policy", "MIN_CRITERION_N = 30", "MIN_CRITERION_N = 90", "tier"
+        f"{TIER}.facts", "MIN_CRITERION_N = 30", "MIN_CRITERION_N = 90", "tier"
     ),
     "no failure too many": Defect(
-        f"{TIER}.policy",
+        f"{TIER}.facts",
         "MAX_FAILURE_RATE = Fraction(1, 5)",
         "MAX_FAILURE_RATE = Fraction(0)",
         "tier",
     ),
     "BACKTESTED for ten years": Defect(
-        f"{TIER}.policy",
+        f"{TIER}.facts",
         "BACKTESTED_LIFETIME = timedelta(days=90)",
         "BACKTESTED_LIFETIME = timedelta(days=3650)",
         "tier",

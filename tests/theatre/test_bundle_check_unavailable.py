@@ -36,7 +36,7 @@ from tests.theatre.record_edits import (
 from tests.theatre.runs import LATE
 from theatre.engine.bundle_check import CheckReport, InputSanitiser, check_bundle
 from theatre.engine.canonical_json import JsonObject
-from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.oracles.sanitise import TextSanitiser
 
 INPUTS = {"invocations", "sanitised-input"}
 

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from theatre.engine.scoring.calibration import Bin
-from theatre.engine.scoring.calibration_null import (
+from theatre.engine.scoring.calibration import (
     MAX_EXACT_VALUES,
+    Bin,
     ece_if_calibrated,
     exact_deviation,
     normal_deviation,

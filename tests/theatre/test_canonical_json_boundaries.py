@@ -17,7 +17,7 @@ from tests.theatre.echelon_process import REPOSITORY
 from tests.theatre.ecmascript import ask_node, double, needs_node, number_to_string
 from theatre.engine.bundle_check import plain_json
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.canonical_json.quick_form import IS_TRUSTED, fast_canonical_bytes
+from theatre.engine.canonical_json.writing import IS_TRUSTED, fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 
 VECTORS = REPOSITORY / "fixtures" / "vectors" / "jcs" / "boundaries.jsonl"
@@ -122,7 +122,7 @@ def dumps(value, default, option):
 PROGRAM = """
 import json, sys
 from theatre.engine.canonical_json import canonical_bytes
-from theatre.engine.canonical_json.quick_form import IS_TRUSTED, fast_canonical_bytes
+from theatre.engine.canonical_json.writing import IS_TRUSTED, fast_canonical_bytes
 value = json.load(sys.stdin)
 is_quick = fast_canonical_bytes(value) is not None
 print(json.dumps([IS_TRUSTED, is_quick, canonical_bytes(value).decode()]))

@@ -19,7 +19,7 @@ import rfc8785
 
 from tests.theatre.ecmascript import ask_node, double, needs_node, number_to_string
 from theatre.engine.canonical_json import canonical_json
-from theatre.engine.canonical_json.quick_form import fast_canonical_bytes
+from theatre.engine.canonical_json.writing import fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 
 SOAK = os.environ.get("ECHELON_SOAK") == "1"

@@ -17,7 +17,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from theatre.engine.canonical_json import JsonValue, canonical_bytes, parse_json
-from theatre.engine.canonical_json.quick_form import fast_canonical_bytes
+from theatre.engine.canonical_json.writing import fast_canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import FrozenArray, FrozenObject, InvocationStatus
 

@@ -53,9 +53,9 @@ from theatre.engine.scoring import (
 from theatre.engine.templates import view_template
 from theatre.files.datasets import DatasetRoots
 from theatre.files.evidence_preview import preview_evidence
-from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
-from theatre.scorers.episode_runners import load_episode_runners
+from theatre.scorers.registration import load_episode_runners
 
 FIXTURES = REPOSITORY / "fixtures"
 SCORERS = load_scorers()

@@ -40,7 +40,7 @@ from theatre.engine.models import Computation, ScorerKind
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.scoring import Aggregator
 from theatre.files.run_journal import FileRunJournal
-from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
 
 Compute = Callable[[Iterable[bytes], JsonObject], JsonObject]

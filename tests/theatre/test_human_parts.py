@@ -20,7 +20,7 @@ from tests.theatre.scored_runs import COMMITMENT, NANO, episode, nine_places
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import InvocationStatus, Scored, Verdict
 from theatre.engine.scoring import CommittedRating, committed_ratings
-from theatre.engine.scoring.agreement import agreement, interval_alpha
+from theatre.engine.scoring.ratings import agreement, interval_alpha
 
 per_property = settings(deadline=None, max_examples=drawn(100))
 OTHER = "b"

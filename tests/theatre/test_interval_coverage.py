@@ -25,7 +25,7 @@ from tests.theatre.scored_runs import NANO, SCORER
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import CriterionResult, Scored, Verdict
 from theatre.engine.scoring import CriterionPlan, wilson_interval
-from theatre.engine.scoring.units import ResampledUnits
+from theatre.engine.scoring.tallies import ResampledUnits
 
 pytestmark = pytest.mark.untraced
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.canonical_json.quick_form import fast_canonical_bytes
+from theatre.engine.canonical_json.writing import fast_canonical_bytes
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (
     MAX_ANSWER_BYTES,

@@ -36,7 +36,7 @@ from theatre.engine.errors import (
 from theatre.engine.oracle_contract import OracleAdapter
 from theatre.engine.replay import RunContext
 from theatre.engine.template_validator import TemplateValidator
-from theatre.oracles.mock import MockOracleAdapter
+from theatre.oracles.in_process import MockOracleAdapter
 from theatre.scorers import load_scorers
 
 REFUSED = "this version cannot run the template as committed: "

@@ -29,7 +29,7 @@ from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.oracle_contract import NOT_ISOLATED, Attempt, OracleInvocationRequest
 from theatre.files.theatre_store import FileTheatreStore
-from theatre.oracles.mock import MockOracleAdapter
+from theatre.oracles.in_process import MockOracleAdapter
 
 ANY_ADAPTER: dict[str, JsonValue] = {
     "/version_pins": {"constructs": {PILOT: VERSION}, "scorer_version": "exact_match@1"}

@@ -17,7 +17,7 @@ from theatre.engine.models import (
     InvocationRecord,
     InvocationStatus,
 )
-from theatre.engine.replay.events import batch_events, read_sequences, trouble_events
+from theatre.engine.replay.recording import batch_events, read_sequences, trouble_events
 from theatre.engine.replay.records import last_latency
 
 AT = "2026-11-21T12:00:00.000000Z"

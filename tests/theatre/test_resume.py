@@ -31,7 +31,7 @@ from theatre.engine.audit_chain import verify_chain
 from theatre.engine.certificate import certificate_id
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.models import EpisodeResult
-from theatre.engine.replay.events import batch_events
+from theatre.engine.replay.recording import batch_events
 from theatre.files.run_journal import EPISODES as JOURNAL
 from theatre.files.run_journal import TRAIL
 from theatre.files.theatre_store import FileTheatreStore
@@ -210,7 +210,7 @@ from pathlib import Path
 from theatre.cli.committing import utc_now
 from theatre.cli.workspace import Workspace
 from theatre.engine.replay import ReplayEngine, RunSettings, RunContext
-from theatre.engine.replay.events import batch_events
+from theatre.engine.replay.recording import batch_events
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.run_journal import FileRunJournal
 from theatre.oracles.construct_registry import local_adapter_for

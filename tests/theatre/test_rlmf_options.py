@@ -25,8 +25,8 @@ from tests.theatre.runs import (
 )
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 from theatre.engine.errors import RlmfExportError
-from theatre.engine.rlmf_export.options import agrees, expectation_paths, fork_reading
-from theatre.engine.scoring.paths import ABSENT
+from theatre.engine.rlmf_export.records import agrees, expectation_paths, fork_reading
+from theatre.engine.scoring.provider import ABSENT
 
 RED: JsonObject = {"colour": "red"}
 FORK = "/fork_definitions"

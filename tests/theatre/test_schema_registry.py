@@ -22,8 +22,10 @@ from theatre.engine.schema_registry import (
     json_pointer,
     quote,
     resource_root,
-    resources,
     without_values,
+)
+from theatre.engine.schema_registry import (
+    registry as resources,
 )
 from theatre.engine.schema_registry.dialect import ecma_pattern
 

@@ -15,7 +15,7 @@ from scipy import stats
 from theatre.engine.models import CriterionResult, Scored, Verdict
 from theatre.engine.scoring import CriterionPlan
 from theatre.engine.scoring.bootstrap import MAX_BOOTSTRAP_UNITS, Sample, resampled_interval
-from theatre.engine.scoring.units import ResampledUnits
+from theatre.engine.scoring.tallies import ResampledUnits
 from theatre.scorers import load_scorers
 
 SEED = hashlib.sha256(b"a commitment").hexdigest()

@@ -29,8 +29,7 @@ from tests.theatre.scored_runs import (
 )
 from theatre.engine.models import CriterionResult, EpisodeOutcome, Scored, Verdict
 from theatre.engine.scoring import CriterionPlan, ScoredEpisode
-from theatre.engine.scoring.holdout import SplitScores
-from theatre.engine.scoring.holdout_gap import JointMoments, holdout_gap
+from theatre.engine.scoring.holdout import JointMoments, SplitScores, holdout_gap
 
 pytestmark = pytest.mark.untraced
 

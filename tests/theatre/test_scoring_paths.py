@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.scoring.paths import ABSENT, at_path
+from theatre.engine.scoring.provider import ABSENT, at_path
 
 DOCUMENT: JsonObject = {
     "cells": [{"q": 1}, {"q": None}],

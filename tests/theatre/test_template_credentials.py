@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from theatre.engine.template_validator import TemplateValidator
-from theatre.engine.template_validator.credentials import credential_kind
+from theatre.engine.template_validator.text_rules import credential_kind
 
 CREDENTIALS = {
     "ghp_abcdefghijklmnopqrstuvwxyz0123456789": "a GitHub token",

@@ -30,7 +30,7 @@ from theatre.engine.clock import parse_rfc3339
 from theatre.engine.models import Scorer, ScorerKind
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.tier_assigner import TierAssigner, TierFacts, TierHistory
-from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 

@@ -9,14 +9,13 @@ from pathlib import Path
 import click
 
 from theatre.axion.common.errors import FatalHangError
-from theatre.axion.harness.kernel_room import DEFAULT_WATCHDOG_MS
-from theatre.axion.harness.ladder import run_ladder
-from theatre.axion.harness.ladder_text import ladder_lines
+from theatre.axion.harness.kernel_session import DEFAULT_WATCHDOG_MS
+from theatre.axion.harness.ladder import ladder_lines, run_ladder
 from theatre.axion.harness.pictures import write_pictures
 from theatre.axion.harness.probes import Probe
-from theatre.axion.harness.report import suite_summary
-from theatre.axion.harness.roster import AGENTS
+from theatre.axion.harness.report import suite_summary, summary_lines
 from theatre.axion.harness.runner import (
+    AGENTS,
     COUNTEREXAMPLES,
     SuitePlan,
     run_agent,
@@ -25,7 +24,6 @@ from theatre.axion.harness.runner import (
 )
 from theatre.axion.harness.runner import write_report as write
 from theatre.axion.harness.scenarios import SCENARIOS
-from theatre.axion.harness.summary_text import summary_lines
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.audit_log import verify_log
 from theatre.engine.errors import ChainBrokenError, TheatreError

@@ -29,7 +29,10 @@ COMMANDS = {
         "Start the service, certify, catch a forgery, stop it.",
     ),
     "gate": ("theatre.cli.gate_command:gate", "Show which review a construct's tier earns it."),
-    "ingest": ("theatre.cli.ingest_command:ingest", "Keep a repository's changes as ground truth."),
+    "ingest": (
+        "theatre.cli.verification_ground_truth:ingest",
+        "Keep a repository's changes as ground truth.",
+    ),
     "inspect": ("theatre.cli.inspect_command:inspect", "Show a certificate, with intervals."),
     "reproduce": ("theatre.cli.reproduce_command:reproduce", "Make the run of a bundle again."),
     "score": ("theatre.cli.score_command:score", "Score recorded answers again."),

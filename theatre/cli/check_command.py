@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.output import json_option, print_document
+from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 
 
 def _write_verifier(context: click.Context, path: Path) -> None:

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.input_files import read_file
-from theatre.cli.output import echo, print_document
+from theatre.cli.exits import CommandEndedError, ExitCode, echo, print_document, read_file
 from theatre.engine.bundle_check import CheckReport, CheckStatus, check_bundle
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
-from theatre.scorers.episode_runners import load_episode_runners
+from theatre.scorers.registration import load_episode_runners
 
 
 def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckReport:

@@ -31,16 +31,14 @@ from theatre.engine.templates import (
     view_template,
 )
 from theatre.engine.theatre import Theatre
-from theatre.files.dataset_checks import verify_datasets
-from theatre.files.datasets import DatasetRoots
+from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.files.evidence_preview import preview_evidence
 from theatre.oracles.dataset_copies import refuse_dataset_copies
 from theatre.oracles.endpoints import Places
 from theatre.oracles.environment import environment_for, isolation_for
-from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
-from theatre.scorers.episode_runners import load_episode_runners
-from theatre.scorers.pins import scorers_in_use
+from theatre.scorers.registration import load_episode_runners, scorers_in_use
 
 
 def utc_now() -> datetime:

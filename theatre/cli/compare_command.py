@@ -9,9 +9,9 @@ import click
 
 from theatre.cli.checking import require_consistent
 from theatre.cli.comparison_report import print_comparison
-from theatre.cli.output import echo, json_option, print_document
+from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.pictures import differences, write_pictures
-from theatre.cli.recorded_answers import SealedRunFolder, find_recorded_run
+from theatre.cli.score_command import SealedRunFolder, find_recorded_run
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import NotFoundError

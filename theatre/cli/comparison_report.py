@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from theatre.cli.output import echo
+from theatre.cli.exits import echo
 from theatre.cli.tables import format_number, print_table
 from theatre.cli.verification_inspection import print_measures
 from theatre.engine.scoring import COMPOSITE

@@ -9,20 +9,20 @@ from typing import Any, TypeGuard
 import click
 
 from theatre.cli.committing import find_closed_folders
-from theatre.cli.output import json_option, print_document
+from theatre.cli.exits import json_option, print_document
 from theatre.cli.reports import describe_isolation
 from theatre.cli.workspace import Workspace
 from theatre.construct_kit.http_server import LOOPBACK
-from theatre.construct_kit.serving import serve_target_on_stdio, serve_target_over_http
+from theatre.construct_kit.stdio_server import serve_target_on_stdio, serve_target_over_http
 from theatre.oracles.construct_files import file_hash, listed_files
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
     RegisteredConstruct,
+    RemoteConstruct,
     source_of,
 )
+from theatre.oracles.in_process import construct_from_callable
 from theatre.oracles.isolation.canary import probe_isolation
-from theatre.oracles.python_callable import construct_from_callable
-from theatre.oracles.remote_construct import RemoteConstruct
 
 _MAX_PORT = 65535
 

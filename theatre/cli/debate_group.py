@@ -11,19 +11,23 @@ import click
 from theatre.cli.debate_judging import JUDGE, judge_now, replay_judgement
 from theatre.cli.debate_plots import debate_pictures
 from theatre.cli.debate_sweep_command import sweep
-from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.input_files import read_file
+from theatre.cli.exits import (
+    CommandEndedError,
+    ExitCode,
+    echo,
+    json_option,
+    print_document,
+    read_file,
+)
 from theatre.cli.judging import DEFAULT_MODEL
-from theatre.cli.output import echo, json_option, print_document
 from theatre.cli.pictures import write_pictures
 from theatre.cli.workspace import Workspace
-from theatre.debate.actions import DIRECTION, Action
 from theatre.debate.errors import InvalidDebateError
 from theatre.debate.evaluators import EVALUATORS, NAMES, RAUDIT
 from theatre.debate.evaluators import evaluate as evaluate_artefact
 from theatre.debate.event_log import subject_of, view_of
-from theatre.debate.findings import Finding
 from theatre.debate.history import find_rewrites
+from theatre.debate.models import DIRECTION, Action, Finding
 from theatre.debate.validation import DebateArtefact, read_debate, repeated_runs
 from theatre.engine.canonical_json import (
     MAX_INPUT_DEPTH,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.input_files import read_file
+from theatre.cli.exits import read_file
 from theatre.cli.judging import open_model
 from theatre.cli.workspace import Workspace
 from theatre.debate.errors import JudgementRecordError

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
 from theatre.cli.committing import utc_now
-from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.input_files import read_file
-from theatre.cli.output import echo, json_option, print_document
-from theatre.cli.signals import cancel_on_signal
-from theatre.cli.sweep_debaters import open_debaters, versions_of
+from theatre.cli.connections import check_all_reachable, make_adapter
+from theatre.cli.exits import (
+    CommandEndedError,
+    ExitCode,
+    echo,
+    json_option,
+    print_document,
+    read_file,
+)
 from theatre.cli.tables import print_table
+from theatre.cli.theatre_run import cancel_on_signal
 from theatre.cli.workspace import Workspace
-from theatre.debate.debaters import Debater
+from theatre.debate.debaters import ConstructDebater, Debater
 from theatre.debate.errors import DebateRunError, InvalidDebateError, SweepError
-from theatre.debate.models import Debate
+from theatre.debate.models import Debate, counting_clock
 from theatre.debate.runner import DebateRun
 from theatre.debate.scripted import Scenario, ScriptedDebater, read_scenario
 from theatre.debate.sweep import SweepPlan, SweepRun, read_plan, runs_of, table
-from theatre.debate.times import counting_clock
 from theatre.debate.validation import read_debate
 from theatre.engine.canonical_json import (
     JsonObject,
@@ -36,6 +41,62 @@ from theatre.engine.canonical_json import (
 from theatre.engine.errors import ParseError
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.durable import replace_durably
+from theatre.oracles.construct_registry import RemoteConstruct, construct_version
+from theatre.oracles.endpoints import Construct, ReachableAdapter
+from theatre.oracles.retry import make_retrying_invoker, require_reachable
+
+# The constructs that debate in a sweep: their versions, and the way to each.
+
+
+def versions_of(plan: SweepPlan, workspace: Workspace, folder: Path) -> dict[str, str]:
+    """Return the version of each construct in the plan: computed, or for a URL the plan's own pin.
+
+    Raises SweepError where a pin is missing or differs, and what `find_registered` raises.
+    """
+    return {
+        one: _version(workspace.find_registered(one, folder), plan.pins.get(one))
+        for one in plan.constructs
+    }
+
+
+@contextlib.asynccontextmanager
+async def open_debaters(
+    versions: Mapping[str, str], workspace: Workspace, folder: Path
+) -> AsyncIterator[Mapping[str, ConstructDebater]]:
+    """Start or connect every construct, by its id; close them all.
+
+    One that is gone later raises ConstructUnreachableError in the midst of its run.
+    """
+    adapters: dict[str, ReachableAdapter] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        for one in versions:
+            adapters[one] = make_adapter(workspace.find_registered(one, folder), workspace)
+            stack.push_async_callback(adapters[one].aclose)
+        await check_all_reachable(adapters)
+        invoke = require_reachable(make_retrying_invoker(asyncio.sleep), adapters)
+        yield {
+            one: ConstructDebater(
+                adapters[one],
+                invoke=invoke,
+                construct_id=one,
+                construct_version=version,
+                clock=utc_now,
+            )
+            for one, version in versions.items()
+        }
+
+
+def _version(construct: Construct, pin: str | None) -> str:
+    name = construct.construct_id
+    if isinstance(construct, RemoteConstruct):
+        if pin is None:
+            raise SweepError(f"expected a version of {name} in pins, got none: it has a url")
+        return pin
+    version = construct_version(construct)
+    if pin not in {None, version}:
+        raise SweepError(f"expected {name} at version {pin}, got {version}")
+    return version
+
 
 PLAN = "sweep.json"
 

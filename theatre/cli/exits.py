@@ -3,19 +3,52 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, TextIO
 
 import click
 
 from theatre.cli.extras import explained
-from theatre.cli.output import echo, print_document
 from theatre.debate import errors as debate_errors
 from theatre.engine import errors
+from theatre.engine.errors import NotFoundError
 from theatre.judging.errors import JudgeUnavailableError
 from theatre.oracles import errors as oracle_errors
 from theatre.verification import errors as verification_errors
+
+# What every command shares about output: the `--json` flag, and one document on stdout.
+
+
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print one JSON document, also on failure."
+)
+
+
+def print_document(document: Mapping[str, object]) -> None:
+    """Print `document` as JSON on stdout."""
+    # As bytes: JSON is UTF-8 whatever the terminal is, and half a surrogate pair (a file name
+    # that is no UTF-8) becomes an escape of JSON's own.
+    click.echo(
+        json.dumps(document, ensure_ascii=False, indent=2).encode("utf-8", "backslashreplace")
+    )
+
+
+def echo(line: str, *, err: bool = False) -> None:
+    """Print one line of untrusted text: it must not steer a terminal or forge a line."""
+    click.echo(printable(line), err=err)
+
+
+def printable(text: str) -> str:
+    """Return `text` with every control or invisible character replaced by `?`."""
+    return "".join(character if character.isprintable() else "?" for character in text)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Tell whether a person reads `stream`; it is None where the caller closed it."""
+    return stream is not None and stream.isatty()
 
 
 class ExitCode(IntEnum):
@@ -166,3 +199,16 @@ def _report(failure: _Failure, *, as_json: bool) -> None:
         else:
             for line in f"error ({failure.code}): {failure.message}".split("\n"):
                 echo(line, err=True)
+
+
+# Files that the user names on the command line.
+
+
+def read_file(path: Path, *, what: str) -> bytes:
+    """Return the bytes of `path`; NotFoundError where no file of that name is."""
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise NotFoundError(f"expected {what} at {path}, got no such file") from error
+    except IsADirectoryError as error:
+        raise NotFoundError(f"expected {what} at {path}, got a folder") from error

@@ -12,7 +12,7 @@ from typing import IO
 import click
 
 from theatre.cli.committing import utc_now
-from theatre.cli.output import echo, json_option, print_document
+from theatre.cli.exits import echo, json_option, print_document
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import parse_rfc3339
@@ -23,7 +23,7 @@ from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.state_machine import TheatreState
 from theatre.files.durable import sync_folder
 from theatre.files.theatre_store import FileTheatreStore, TheatreView
-from theatre.verification.training_records import training_calibration
+from theatre.verification.certificate import training_calibration
 
 EXPORTS = {"rlmf": RlmfExport}
 """Format → what writes it."""

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from theatre.cli.input_files import read_file
-from theatre.cli.output import echo, json_option, print_document
+from theatre.cli.exits import echo, json_option, print_document, read_file
 from theatre.cli.pictures import claim_reliability, write_pictures
 from theatre.cli.verification_inspection import Inspection, print_inspection, read_inspection
 from theatre.engine.canonical_json import parse_object

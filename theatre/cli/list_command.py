@@ -7,7 +7,7 @@ from typing import cast
 
 import click
 
-from theatre.cli.output import json_option, print_document
+from theatre.cli.exits import json_option, print_document
 from theatre.cli.reports import run_report
 from theatre.cli.tables import format_number, print_table
 from theatre.cli.workspace import Workspace

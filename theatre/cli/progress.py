@@ -12,7 +12,7 @@ from typing import Self
 
 import click
 
-from theatre.cli.output import is_terminal
+from theatre.cli.exits import is_terminal
 from theatre.engine.models import InvocationStatus
 from theatre.engine.replay import Progress
 

@@ -14,18 +14,18 @@ from pathlib import Path
 from typing import Any, cast
 
 from theatre.cli.committing import commit_template, require_runnable
-from theatre.cli.output import echo
+from theatre.cli.exits import echo
 from theatre.cli.progress import ProgressLine
-from theatre.cli.running import RunOptions, run_theatre
 from theatre.cli.tables import format_interval, format_number, print_table
 from theatre.cli.template_files import read_template
+from theatre.cli.theatre_run import RunOptions, run_theatre
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 from theatre.engine.errors import ParseError, TheatreError
 from theatre.engine.models import EpisodeOutcome, EpisodeResult
 from theatre.engine.replay import Progress, Rehearsal
 from theatre.engine.replay.records import answering_attempt
-from theatre.oracles.mock import CannedAnswers
+from theatre.oracles.in_process import CannedAnswers
 
 _SHOWN_FAILURES = 5
 _ENVELOPE = {"output_data", "status", "error_detail", "confidence"}

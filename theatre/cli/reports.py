@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from theatre.cli.computation_reports import print_propagation, print_separation, print_twins
 from theatre.cli.evidence_report import baseline_text, print_questions
-from theatre.cli.output import echo
-from theatre.cli.propagation import print_propagation
-from theatre.cli.second_opinions import print_second_opinions
-from theatre.cli.separation import print_separation
+from theatre.cli.exits import echo
 from theatre.cli.tables import format_interval, format_number, print_table
-from theatre.cli.twins import print_twins
+from theatre.cli.verification_inspection import print_second_opinions
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.evidence_bundle import bundle_name
 from theatre.engine.replay import reasons_with_examples

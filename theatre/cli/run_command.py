@@ -8,21 +8,63 @@ from typing import cast
 
 import click
 
-from theatre.cli.commit_command import commit_file
-from theatre.cli.committing import require_runnable
-from theatre.cli.exits import CommandEndedError, ExitCode, InterruptedRunError
-from theatre.cli.header_option import header_option
-from theatre.cli.output import json_option, print_document
+from theatre.cli.committing import commit_template, require_runnable
+from theatre.cli.connections import check_named, header_option
+from theatre.cli.exits import (
+    CommandEndedError,
+    ExitCode,
+    InterruptedRunError,
+    json_option,
+    print_document,
+)
 from theatre.cli.progress import ProgressLine
 from theatre.cli.rehearsal import print_rehearsal, rehearse_file
 from theatre.cli.reports import PENDING, print_run, run_report
-from theatre.cli.running import RunOptions, run_theatre
-from theatre.cli.template_files import read_template, require_valid
+from theatre.cli.template_files import read_template, require_valid, template_argument
+from theatre.cli.theatre_run import RunOptions, run_theatre
 from theatre.cli.workspace import Workspace
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
 from theatre.engine.state_machine import TheatreState
+from theatre.engine.templates import ProductTheatreTemplate, view_template
 from theatre.files.theatre_store import TheatreLease
+
+# `echelon theatre commit`: a theatre in the store, committed.
+
+
+@click.command()
+@template_argument
+@json_option
+def commit(template: Path, *, as_json: bool) -> None:
+    """Create a theatre from TEMPLATE and commit it; its data must be there and unchanged."""
+    committed = commit_file(template, Workspace.from_environment())
+    if as_json:
+        print_document(committed)
+    else:
+        click.echo(f"theatre     {committed['theatre_id']}")
+        click.echo(f"commitment  {committed['commitment_hash']}")
+
+
+def commit_file(template: Path, workspace: Workspace) -> dict[str, str]:
+    """Commit a template file; return what `--json` prints of it.
+
+    Errors as `commit_template` and `check_named`.
+    """
+    document = read_template(template)
+    require_valid(document)
+    view = view_template(document)
+    if isinstance(view, ProductTheatreTemplate):
+        for doubt in check_named(view, workspace, template.parent):
+            click.echo(f"warning: {doubt}", err=True)
+    committed = asyncio.run(
+        commit_template(document, template_folder=template.parent, workspace=workspace)
+    )
+    return {
+        "theatre_id": committed.theatre_id,
+        "state": committed.state.value,
+        "commitment_hash": committed.commitment.commitment_hash,
+    }
+
 
 UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
 

@@ -3,26 +3,171 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
 import click
 
 from theatre.cli.checking import require_consistent
-from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.output import echo, json_option, print_document
-from theatre.cli.recorded_answers import (
-    BESIDE_THE_DATA,
-    SealedRunFolder,
-    UnfinishedRun,
-    find_recorded_run,
-)
+from theatre.cli.exits import CommandEndedError, ExitCode, echo, json_option, print_document
 from theatre.cli.verification_inspection import print_inspection, read_inspection
+from theatre.cli.verification_run import TEMPLATE_FILE
 from theatre.cli.workspace import Workspace
-from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
+from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
+from theatre.engine.commitment import CommitmentProtocol
+from theatre.engine.errors import NotFoundError
+from theatre.engine.evidence_bundle import bundle_name
+from theatre.engine.models import InvocationStatus, read_episodes
+from theatre.engine.rlmf_export import SealedBundle, SealedEpisode
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.templates import product_template
 from theatre.files.durable import replace_durably
+from theatre.files.theatre_store import FileTheatreStore, TheatreView
+from theatre.scorers import load_scorers
 from theatre.verification.certificate import verification_certificate
 from theatre.verification.errors import TooFewReplaysError
+from theatre.verification.rescoring import RecordedAnswer, read_answers, rescore
+from theatre.verification.template import (
+    DATASET_FILE,
+    EQUAL_WEIGHTS,
+    OracleUnderTest,
+    Terms,
+    oracle_template,
+)
+
+# Recorded answers in a folder: a sealed run, an unfinished one, or files without a commitment.
+
+
+BESIDE_THE_DATA = "answers.jsonl"
+_NOBODY = OracleUnderTest(
+    construct_id="unknown", version="0000000", adapter_type="local", endpoint="construct:unknown"
+)
+_NO_TERMS = Terms(weights=EQUAL_WEIGHTS, timeout_seconds=30, ground_truth_source="CUSTOM")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedRunFolder:
+    """A run with its evidence bundle."""
+
+    bundle: Path
+
+    def report(self, why: str) -> JsonObject:
+        """Return the scores of a run that earned no verification certificate."""
+        sealed = SealedBundle(self.bundle)
+        episodes = list(sealed.episodes())
+        answers = {one.truth.episode_id: _recorded_answer(one) for one in episodes}
+        truths = (one.truth for one in episodes)
+        return _answers_report(why, rescore(sealed.template, load_scorers(), truths, answers))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedRun:
+    """A committed run whose answers are not all in."""
+
+    store: FileTheatreStore
+    view: TheatreView
+    workspace: Workspace
+
+    async def report(self) -> JsonObject:
+        """Return the scores so far; errors as the store and the dataset's finder."""
+        answers = {}
+        with self.store.hold(self.view.theatre_id) as held:
+            async for result in held.journal.results():
+                answers[result.episode_id] = RecordedAnswer.of(
+                    result.record.document, result.status
+                )
+        template = product_template(self.view.template)
+        config = template.product_theatre_config
+        path = config.data_paths()[config.replay_dataset_id]
+        roots = self.workspace.datasets_for(self.view.template_folder)
+        dataset = roots.open(path, sha256=template.replay_dataset_hash)
+        try:
+            episodes = read_episodes(dataset.lines())
+            found = rescore(self.view.template, load_scorers(), episodes, answers)
+        finally:
+            dataset.close()
+        folder = shlex.quote(str(self.view.template_folder))
+        why = f"the run is unfinished; go on with: echelon verify --resume {folder}"
+        return _answers_report(why, found)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UncommittedAnswers:
+    """Ground truth, and answers without a commitment: they may have been written at any time."""
+
+    folder: Path
+
+    def report(self) -> JsonObject:
+        """Return the scores; raises DatasetError for lines that are none."""
+        dataset = (self.folder / DATASET_FILE).read_bytes()
+        answers = read_answers(_lines(self.folder / BESIDE_THE_DATA), SchemaRegistry())
+        template = oracle_template(_NOBODY, _NO_TERMS, sha256_hex(dataset))
+        episodes = read_episodes(dataset.splitlines())
+        why = "no commitment was made before these answers"
+        return _answers_report(why, rescore(template, load_scorers(), episodes, answers))
+
+
+RecordedRun = SealedRunFolder | UnfinishedRun | UncommittedAnswers
+
+
+def find_recorded_run(folder: Path, workspace: Workspace) -> RecordedRun:
+    """Return what a folder holds: a bundle, a theatre, a verification, or data with answers.
+
+    Of several runs of a verification the newest counts. Raises NotFoundError where there is
+    nothing that could be scored.
+    """
+    if (folder / "certificate.json").is_file():
+        return SealedRunFolder(bundle=folder)
+    if (folder / "origin.json").is_file():
+        return _theatre(FileTheatreStore(folder.resolve().parents[1]), folder.name, workspace)
+    if (folder / TEMPLATE_FILE).is_file():
+        found = _newest(folder, workspace)
+        if found is not None:
+            return _theatre(workspace.store, found, workspace)
+    if (folder / DATASET_FILE).is_file() and (folder / BESIDE_THE_DATA).is_file():
+        return UncommittedAnswers(folder=folder)
+    raise NotFoundError(
+        f"expected a bundle, a theatre, the folder of a verification, or {DATASET_FILE} with "
+        f"{BESIDE_THE_DATA} in {folder}, got none of them"
+    )
+
+
+def _theatre(store: FileTheatreStore, theatre_id: str, workspace: Workspace) -> RecordedRun:
+    view = store.view(theatre_id)
+    bundle = view.folder / bundle_name(theatre_id)
+    if bundle.is_dir():
+        return SealedRunFolder(bundle=bundle)
+    return UnfinishedRun(store=store, view=view, workspace=workspace)
+
+
+def _newest(folder: Path, workspace: Workspace) -> str | None:
+    template = parse_object((folder / TEMPLATE_FILE).read_bytes())
+    wanted = CommitmentProtocol.hash_template(template)
+    for theatre_id in reversed(workspace.store.theatre_ids()):
+        view = workspace.store.view(theatre_id)
+        if view.commitment_hash == wanted and view.template_folder == folder.resolve():
+            return theatre_id
+    return None
+
+
+def _recorded_answer(episode: SealedEpisode) -> RecordedAnswer:
+    status = {"scored": InvocationStatus.SUCCESS, "excluded": InvocationStatus.REFUSED}.get(
+        cast("str", episode.line["outcome"]), InvocationStatus.ERROR
+    )
+    return RecordedAnswer.of(episode.record, status)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as handle:
+        for line in handle:
+            yield line.removesuffix(b"\n")
+
+
+def _answers_report(why: str, found: JsonObject) -> JsonObject:
+    return {"is_certificate": False, "why": why, **found}
 
 
 @click.command()

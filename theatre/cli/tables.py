@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from theatre.cli.output import printable
+from theatre.cli.exits import printable
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from theatre.cli.input_files import read_file
+import click
+
+from theatre.cli.exits import read_file
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, parse_object
 from theatre.engine.errors import InvalidTemplateError
 from theatre.engine.template_validator import TemplateValidator, ValidationReport
 from theatre.scorers import load_scorers
+
+# The argument of commands that take a template file.
+
+
+template_argument = click.argument("template", type=click.Path(path_type=Path))
 
 
 def read_template(path: Path) -> JsonObject:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from theatre.cli.lazy_group import LazyGroup
 
 COMMANDS = {
-    "cancel": ("theatre.cli.cancel_command:cancel", "End a theatre that is not to go on, as void."),
-    "commit": ("theatre.cli.commit_command:commit", "Make a theatre of a template and commit it."),
+    "cancel": ("theatre.cli.show_command:cancel", "End a theatre that is not to go on, as void."),
+    "commit": ("theatre.cli.run_command:commit", "Make a theatre of a template and commit it."),
     "episode": (
         "theatre.cli.episode_command:episode",
         "Show one episode, and why it scored so.",

@@ -8,11 +8,9 @@ import click
 
 from theatre.cli.committing import evidence_preview, missing_data_warnings
 from theatre.cli.evidence_report import print_preview
-from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.output import json_option, print_document
+from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 from theatre.cli.reports import print_violations
-from theatre.cli.template_argument import template_argument
-from theatre.cli.template_files import read_template, validate_template
+from theatre.cli.template_files import read_template, template_argument, validate_template
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 

@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterator
 
-from theatre.cli.output import echo, is_terminal
+from theatre.cli.exits import echo, is_terminal
 from theatre.engine.canonical_json import JsonValue
 
 MOST_LINES = 12

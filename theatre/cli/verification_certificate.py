@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from theatre.cli.input_files import read_file
+from theatre.cli.exits import read_file
 from theatre.engine.bundle_check import Check, CheckReport, CheckStatus
 from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.errors import TheatreError

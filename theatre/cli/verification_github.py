@@ -15,9 +15,7 @@ from theatre.cli.committing import utc_now
 from theatre.cli.verification_log import VerificationLog
 from theatre.cli.workspace import Workspace
 from theatre.verification.errors import RepositoryError
-from theatre.verification.github.connection import connect
-from theatre.verification.github.pull_requests import PullRequestSelection
-from theatre.verification.github.reading_cache import ReadingCache
+from theatre.verification.github.pull_requests import PullRequestSelection, ReadingCache, connect
 from theatre.verification.github.rest import Pace
 from theatre.verification.records import GroundTruthRecord
 

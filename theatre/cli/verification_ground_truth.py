@@ -11,18 +11,20 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 
-from theatre.cli.input_files import read_file
-from theatre.cli.output import echo, print_document
-from theatre.cli.verification_log import VerificationLog
+from theatre.cli.exits import echo, json_option, print_document, read_file
+from theatre.cli.verification_log import VerificationLog, log_option
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object, sha256_hex
 from theatre.engine.errors import ParseError
 from theatre.files.durable import replace_durably
-from theatre.verification.dataset import dataset_lines
 from theatre.verification.errors import NoRecordError, OutputTakenError, RepositoryError
 from theatre.verification.local_history import History, Selection, clone_folder, read_history
-from theatre.verification.record_form import read_record
-from theatre.verification.records import GroundTruthRecord, ground_truth_lines
+from theatre.verification.records import (
+    GroundTruthRecord,
+    dataset_lines,
+    ground_truth_lines,
+    read_record,
+)
 from theatre.verification.template import DATASET_FILE, LOCAL_CLONE
 
 GROUND_TRUTH_FILE, SOURCE_FILE = "ground_truth.jsonl", "source.json"
@@ -244,3 +246,39 @@ def _records(source: Source, workspace: Workspace, log: VerificationLog) -> list
         limit=selection.limit,
     )
     return read_github(source.repo, wanted, workspace, log)
+
+
+# `echelon ingest`: a repository's changes as ground truth in a folder, for replays without it.
+
+
+@click.command()
+@source_options
+@click.option(
+    "--output",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="The folder for ground truth and dataset.",
+)
+@log_option
+@json_option
+def ingest(
+    *,
+    repo: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    output: Path,
+    log: VerificationLog,
+    as_json: bool,
+    **selection: Any,  # noqa: ANN401 - the rest of the options that `Source` is made of
+) -> None:
+    """Read a repository's changes and keep them; no construct is called.
+
+    What was read of GitHub before a stop is kept: the same command goes on. `echelon verify
+    --data FOLDER` replays what was kept.
+    """
+    if repo is None:
+        raise click.UsageError("expected --repo")
+    source = Source(repo=repo, since=since, until=until, **selection)
+    workspace = Workspace.from_environment()
+    truth = store_ground_truth(source, output=output, workspace=workspace, log=log)
+    print_ground_truth(truth, as_json=as_json)

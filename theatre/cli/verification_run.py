@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,27 +13,167 @@ from typing import cast
 import click
 
 from theatre.cli.checking import check_folder, format_verdict
-from theatre.cli.exits import CommandEndedError, ExitCode, InterruptedRunError
-from theatre.cli.input_files import read_file
-from theatre.cli.output import echo, print_document
+from theatre.cli.committing import utc_now
+from theatre.cli.exits import (
+    CommandEndedError,
+    ExitCode,
+    InterruptedRunError,
+    echo,
+    print_document,
+    read_file,
+)
 from theatre.cli.reports import print_run, run_report
 from theatre.cli.run_command import find_or_commit_theatre, run_to_end
-from theatre.cli.running import RunOptions
+from theatre.cli.theatre_run import RunOptions
 from theatre.cli.verification_certificate import write_certificate
 from theatre.cli.verification_inspection import print_measures
 from theatre.cli.verification_log import VerificationLog, replay_line
-from theatre.cli.workspace import Workspace
+from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.canonical_json import JsonObject, parse_object
 from theatre.engine.errors import TheatreError
 from theatre.engine.models import EpisodeResult
 from theatre.engine.scoring.arithmetic import rounded_number
-from theatre.engine.scoring.paths import at_path
+from theatre.engine.scoring.provider import at_path
 from theatre.engine.scoring.tallies import CriterionTally
-from theatre.oracles.errors import ConstructUnreachableError
+from theatre.files.durable import replace_durably
+from theatre.oracles.construct_registry import (
+    RegisteredConstruct,
+    RemoteConstruct,
+    construct_version,
+)
+from theatre.oracles.endpoints import REGISTERED, ReachableAdapter, refuse_unused_headers
+from theatre.oracles.errors import ConstructTransportError, ConstructUnreachableError
+from theatre.oracles.in_process import construct_from_callable
+from theatre.oracles.wire_forms import PLAIN_PIN, WireForm
+from theatre.verification import version_probe
 from theatre.verification.errors import NoVerificationError
 from theatre.verification.provenance import require_built_in
-from theatre.verification.template import CRITERIA, TEMPLATE_ID
+from theatre.verification.template import CRITERIA, TEMPLATE_ID, OracleUnderTest
+from theatre.verification.version_probe import NO_VERSION, ProbeResult
+
+# The calls before the commitment, as the command line makes them.
+
+
+def probe(service: RemoteConstruct, workspace: Workspace, *, seconds: float) -> ProbeResult:
+    """Ask a service for its version: by an envelope, and if need be by a bare record.
+
+    Raises ConstructUnreachableError for one that answers neither as an oracle does,
+    or does not in so many seconds.
+    """
+    # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
+    from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
+
+    def adapter_in(form: WireForm) -> ReachableAdapter:
+        return make_http_adapter(service, workspace, form)
+
+    try:
+        return asyncio.run(
+            version_probe.probe(service.construct_id, adapter_in, seconds=seconds, clock=utc_now)
+        )
+    except ConstructUnreachableError as error:
+        raise ConstructUnreachableError(f"{error}; give --construct-version, or --plain") from error
+
+
+# Which construct `--construct` names, how it is reached, and which version of it is pinned.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedOracle:
+    """What the user says about the construct.
+
+    `folder` is where a callable's module lies. `plain`: it is a service that knows no envelope.
+    `timeout_seconds` is for the calls that ask for its version, as for every other.
+    """
+
+    place: str
+    construct_type: str | None
+    construct_id: str
+    version: str | None
+    plain: bool
+    folder: Path
+    headers_env: Mapping[str, str]
+    timeout_seconds: float
+
+    @property
+    def is_service(self) -> bool:
+        """Say whether it is called by its URL."""
+        if self.place.startswith(REGISTERED):
+            return False
+        if self.construct_type is not None:
+            return self.construct_type == "http"
+        return self.place.startswith(("http://", "https://"))
+
+
+def oracle_under_test(
+    named: NamedOracle, workspace: Workspace, run_folder: Path
+) -> OracleUnderTest:
+    """Return the construct with its pin; a callable is registered in `run_folder`.
+
+    `construct:<id>` is a registered construct, `module:name` a Python callable, all else a URL. A
+    version that is not given is computed for what runs here, and asked for elsewhere, by `probe`.
+    Raises as the registry, the callable's finder, the adapter and `probe`, and
+    ConstructTransportError for a program or callable that is to be spoken to plainly.
+    """
+    if named.is_service:
+        service = RemoteConstruct(
+            construct_id=named.construct_id, url=named.place, headers_env=named.headers_env
+        )
+        return _service(service, named, workspace, endpoint=named.place)
+    refuse_unused_headers((), named.headers_env)
+    if named.place.startswith(REGISTERED):
+        registered_id = named.place.removeprefix(REGISTERED)
+        construct = workspace.find_registered(registered_id, run_folder)
+        if isinstance(construct, RemoteConstruct):
+            return _service(construct, named, workspace, endpoint=named.place)
+        return _program(construct, named)
+    callable_ = construct_from_callable(named.construct_id, named.place, named.folder)
+    _register(callable_, run_folder)
+    return _program(callable_, named)
+
+
+def _service(
+    service: RemoteConstruct, named: NamedOracle, workspace: Workspace, *, endpoint: str
+) -> OracleUnderTest:
+    version, pin = named.version, PLAIN_PIN if named.plain else None
+    if version is None and not named.plain:
+        probed = probe(service, workspace, seconds=named.timeout_seconds)
+        version, pin = probed.version, probed.form.pin
+    return OracleUnderTest(
+        construct_id=service.construct_id,
+        version=version or NO_VERSION,
+        adapter_type="http",
+        endpoint=endpoint,
+        adapter_pin=pin,
+    )
+
+
+def _program(construct: RegisteredConstruct, named: NamedOracle) -> OracleUnderTest:
+    if named.plain:
+        raise ConstructTransportError(
+            f"expected a service behind a URL for --plain, got {named.place:.100}: what runs here "
+            "is given the record without an envelope anyway"
+        )
+    return OracleUnderTest(
+        construct_id=construct.construct_id,
+        version=named.version or construct_version(construct),
+        adapter_type="local" if construct.start_seconds is None else "http",
+        endpoint=f"{REGISTERED}{construct.construct_id}",
+    )
+
+
+def _register(construct: RegisteredConstruct, run_folder: Path) -> None:
+    """Write a callable into the run's own registry: the template then names no folder."""
+    # A JSON string is a TOML string, and so is an array of them.
+    lines = (
+        f"[constructs.{construct.construct_id}]",
+        f"argv = {json.dumps(list(construct.argv))}",
+        f"folder = {json.dumps(str(construct.folder), ensure_ascii=False)}",
+        f"files = {json.dumps(list(construct.files), ensure_ascii=False)}",
+    )
+    text = "".join(f"{line}\n" for line in lines)
+    replace_durably(run_folder / CONSTRUCTS_FILE, text.encode())
+
 
 TEMPLATE_FILE = "template.json"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -10,9 +11,9 @@ from typing import Any, cast
 
 import click
 
-from theatre.cli.header_option import header_option
+from theatre.cli.connections import header_option
+from theatre.cli.exits import json_option
 from theatre.cli.judging import choose_scoring, judge_options
-from theatre.cli.output import json_option
 from theatre.cli.verification_ground_truth import (
     GroundTruth,
     Source,
@@ -22,15 +23,46 @@ from theatre.cli.verification_ground_truth import (
     store_ground_truth,
 )
 from theatre.cli.verification_log import VerificationLog, log_option
-from theatre.cli.verification_oracle import NamedOracle, oracle_under_test
-from theatre.cli.verification_run import TEMPLATE_FILE, RunPreferences, VerificationFolder
-from theatre.cli.weights_option import weights_option
+from theatre.cli.verification_run import (
+    TEMPLATE_FILE,
+    NamedOracle,
+    RunPreferences,
+    VerificationFolder,
+    oracle_under_test,
+)
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import canonical_line, sha256_hex
 from theatre.engine.commitment import CommitmentProtocol
 from theatre.files.durable import replace_durably
 from theatre.verification.errors import TooFewReplaysError
-from theatre.verification.template import Terms, oracle_template
+from theatre.verification.template import CRITERIA, EQUAL_WEIGHTS, Terms, oracle_template
+
+# `--weights`: what each criterion of a verification counts for in the composite.
+
+
+def _weights(_: click.Context, __: click.Parameter, text: str | None) -> Mapping[str, float]:
+    """Return criterion → weight."""
+    if text is None:
+        return EQUAL_WEIGHTS
+    parts = [part.partition("=") for part in text.split(",")]
+    try:
+        weights = {name: float(number) for name, _, number in parts}
+    except ValueError:
+        weights = {}
+    if (
+        weights.keys() != set(CRITERIA)
+        or not all(math.isfinite(weight) and weight >= 0 for weight in weights.values())
+        or sum(weights.values()) == 0
+    ):
+        expected = ",".join(f"{criterion}=NUMBER" for criterion in CRITERIA)
+        raise click.BadParameter(f"expected {expected}, not all of them 0; got {text:.100}")
+    total = sum(weights.values())
+    return {criterion: weight / total for criterion, weight in weights.items()}
+
+
+weights_option = click.option(
+    "--weights", callback=_weights, help="precision=2,recall=1,reply_accuracy=1"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

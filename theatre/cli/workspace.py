@@ -14,10 +14,10 @@ from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
     RegisteredConstruct,
+    RemoteConstruct,
     program_of,
 )
 from theatre.oracles.errors import UnknownConstructError
-from theatre.oracles.remote_construct import RemoteConstruct
 
 CONSTRUCTS_FILE = "constructs.toml"
 OUTBOUND_ALLOW = "ECHELON_OUTBOUND_ALLOW"

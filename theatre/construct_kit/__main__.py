@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from theatre.construct_kit.http_server import LOOPBACK
-from theatre.construct_kit.serving import (
+from theatre.construct_kit.stdio_server import (
     serve_target_on_socket,
     serve_target_on_stdio,
     serve_target_over_http,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from theatre.construct_kit.errors import QuestionError
 from theatre.engine.canonical_json import (
     MAX_INPUT_DEPTH,
     JsonObject,
@@ -13,7 +12,41 @@ from theatre.engine.canonical_json import (
     parse_json,
     parse_object,
 )
+from theatre.engine.errors import NotFoundError, TheatreError
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES, clean_detail
+
+# The errors of `theatre.construct_kit`: one class for each decision that a caller can take.
+
+
+class CallableNotFoundError(NotFoundError):
+    """`module:name` names nothing that can be called, or not in the folder it was looked for."""
+
+    code = "callable-not-found"
+
+
+class CallableBrokenError(TheatreError):
+    """The module of a construct raised an exception when it was imported."""
+
+    code = "callable-broken"
+
+
+class ConstructVersionError(TheatreError):
+    """A construct's version is not 7 to 64 hex digits, or there are no files to hash."""
+
+    code = "construct-version-invalid"
+
+
+class QuestionError(TheatreError):
+    """A JSON object is not the envelope of a call."""
+
+    code = "not-envelope"
+
+
+class AddressError(TheatreError):
+    """The server cannot listen at the given address."""
+
+    code = "address-unavailable"
+
 
 MAX_QUESTION_BYTES = 32 * 1024 * 1024
 # What is echoed must leave room for an answer.

@@ -6,20 +6,165 @@ TLS. Whatever faces the world is in front of it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import json
 import os
 import signal
 import socket
 import socketserver
 import sys
 import threading
+import time
 from collections.abc import Callable
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler
 from types import FrameType
+from typing import NamedTuple
 
-from theatre.construct_kit.calls import Calls
-from theatre.construct_kit.errors import AddressError
-from theatre.construct_kit.http_requests import RequestHandler
+from theatre.construct_kit.envelopes import MAX_QUESTION_BYTES, AddressError, QuestionError
+from theatre.construct_kit.loading import Calls
 from theatre.construct_kit.served_construct import ServedConstruct, make_servable
+from theatre.engine.errors import ParseError
+
+# How the kit's HTTP server takes a request: what it answers, what it refuses, how much it reads.
+#
+# A refusal is a status and a JSON object `{"error": …}`, and ends the connection. Whatever is an
+# envelope is answered with 200: that a construct fails is the envelope's matter, not HTTP's.
+
+
+_METHODS = {"/": "POST", "/healthz": "GET"}
+_LINGER_SECONDS = 2.0
+_CHUNK_BYTES = 65536
+
+
+class _Refused(NamedTuple):
+    status: HTTPStatus
+    reason: str
+
+
+class RequestHandler(BaseHTTPRequestHandler):
+    """One connection, and the requests that come over it."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = -1
+    # Longer than clients keep an idle connection, so that none is closed under a new request.
+    timeout = 60
+
+    def __init__(
+        self,
+        calls: Calls,
+        request: socket.socket,
+        client_address: object,
+        server: socketserver.BaseServer,
+    ) -> None:
+        """Handle the whole connection, as `socketserver` expects of the constructor."""
+        self._calls = calls
+        super().__init__(request, client_address, server)
+
+    def do_POST(self) -> None:
+        """Answer an envelope."""
+        refused = self._refused_route() or self._refused_body()
+        if refused is not None:
+            self._refuse(refused)
+            return
+        raw = self.rfile.read(int(self.headers["Content-Length"]))
+        with self._calls.track():
+            try:
+                answer = self._calls.answer(raw)
+            except (ParseError, QuestionError) as error:
+                self._refuse(_Refused(HTTPStatus.BAD_REQUEST, f"no envelope: {error}"))
+            else:
+                self._reply(HTTPStatus.OK, answer)
+
+    def do_GET(self) -> None:
+        """Answer a health check with the construct's id and version."""
+        refused = self._refused_route()
+        if refused is not None:
+            self._refuse(refused)
+            return
+        self._reply(HTTPStatus.OK, json.dumps(self._calls.health()).encode())
+
+    # No route has these methods; without them here `http.server` would not know them at all.
+    do_HEAD = do_PUT = do_PATCH = do_DELETE = do_OPTIONS = do_GET  # noqa: N815  # its names
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Refuse what `http.server` itself cannot read; it would answer in HTML."""
+        status = HTTPStatus(code)
+        self._refuse(_Refused(status, message or explain or status.phrase))
+
+    def version_string(self) -> str:
+        """Return the name of the server; the version of Python is not disclosed."""
+        return "echelon-construct"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # its own name for it
+        """Log nothing: who asks hears the reason, and a run asks thousands of times."""
+
+    def _refused_route(self) -> _Refused | None:
+        path = self.path.partition("?")[0]
+        if path not in _METHODS:
+            return _Refused(
+                HTTPStatus.NOT_FOUND, f"expected POST / or GET /healthz, got {path:.100}"
+            )
+        if self.command != _METHODS[path]:
+            return _Refused(
+                HTTPStatus.METHOD_NOT_ALLOWED,
+                f"expected {_METHODS[path]} {path}, got {self.command:.20}",
+            )
+        return None
+
+    def _refused_body(self) -> _Refused | None:
+        """Say what is wrong with a body before any of it is read."""
+        # A web page may send other types across sites without asking first.
+        if self.headers.get_content_type() != "application/json":
+            return _Refused(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                f"expected Content-Type application/json, got {self.headers['Content-Type']}",
+            )
+        length = self.headers["Content-Length"]
+        # Two ways to state a length could hide a second request from a proxy (smuggling).
+        if length is None or "Transfer-Encoding" in self.headers:
+            return _Refused(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length, got none")
+        if not (length.isascii() and length.isdecimal()):
+            return _Refused(
+                HTTPStatus.BAD_REQUEST, f"expected a number as Content-Length, got {length:.20}"
+            )
+        # By its digits first: int() of a very long number takes long.
+        if len(length) > len(str(MAX_QUESTION_BYTES)) or int(length) > MAX_QUESTION_BYTES:
+            return _Refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+                f"expected at most {MAX_QUESTION_BYTES} bytes, got {length:.20}",
+            )
+        return None
+
+    def _refuse(self, refused: _Refused) -> None:
+        self.close_connection = True
+        self._reply(refused.status, json.dumps({"error": refused.reason}).encode())
+        self._take_in_the_rest()
+
+    def _reply(self, status: HTTPStatus, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        if status == HTTPStatus.METHOD_NOT_ALLOWED:
+            self.send_header("Allow", _METHODS[self.path.partition("?")[0]])
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+        self.wfile.flush()
+
+    def _take_in_the_rest(self) -> None:
+        """Read on for a moment: the system drops a reply if its socket closes on unread data."""
+        until = time.monotonic() + _LINGER_SECONDS
+        self.connection.settimeout(_LINGER_SECONDS)
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            while time.monotonic() < until and self.connection.recv(_CHUNK_BYTES):
+                pass
+
 
 LOOPBACK = "127.0.0.1"
 _GRACE_SECONDS = 10.0

@@ -2,18 +2,194 @@
 
 from __future__ import annotations
 
+import asyncio
+import atexit
 import inspect
 import os
+import re
+import sys
+import threading
 import traceback
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import TypeVar
 
-from theatre.construct_kit.declaration import Refusal, declaration_of
-from theatre.construct_kit.envelopes import Outcome, Question, write_answer
-from theatre.construct_kit.event_loop import EventLoopThread
-from theatre.construct_kit.source_files import content_version, require_version
-from theatre.engine.canonical_json import JsonObject, json_type
+from theatre.construct_kit.envelopes import ConstructVersionError, Outcome, Question, write_answer
+from theatre.engine.canonical_json import JsonObject, canonical_sha256, json_type, sha256_hex
 from theatre.engine.errors import CanonicalisationError, ParseError
+from theatre.engine.oracle_contract import program_version, served_argv
+
+# A construct's version: given in hex, or computed of the files of its module.
+#
+# `theatre.oracles.in_process` computes the same on the engine's side, without importing the
+# module; a test holds them together.
+
+
+_VERSION = re.compile(r"[a-f0-9]{7,64}")
+
+
+def require_version(text: str) -> str:
+    """Return `text`. Raises ConstructVersionError where no pin could name it."""
+    if _VERSION.fullmatch(text) is None:
+        raise ConstructVersionError(
+            f"expected a construct version of 7 to 64 hex digits, as a pin has, got {text!r:.100}"
+        )
+    return text
+
+
+def content_version(target: str) -> str:
+    """Return the version of a callable of an imported module, `module:name`, 64 hex digits.
+
+    It is that of the program which serves the callable on stdin. Its files are the module's own
+    or, where it belongs to a package, every `*.py` in the outermost one; paths begin with the
+    name of file or package. Raises ConstructVersionError for a module that was not read from a
+    file.
+    """
+    module_name, _, name = target.partition(":")
+    module = sys.modules[module_name]
+    root, files = _files_of(_outermost(module))
+    hashes = {path.relative_to(root).as_posix(): sha256_hex(path.read_bytes()) for path in files}
+    return program_version(served_argv(f"{_import_name(module)}:{name}"), hashes)
+
+
+def _import_name(module: ModuleType) -> str:
+    # A module that is run as a program is called `__main__`: its spec, or its file, says more.
+    if module.__name__ != "__main__":
+        return module.__name__
+    return Path(module.__file__ or "").stem if module.__spec__ is None else module.__spec__.name
+
+
+def _outermost(module: ModuleType) -> ModuleType:
+    return sys.modules.get(_import_name(module).partition(".")[0], module)
+
+
+def _files_of(module: ModuleType) -> tuple[Path, list[Path]]:
+    if hasattr(module, "__path__"):
+        package = Path(next(iter(module.__path__)))
+        return package.parent, [path for path in package.rglob("*.py") if path.is_file()]
+    if module.__file__ is None:
+        raise ConstructVersionError(
+            f"expected {module.__name__} as a file, so that its hash can be its version, got a "
+            "module without one: give a version"
+        )
+    path = Path(module.__file__)
+    return path.parent, [path]
+
+
+# What an author writes: `@construct(id=…)` on a callable, and `Refusal` to decline a call.
+
+
+_MARK = "__construct__"
+
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class Refusal(Exception):  # noqa: N818  # a refusal is an answer of its own kind, no error
+    """Raised by a construct to decline a call; its text is the recorded reason."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """What the decorator says about a callable."""
+
+    construct_id: str
+    version: str | None
+
+
+def construct(
+    *,
+    id: str,  # noqa: A002  # the word that the envelope and the templates use
+    version: str | None = None,
+) -> Callable[[F], F]:
+    """Declare a callable to be the construct `id`; the callable itself stays as it is.
+
+    It takes `input_data`, a dict, and returns `output_data`, a dict, or an awaitable of one.
+    Raising `Refusal` declines the call; any other exception is an error of that call. `version`
+    is 7 to 64 hex digits; without it ECHELON_CONSTRUCT_VERSION counts, and without that the
+    content hash of the module's files. Raises ConstructVersionError for another `version`.
+    """
+    declaration = Declaration(
+        construct_id=id, version=None if version is None else require_version(version)
+    )
+
+    def declare(function: F) -> F:
+        setattr(function, _MARK, declaration)
+        return function
+
+    return declare
+
+
+def declaration_of(function: Callable[..., object]) -> Declaration | None:
+    """Return what `construct` declared about a callable; None where it declared nothing."""
+    declared = getattr(function, _MARK, None)
+    return declared if isinstance(declared, Declaration) else None
+
+
+# One event loop for every call of an async construct, whatever thread the call came in by.
+
+
+_PATIENCE_SECONDS = 2.0
+
+
+class EventLoopThread:
+    """Runs awaitables in its own thread, so that what they share stays on one loop.
+
+    A client session that a construct opens in its first call is still usable in its second.
+    The thread starts with the first awaitable. It ends with the process, which cancels what is
+    still under way.
+    """
+
+    def __init__(self) -> None:
+        self._start = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def result_of(self, awaitable: Awaitable[object]) -> object:
+        """Wait for an awaitable and return its result, or raise what it raised."""
+        outcome = _result_or_ending(awaitable)
+        result, ending = asyncio.run_coroutine_threadsafe(outcome, self._running_loop()).result()
+        if ending is not None:
+            raise ending
+        return result
+
+    def _running_loop(self) -> asyncio.AbstractEventLoop:
+        with self._start:
+            if self._loop is None:
+                self._loop = _started_loop()
+            return self._loop
+
+
+def _started_loop() -> asyncio.AbstractEventLoop:
+    started: Future[asyncio.AbstractEventLoop] = Future()
+    ending = asyncio.Event()
+
+    def run() -> None:
+        with asyncio.Runner() as runner:
+            started.set_result(runner.get_loop())
+            runner.run(ending.wait())
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    loop = started.result()
+
+    def end() -> None:
+        loop.call_soon_threadsafe(ending.set)
+        thread.join(_PATIENCE_SECONDS)
+
+    atexit.register(end)
+    return loop
+
+
+async def _result_or_ending(awaitable: Awaitable[object]) -> tuple[object, BaseException | None]:
+    """Hand over an exception that would end the loop's thread, and leave the caller waiting."""
+    try:
+        return await awaitable, None
+    except (SystemExit, KeyboardInterrupt) as ending:
+        return None, ending
+
 
 VERSION_VARIABLE = "ECHELON_CONSTRUCT_VERSION"
 
@@ -143,3 +319,43 @@ def _target(function: Callable[..., object]) -> str:
 
 def _words_of(error: Exception) -> str:
     return "".join(traceback.format_exception_only(error)).strip()
+
+
+# The last answers of a server, so that a repeated call need not be paid for twice.
+
+
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+class AnswerMemory:
+    """Keeps the latest final answers, 16 MiB of them, by invocation id and input.
+
+    Every attempt of one call, and the call that a resumed run makes again, has the same
+    invocation id. An error is not kept: a retry asks because it may pass. Safe for threads.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+        self._bytes = 0
+
+    def recall(self, question: Question) -> bytes | None:
+        """Return the answer that this question got before, if it is still known."""
+        with self._lock:
+            return self._answers.get(_key(question))
+
+    def remember(self, question: Question, answer: Answer) -> None:
+        """Keep an answer if it is final; the oldest ones make room."""
+        if not answer.final:
+            return
+        with self._lock:
+            self._bytes += len(answer.body) - len(self._answers.pop(_key(question), b""))
+            self._answers[_key(question)] = answer.body
+            while self._bytes > _MOST_BYTES:
+                _, oldest = self._answers.popitem(last=False)
+                self._bytes -= len(oldest)
+
+
+def _key(question: Question) -> tuple[str, str]:
+    asked = [question.construct_id, question.construct_version, question.input_data]
+    return question.invocation_id, canonical_sha256(asked)

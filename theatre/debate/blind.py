@@ -9,9 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from theatre.debate.actions import Action, actions_in, parse_action
-from theatre.debate.models import Attempt, Debate, Recommendation, Turn
-from theatre.debate.text.sections import StructuredTurn, read_structure
+from theatre.debate.models import (
+    Action,
+    Attempt,
+    Debate,
+    Recommendation,
+    Turn,
+    actions_in,
+    parse_action,
+)
+from theatre.debate.text import StructuredTurn, read_structure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

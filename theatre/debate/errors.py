@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from theatre.engine.errors import TheatreError
 
 if TYPE_CHECKING:
-    from theatre.debate.findings import Finding
+    from theatre.debate.models import Finding
 
 
 class DebateError(TheatreError):

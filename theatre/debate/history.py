@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import cast
 
 from theatre.debate.errors import HistoryRewrittenError
-from theatre.debate.findings import Finding
+from theatre.debate.models import Finding
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.schema_registry import json_pointer
 

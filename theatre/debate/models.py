@@ -6,11 +6,79 @@ to the same documents). What is stored, served and hashed is the bytes that were
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeAlias
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Annotated, Literal, TypeAlias, cast
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from theatre.debate.actions import Action
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import Clock
+
+# The four actions, their direction, and how they are found in text.
+
+
+Action: TypeAlias = Literal["BUY", "SELL", "SHORT", "HOLD"]
+
+DIRECTION: Mapping[Action, int] = {"BUY": 1, "SELL": -1, "SHORT": -1, "HOLD": 0}
+"""SELL and SHORT point the same way; they are not the same answer."""
+
+# Each branch begins with a letter, so that the search can skip to one; then `\b` is held behind it.
+_ACTION = re.compile(
+    r"B(?<!\wB)UY\b|S(?<!\wS)(?:ELL|HORT)\b|H(?<!\wH)OLD\b",
+)
+
+
+def actions_in(text: str) -> list[Action]:
+    """Return every action that `text` names in capitals, in order."""
+    return [cast("Action", name) for name in _ACTION.findall(text)]
+
+
+def parse_action(answer: str | None) -> Action | None:
+    """Return the action that a final answer states; None where it names none or several.
+
+    A whole answer such as "buy" counts in any case; inside a sentence only capitals do.
+    """
+    if answer is None:
+        return None
+    whole = answer.strip().strip(".").upper()
+    found = set(actions_in(whole if whole in DIRECTION else answer))
+    return found.pop() if len(found) == 1 else None
+
+
+# One breach of the schema, of a runtime rule, or of history, and how grave it is.
+
+
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Finding:
+    """Where an artefact breaks which rule, and what was expected and seen.
+
+    `pointer` is an RFC 6901 JSON Pointer ("" is the whole); `rule` is `R1` … `R18`,
+    `schema:<keyword>` or `history`; `code` is stable and meant for machines. Sorts by pointer.
+    """
+
+    pointer: str
+    rule: str
+    code: str
+    severity: Severity
+    detail: str
+
+    def as_document(self) -> JsonObject:
+        """Return the form that tools read."""
+        return {
+            "pointer": self.pointer,
+            "rule": self.rule,
+            "code": self.code,
+            "severity": self.severity,
+            "detail": self.detail,
+        }
+
 
 EvaluationMode = Literal["posthoc", "in_loop"]
 Rung = Literal["L1", "L2", "L3"]
@@ -242,3 +310,27 @@ class Debate(_Open):
     raud_it: RunBehaviour | None = None
     raudit: RunBehaviour | None = None
     integrity: Integrity | None = None
+
+
+# Times as debates write them, RFC 3339 with any offset; and the clock of runs without one.
+
+
+FIRST_MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+"""When every run by `counting_clock` begins."""
+
+
+def parse_time(text: str) -> datetime | None:
+    """Return the moment that `text` names; None where the calendar has no such time.
+
+    `text` has the shape that the schema demands.
+    """
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def counting_clock() -> Clock:
+    """Return a clock that is a second further each time it is read: it counts events."""
+    ticks = count()
+    return lambda: FIRST_MOMENT + timedelta(seconds=next(ticks))

@@ -10,16 +10,14 @@ from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from theatre.debate.actions import parse_action
 from theatre.debate.blind import blind
 from theatre.debate.errors import SweepError
 from theatre.debate.evaluators import crit, raudit
 from theatre.debate.evaluators.raudit import Transitions, estimate
 from theatre.debate.evaluators.results import mean
-from theatre.debate.models import Debate
+from theatre.debate.models import Debate, parse_action
 from theatre.debate.runner import RunPlan
-from theatre.debate.scripted.debater import Disposition, labels_of
-from theatre.debate.scripted.scenarios import Scenario
+from theatre.debate.scripted import Disposition, Scenario, labels_of
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import first_mistake
 

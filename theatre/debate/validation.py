@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from theatre.debate.collector import gc_disabled
 from theatre.debate.errors import InvalidDebateError
-from theatre.debate.findings import Finding
-from theatre.debate.models import Debate
+from theatre.debate.models import Debate, Finding
 from theatre.debate.rules import RuleBook
 from theatre.engine.canonical_json import (
     MAX_INPUT_DEPTH,

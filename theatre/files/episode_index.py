@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 
 from theatre.engine.errors import JournalError
-from theatre.engine.replay.journal import MAX_EPISODES
+from theatre.engine.replay.context import MAX_EPISODES
 
 _ABSENT = -1
 

@@ -24,9 +24,8 @@ from theatre.engine.audit_chain import (
 from theatre.engine.canonical_json import JsonObject, canonical_line, parse_object
 from theatre.engine.errors import JournalError, ParseError, StateConflictError
 from theatre.engine.models import EpisodeResult
-from theatre.engine.replay.beside import run_in_thread
-from theatre.engine.replay.events import read_sequences
-from theatre.engine.replay.journal import read_result
+from theatre.engine.replay.context import read_result, run_in_thread
+from theatre.engine.replay.recording import read_sequences
 from theatre.files.durable import append_durably, replace_durably, truncate_durably
 from theatre.files.episode_index import EpisodeIndex
 

@@ -26,7 +26,7 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import CanonicalisationError, ParseError
 from theatre.engine.replay import DatasetSource
-from theatre.engine.replay.journal import DatasetReader
+from theatre.engine.replay.context import DatasetReader
 from theatre.engine.scoring.data_audit import string_leaves
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_files import file_hash, listed_files

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol, runtime_checkable
 
 from theatre.engine.errors import ProgrammeError
+from theatre.engine.oracle_contract import OracleAdapter
 from theatre.engine.resolution import INVOCATION
 from theatre.engine.schema_registry import json_pointer
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.oracles.construct_registry import (
     RegisteredConstruct,
+    RemoteConstruct,
     construct_from_argv,
     program_of,
 )
@@ -24,8 +27,7 @@ from theatre.oracles.errors import (
     ConstructTransportError,
     RequestHeadersError,
 )
-from theatre.oracles.python_callable import construct_from_callable
-from theatre.oracles.remote_construct import RemoteConstruct
+from theatre.oracles.in_process import construct_from_callable
 
 REGISTERED = "construct:"
 
@@ -139,3 +141,18 @@ def _callable_at(endpoint: Endpoint, folder: Path) -> RegisteredConstruct:
             f"expected module:name for the python construct {endpoint.construct_id}, got "
             f"{endpoint.place}: the adapter of a registered construct is local or http"
         ) from error
+
+
+# What a composition root asks of an adapter before the first call.
+
+
+@runtime_checkable
+class ReachableAdapter(OracleAdapter, Protocol):
+    """An adapter that can tell beforehand whether anybody would answer."""
+
+    async def check_reachable(self) -> None:
+        """Start or connect the construct, and ask it nothing.
+
+        Raises ConstructUnreachableError where that cannot be done, OutboundRefusedError where
+        it may not be done, and ConstructFilesError where a program's files cannot be read.
+        """

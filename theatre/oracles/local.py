@@ -24,7 +24,6 @@ from theatre.engine.oracle_contract import (
     read_answer,
 )
 from theatre.oracles.bound_program import BoundProgram, CurrentProgram
-from theatre.oracles.breakdown import CallFailure, version_mismatch, wait_within
 from theatre.oracles.child_process import ChildProcess, Reply
 from theatre.oracles.errors import AdapterClosedError
 from theatre.oracles.isolation.canary import probe_isolation
@@ -34,6 +33,7 @@ from theatre.oracles.limited_process import (
     construct_environment,
     describe_exit,
 )
+from theatre.oracles.wire_forms import CallFailure, version_mismatch, wait_within
 
 _MILLISECONDS = 1000
 _MAX_COMPLAINT_BYTES = MAX_ERROR_DETAIL - 400

@@ -12,8 +12,8 @@ from theatre.engine.oracle_contract import (
     OracleAdapter,
     OracleInvocationRequest,
 )
+from theatre.oracles.endpoints import ReachableAdapter
 from theatre.oracles.errors import ConstructUnreachableError
-from theatre.oracles.reachable import ReachableAdapter
 
 _GONE = frozenset({"unreachable", "disconnected"})
 _RETRIED = frozenset({InvocationStatus.TIMEOUT, InvocationStatus.ERROR})

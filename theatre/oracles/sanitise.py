@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256
+from theatre.engine.oracle_contract import SanitisedInput
 from theatre.oracles.errors import SanitisePolicyError
-from theatre.oracles.sanitise_tables import TABLES_SHA256
-from theatre.oracles.sanitise_text import clean_text, is_plain
+from theatre.oracles.sanitise_text import TABLES_SHA256, clean_text, is_plain
 
 SANITISER = "theatre-sanitise/1.0.0"
 
@@ -223,3 +223,29 @@ def _pointer(path: _Path) -> str:
     if clean_text(pointer).text == pointer:
         return pointer
     return pointer.encode("ascii", "backslashreplace").decode("ascii")
+
+
+# The sanitiser as a run uses it: one policy an episode, one record of what it did.
+
+
+class TextSanitiser:
+    """Cleans the text of an episode's input before a construct sees it."""
+
+    @property
+    def version(self) -> str:
+        """Return name and version; the tables have their own digest in each record."""
+        return SANITISER
+
+    def sanitise(
+        self,
+        value: JsonObject,
+        *,
+        role_markers: Literal["break", "flag"],
+        raw_fields: tuple[str, ...],
+    ) -> SanitisedInput:
+        """Return what is sent instead of `value`; SanitisePolicyError for no JSON pointer."""
+        policy = SanitisePolicy(role_markers=role_markers, raw_fields=raw_fields)
+        made = sanitise(value, policy)
+        return SanitisedInput(
+            value=cast("JsonObject", made.value), record=made.record(), wrong_keys=made.wrong_keys
+        )

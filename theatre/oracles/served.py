@@ -20,9 +20,7 @@ from theatre.engine.oracle_contract import (
     clean_detail,
 )
 from theatre.oracles.bound_program import BoundProgram, CurrentProgram
-from theatre.oracles.breakdown import CallFailure, version_mismatch
-from theatre.oracles.construct_entries import PORT
-from theatre.oracles.construct_registry import RegisteredConstruct, source_of
+from theatre.oracles.construct_registry import PORT, RegisteredConstruct, source_of
 from theatre.oracles.errors import (
     AdapterClosedError,
     ConstructTransportError,
@@ -40,6 +38,7 @@ from theatre.oracles.served_process import (
     claim_port,
     is_taken,
 )
+from theatre.oracles.wire_forms import CallFailure, version_mismatch
 
 _MILLISECONDS = 1000
 # After these the program may be dead.

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from theatre.engine.oracle_contract import MAX_ERROR_DETAIL
-from theatre.oracles.construct_entries import PORT
+from theatre.oracles.child_process import SLOW_DEATH_SECONDS, RunningProgram
+from theatre.oracles.construct_registry import PORT
 from theatre.oracles.errors import ConstructUnreachableError
 from theatre.oracles.isolation.means import Reach
 from theatre.oracles.limited_process import ProcessLimits, describe_exit
-from theatre.oracles.pipes import ComplaintPipe
-from theatre.oracles.running_program import SLOW_DEATH_SECONDS, RunningProgram
+from theatre.oracles.process_tree import ComplaintPipe
 
 LOOPBACK = "127.0.0.1"
 _LAST_WORDS_BYTES = (MAX_ERROR_DETAIL - 400) // 2

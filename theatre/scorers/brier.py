@@ -7,7 +7,7 @@ from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
-from theatre.engine.scoring.paths import ABSENT, Absent, at_path
+from theatre.engine.scoring.provider import ABSENT, Absent, at_path
 from theatre.scorers.agreement import UNMEASURABLE, exact_number, params_schema
 from theatre.scorers.label_accuracy import CLASSES, is_label, label_agrees
 

@@ -10,7 +10,7 @@ from typing import cast
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.engine.scoring.arithmetic import exact
-from theatre.engine.scoring.paths import Absent, at_path
+from theatre.engine.scoring.provider import Absent, at_path
 from theatre.scorers.agreement import UNMEASURABLE, params_schema, parse_moment
 
 _OWN_PARAMS: JsonObject = {

@@ -8,7 +8,7 @@ from typing import cast
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, sha256_hex
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
-from theatre.engine.scoring.paths import at_path
+from theatre.engine.scoring.provider import at_path
 from theatre.scorers.agreement import UNMEASURABLE, agree, params_schema
 
 DEFAULT_HASH = "hash"

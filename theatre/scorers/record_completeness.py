@@ -6,7 +6,7 @@ from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
-from theatre.engine.scoring.paths import Absent, at_path
+from theatre.engine.scoring.provider import Absent, at_path
 from theatre.scorers.agreement import params_schema
 
 _OWN_PARAMS: JsonObject = {

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from importlib.metadata import EntryPoint
-from typing import Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import NamedTuple, Protocol, TypeVar
 
+from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import TheatreError
+from theatre.engine.models import EpisodeRunner, Scorer
+from theatre.engine.scoring import TheatreScoringProvider
+from theatre.engine.templates import (
+    MarketTheatreTemplate,
+    ProductTheatreTemplate,
+    TemplateView,
+)
 
 
 class _Named(Protocol):
@@ -54,3 +62,46 @@ def _load(entry: EntryPoint, kind: type[PluginT], refusal: type[TheatreError]) -
             f"{entry.name}; got {loaded.name}"
         )
     return loaded
+
+
+# The loader of every installed runner of interactive episodes.
+
+
+ENTRY_POINT_GROUP = "echelon.episode_runners"
+
+
+class RunnerRegistrationError(TheatreError):
+    """An installed distribution registers a runner that cannot be used."""
+
+    code = "runner-registration"
+
+
+def load_episode_runners() -> dict[str, EpisodeRunner]:
+    """Return every runner installed in this environment by name, sorted by name.
+
+    Raises RunnerRegistrationError as `load_scorers` does for scorers.
+    """
+    entries = entry_points(group=ENTRY_POINT_GROUP)
+    return load_plugins(entries, EpisodeRunner, RunnerRegistrationError)
+
+
+# Which versions of which scorers a commitment is about, and what these rest on.
+
+
+class ScorersInUse(NamedTuple):
+    """Scorer → version, and scorer → kind, as written in the receipt."""
+
+    pins: dict[str, str]
+    kinds: dict[str, str]
+
+
+def scorers_in_use(
+    document: JsonObject, view: TemplateView, scorers: Mapping[str, Scorer]
+) -> ScorersInUse:
+    """Return what scores a replay; of a market, which nothing scores here, what was pinned."""
+    if isinstance(view, ProductTheatreTemplate):
+        provider = TheatreScoringProvider(document, scorers)
+        return ScorersInUse(provider.scorer_pins, provider.scorer_kinds)
+    return ScorersInUse(
+        dict(view.scorer_pins) if isinstance(view, MarketTheatreTemplate) else {}, {}
+    )

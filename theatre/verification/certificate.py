@@ -8,6 +8,7 @@ hash, and must never replace it.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -16,20 +17,93 @@ from uuid import UUID, uuid5
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, canonical_sha256
 from theatre.engine.errors import BundleError
 from theatre.engine.models import EpisodeOutcome
-from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, outputs_of
+from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, measured_calibration, outputs_of
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.engine.scoring.paths import ABSENT, at_path
-from theatre.verification.certified_judge import certified_judge, find_origins
-from theatre.verification.claim_calibration import (
-    NOT_JUDGED,
-    TOO_FEW,
-    ClaimCalibration,
-    read_confidences,
-)
+from theatre.engine.scoring.arithmetic import NANO, ratio, rounded_number
+from theatre.engine.scoring.calibration import BINS, Bin, brier_score, stated_probability
+from theatre.engine.scoring.provider import ABSENT, at_path
 from theatre.verification.errors import NoVerificationError, TooFewReplaysError
+from theatre.verification.lexical import JudgedClaim
 from theatre.verification.provenance import require_built_in, require_derived
 from theatre.verification.replay_detail import NO_DETAIL, ReplayDetail, detail_reader
+from theatre.verification.scoring_providers import certified_judge, find_origins
 from theatre.verification.template import CRITERIA
+
+# How near the confidence that an oracle states for its claims is to the verdicts on them.
+
+
+MIN_CLAIMS = 100
+"""Below so many claims with a stated confidence there is no Brier score."""
+
+TOO_FEW = "fewer-than-100-stated-claims"
+NOT_JUDGED = "claims-not-judged-singly"
+
+
+@dataclass(slots=True)
+class ClaimCalibration:
+    """Exact sums over the claims whose confidence is stated, in ten bins of equal width.
+
+    Each claim has a verdict in each of `passes`. The Brier score is the mean of theirs, and a
+    claim counts once, however often it was judged.
+    """
+
+    passes: int = 1
+    bins: list[Bin] = field(default_factory=lambda: [Bin() for _ in range(BINS)])
+    _silent: int = 0
+
+    def add(
+        self, judged: Sequence[Sequence[JudgedClaim]], confidences: Sequence[JsonValue]
+    ) -> None:
+        """Add the claims of one answer, with the values at their places in `confidences`.
+
+        `judged` has them pass by pass. A claim whose confidence is no number in [0, 1] has stated
+        none.
+        """
+        for claim in (claim for verdicts in judged for claim in verdicts):
+            stated = stated_probability(
+                confidences[claim.place] if claim.place < len(confidences) else None
+            )
+            if stated is None:
+                self._silent += 1
+                continue
+            place = min(stated.nano * BINS // NANO, BINS - 1)
+            self.bins[place].add(stated.nano, right=claim.supported)
+
+    @property
+    def stated(self) -> int:
+        """Return how many claims came with a confidence."""
+        return sum(one.count for one in self.bins) // self.passes
+
+    @property
+    def brier(self) -> float | None:
+        """Return the Brier score to nine places; None below MIN_CLAIMS."""
+        return rounded_number(brier_score(self.bins)) if self.stated >= MIN_CLAIMS else None
+
+    def as_document(self) -> JsonObject:
+        """Return the counts and the reliability curve; what held is a mean over passes."""
+        return {
+            "stated": self.stated,
+            "without_confidence": self._silent // self.passes,
+            "supported": ratio(sum(one.right for one in self.bins), self.passes),
+            "bins": [
+                {
+                    "low": place / BINS,
+                    "high": (place + 1) / BINS,
+                    "count": one.count // self.passes,
+                    "mean_confidence": ratio(one.total, one.count * NANO),
+                    "share_supported": ratio(one.right, one.count),
+                }
+                for place, one in enumerate(self.bins)
+            ],
+        }
+
+
+def read_confidences(output: JsonObject, claims: int) -> Sequence[JsonValue]:
+    """Return `metadata.claim_confidence`; none of it where it is not parallel to `key_claims`."""
+    metadata = output.get("metadata")
+    stated = metadata.get("claim_confidence") if isinstance(metadata, dict) else None
+    return stated if isinstance(stated, list) and len(stated) == claims else ()
+
 
 SCHEMA = "echelon_verification_certificate_schema.json"
 SCHEMA_VERSION = "1.0.0"
@@ -202,3 +276,24 @@ def _brier_reason(brier: float | None, *, judged: bool) -> str | None:
     if brier is not None:
         return None
     return TOO_FEW if judged else NOT_JUDGED
+
+
+# The members of training records that a verification adds to those of the engine.
+
+
+_LIFTED = ("brier", "sample_size", "agent_accuracy")
+
+
+def training_calibration(sealed: SealedBundle) -> JsonObject | None:
+    """Return `brier`, `sample_size` and `agent_accuracy` as the verification certificate has them.
+
+    So for a run that earned one; for every other what the engine measured, whatever its template
+    is named.
+    """
+    measured = measured_calibration(sealed)
+    try:
+        certificate = certificate_document(sealed)
+    except (NoVerificationError, TooFewReplaysError):
+        return measured
+    lifted = {name: certificate[name] for name in _LIFTED if certificate[name] is not None}
+    return {**(measured or {}), **lifted}

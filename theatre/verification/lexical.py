@@ -8,13 +8,16 @@ says what it cannot see. So these scorers are textual, and carry no tier.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
-from theatre.engine.scoring.paths import at_path
-from theatre.verification.change_facts import WORD, ChangeFacts, change_facts
-from theatre.verification.mentions import (
+from theatre.engine.scoring.provider import at_path
+from theatre.verification.change_facts import (
+    WORD,
+    ChangeFacts,
+    change_facts,
     find_code_names,
     find_counts,
     find_numbers,
@@ -22,7 +25,25 @@ from theatre.verification.mentions import (
     split_statements,
 )
 from theatre.verification.unified_diff import FileOperation
-from theatre.verification.verdicts import JudgedClaim
+
+# Verdicts on single claims and single changes, common to all scorings.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedClaim:
+    """A claim by its place in `key_claims`, from 0, and whether the diff bears it out."""
+
+    place: int
+    supported: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoveredChanges:
+    """How many important changes there are, 1 at least, and how many of them a summary names."""
+
+    total: int
+    surfaced: int
+
 
 UNMEASURABLE = float("nan")
 """A result where the dataset, never the answer, is at fault: the engine counts `unscored`."""

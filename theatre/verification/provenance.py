@@ -11,12 +11,10 @@ from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import GroundTruthEpisode
-from theatre.engine.scoring.paths import ABSENT, at_path
-from theatre.verification.dataset import make_episode
-from theatre.verification.documents import find_differences
+from theatre.engine.scoring.provider import ABSENT, at_path
 from theatre.verification.errors import NoRecordError, NoVerificationError
 from theatre.verification.judge.scorer import SCORER
-from theatre.verification.record_form import read_record
+from theatre.verification.records import find_differences, make_episode, read_record
 from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring, ScoringProvider
 from theatre.verification.template import (
     CRITERIA,

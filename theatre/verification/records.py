@@ -5,12 +5,25 @@ Source: docs/requirements.md R75.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
-from theatre.engine.canonical_json import JsonObject, canonical_bytes, canonical_line
-from theatre.engine.clock import format_rfc3339
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
+from theatre.engine.clock import format_rfc3339, parse_rfc3339
+from theatre.engine.errors import ClockError
+from theatre.verification.change_facts import (
+    ChangeFacts,
+    change_facts,
+    definitions,
+    important_changes,
+)
+from theatre.verification.errors import NoRecordError
+from theatre.verification.unified_diff import FileOperation
 
 MAX_DIFF_BYTES = 4 * 1024 * 1024
 MAX_PATHS_BYTES = 1024 * 1024
@@ -157,3 +170,189 @@ def _fit_paths(paths: Sequence[str]) -> tuple[str, ...]:
             break
         kept.append(path)
     return tuple(kept)
+
+
+# Follow-up questions: made before the commitment, from the record alone, with their answers.
+#
+# Which of the questions that fit a record it gets follows from the record's id.
+
+
+_MOST_NAMES = 6
+"""A question with more names in its answer is not asked: it would measure patience."""
+
+_FILES_ASKED = {
+    FileOperation.ADDED: "Which files does this change add? Give their paths.",
+    FileOperation.DELETED: "Which files does this change delete? Give their paths.",
+    FileOperation.RENAMED: "Which files does this change rename? Give their new paths.",
+}
+_DEFINITIONS_ASKED = {
+    FileOperation.ADDED: "Which functions or types does this change define anew in {path}?",
+    FileOperation.DELETED: "Which functions or types does this change take out of {path}?",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FollowUp:
+    """A question, and what answers it: names, or else a number."""
+
+    question: str
+    names: tuple[str, ...] = ()
+    number: int | None = None
+
+    def expectation(self) -> JsonObject:
+        """Return the answer as the dataset holds it."""
+        return {"names": list(self.names)} if self.number is None else {"number": self.number}
+
+
+def make_follow_up(record: GroundTruthRecord, facts: ChangeFacts) -> FollowUp:
+    """Return the question about a record; the number of its files can always be asked for.
+
+    Where a part of the diff was left out, only that.
+    """
+    fitting = [_how_many_files(record)]
+    if record.omitted.diff_bytes == 0 and record.omitted.files == 0:
+        fitting = [*_about_files(facts), *_about_definitions(facts), *_about_lines(facts), *fitting]
+    draw = int.from_bytes(hashlib.sha256(record.id.encode()).digest()[:8])
+    return fitting[draw % len(fitting)]
+
+
+def _how_many_files(record: GroundTruthRecord) -> FollowUp:
+    return FollowUp(
+        question="How many files does this change touch? A renamed file counts once.",
+        number=len(record.files_changed) + record.omitted.files,
+    )
+
+
+def _about_files(facts: ChangeFacts) -> list[FollowUp]:
+    questions = []
+    for operation, question in _FILES_ASKED.items():
+        paths = tuple(file.path for file in facts.files if file.operation is operation)
+        if 1 <= len(paths) <= _MOST_NAMES:
+            questions.append(FollowUp(question=question, names=paths))
+    return questions
+
+
+def _about_definitions(facts: ChangeFacts) -> list[FollowUp]:
+    questions = []
+    for file in facts.files:
+        for operation, question in _DEFINITIONS_ASKED.items():
+            names = tuple(c.subject for c in definitions(file) if c.operation is operation)
+            if 1 <= len(names) <= _MOST_NAMES:
+                questions.append(FollowUp(question=question.format(path=file.path), names=names))
+    return questions
+
+
+def _about_lines(facts: ChangeFacts) -> list[FollowUp]:
+    return [
+        FollowUp(
+            question=f"How many lines does this change add to {file.path}?",
+            number=len(file.added),
+        )
+        for file in facts.files[:1]
+        if not file.is_binary
+    ]
+
+
+# From ground-truth records to the dataset that a run is committed to.
+
+
+def make_episode(record: GroundTruthRecord) -> JsonObject:
+    """Return a record as an episode: what the oracle is shown, and what is expected of it.
+
+    A change without anything in it has no `important_changes`: recall does not apply there.
+    """
+    facts = change_facts(record.diff_content)
+    asked = make_follow_up(record, facts)
+    expected: JsonObject = {"follow_up": asked.expectation()}
+    changes = important_changes(facts)
+    if changes:
+        expected["important_changes"] = [
+            {"operation": c.operation.value, "subject": c.subject, "path": c.path} for c in changes
+        ]
+    return {
+        "episode_id": record.id,
+        "input_data": {"record": record.as_document(), "follow_up_question": asked.question},
+        "expected_output": expected,
+    }
+
+
+def dataset_lines(records: Iterable[GroundTruthRecord]) -> bytes:
+    """Return the dataset as canonical JSONL."""
+    return b"".join(canonical_line(make_episode(record)) for record in records)
+
+
+# Where two JSON documents differ.
+
+
+def find_differences(one: JsonValue, other: JsonValue, at: str = "") -> Iterator[str]:
+    """Yield the dotted paths at which two documents are not the same, in the first one's order."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in dict.fromkeys([*one, *other]):
+            below = f"{at}.{name}" if at else name
+            if name in one and name in other:
+                yield from find_differences(one[name], other[name], below)
+            else:
+                yield below
+    elif isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+        for place, (ours, theirs) in enumerate(zip(one, other, strict=True)):
+            yield from find_differences(ours, theirs, f"{at}.{place}")
+    elif one != other:
+        yield at
+
+
+# The form of a ground-truth record, to validate uploaded and stored ones.
+
+
+_Count = Annotated[int, Field(ge=0)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True, hide_input_in_errors=True)
+
+
+class _Omitted(_Strict):
+    diff_bytes: _Count
+    files: _Count
+    text_bytes: _Count
+
+
+class _Record(_Strict):
+    """The shape that `GroundTruthRecord.as_document` writes."""
+
+    id: Annotated[str, Field(min_length=1, max_length=200)]
+    # It is shown in the certificate: it must be the name of a commit, not free text.
+    commit: Annotated[str, Field(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})?$")]
+    title: str
+    description: str
+    diff_content: str
+    files_changed: list[str]
+    timestamp: str
+    labels: list[str]
+    author: str
+    omitted: _Omitted
+
+
+def read_record(document: JsonObject) -> GroundTruthRecord:
+    """Return the record that `as_document` wrote.
+
+    Raises NoRecordError for what has another form; nothing of it is repeated.
+    """
+    try:
+        read = _Record.model_validate(document)
+        timestamp = parse_rfc3339(read.timestamp)
+    except (ValidationError, ClockError):
+        raise NoRecordError(
+            "expected a ground-truth record as `echelon ingest` writes them, got something else"
+        ) from None
+    return GroundTruthRecord(
+        id=read.id,
+        commit=read.commit,
+        title=read.title,
+        description=read.description,
+        diff_content=read.diff_content,
+        files_changed=tuple(read.files_changed),
+        timestamp=timestamp,
+        labels=tuple(read.labels),
+        author=read.author,
+        omitted=Omitted(**read.omitted.model_dump()),
+    )

@@ -16,7 +16,7 @@ from theatre.engine.models import ANSWER, InvocationStatus, ScoringCase
 from theatre.engine.rlmf_export import SealedEpisode, judgements_of, outputs_of
 from theatre.engine.scoring import EpisodeAnswer, TheatreScoringProvider
 from theatre.engine.scoring.arithmetic import rounded_number
-from theatre.engine.scoring.paths import at_path
+from theatre.engine.scoring.provider import at_path
 from theatre.judging.messages import answered_by
 from theatre.verification.change_facts import change_facts
 from theatre.verification.judge.measures import (
@@ -28,12 +28,13 @@ from theatre.verification.judge.scorer import SCORER, Measured, repeat_passes
 from theatre.verification.lexical import (
     PRECISION,
     RECALL,
+    CoveredChanges,
+    JudgedClaim,
     expected_changes,
     judged_claims,
     surfaced_changes,
 )
 from theatre.verification.scoring_providers import LEXICAL
-from theatre.verification.verdicts import CoveredChanges, JudgedClaim
 
 _PRECISION, _RECALL = "precision", "recall"
 _FoundT = TypeVar("_FoundT")

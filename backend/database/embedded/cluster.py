@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -14,11 +15,12 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from backend.database.embedded.account import Account, is_reachable, make_shared_folder
-from backend.database.embedded.programs import Programs
+from backend.database.embedded.programs import Account, Programs, is_reachable, make_shared_folder
 from backend.errors import EmbeddedServerError
 
 SUPERUSER = "postgres"
@@ -195,3 +197,40 @@ def _initdb_options(major: int) -> list[str]:
     if major >= _SYNC_METHOD_SINCE and sys.platform == "linux":
         options += ["--sync-method=syncfs"]
     return options
+
+
+# File locks that the kernel releases when their process ends, however it ends.
+
+
+def open_lock_file(path: Path) -> int:
+    """Return a handle on `path`, created if missing, that no child process inherits."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def try_lock(handle: int, operation: int) -> bool:
+    """Lock without waiting; tell whether that was possible."""
+    try:
+        fcntl.flock(handle, operation | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether a process holds the exclusive lock on `path`."""
+    handle = open_lock_file(path)
+    try:
+        return not try_lock(handle, fcntl.LOCK_SH)
+    finally:
+        os.close(handle)
+
+
+@contextmanager
+def hold_lock(path: Path, operation: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Hold a lock on `path`, waited for."""
+    handle = open_lock_file(path)
+    try:
+        fcntl.flock(handle, operation)
+        yield
+    finally:
+        os.close(handle)

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 from backend.database.embedded import keeper
-from backend.database.embedded.cluster import Cluster
-from backend.database.embedded.locks import hold_lock, is_held
+from backend.database.embedded.cluster import Cluster, hold_lock, is_held
 from backend.database.embedded.programs import Programs
 
 _SETTINGS = (

@@ -16,11 +16,15 @@ from urllib.parse import quote, urlencode
 import psycopg
 from psycopg import sql
 
-from backend.database.embedded.account import service_account
-from backend.database.embedded.cluster import SUPERUSER, Cluster
+from backend.database.embedded.cluster import (
+    SUPERUSER,
+    Cluster,
+    hold_lock,
+    open_lock_file,
+    try_lock,
+)
 from backend.database.embedded.keeping import Supervisor
-from backend.database.embedded.locks import hold_lock, open_lock_file, try_lock
-from backend.database.embedded.programs import find_programs, prepare_programs
+from backend.database.embedded.programs import find_programs, prepare_programs, service_account
 from backend.database.roles import APPLICATION, DATABASE, OWNER
 from backend.errors import EmbeddedServerError
 

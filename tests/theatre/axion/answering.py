@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from theatre.axion.agents.base import Offers
-from theatre.axion.env.state import state_of
-from theatre.axion.harness.roster import agent
+from theatre.axion.env.normalize_state import state_of
+from theatre.axion.harness.runner import agent
 from theatre.axion.interfaces.base import Mode
 
 

@@ -9,8 +9,8 @@ from theatre.axion.agents.base import Offers, Prepared
 from theatre.axion.agents.proposals import ProposingAgent
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.hashing import Document, hash_json, trace_hash
-from theatre.axion.env.state import GridState
-from theatre.axion.harness.roster import agent
+from theatre.axion.env.normalize_state import GridState
+from theatre.axion.harness.runner import agent
 from theatre.axion.harness.scenarios import scenario
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.interfaces.mci_latent import factors_of

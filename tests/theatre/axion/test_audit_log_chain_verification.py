@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from theatre.axion.cli import cli
 from theatre.axion.common.canonical_json import canonical_line
 from theatre.axion.common.hashing import Document, hash_json
-from theatre.axion.common.schema_check import violations
+from theatre.axion.common.schema_load import violations
 from theatre.axion.kernel.audit_log import AuditLog, LogicalClock, verify_lines, verify_log
 from theatre.axion.kernel.invariants import Witness
 from theatre.engine.audit_chain import ChainHead

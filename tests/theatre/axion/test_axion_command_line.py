@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from theatre.axion import cli as command_line
 from theatre.axion.common.errors import FatalHangError, UnknownNameError
-from theatre.axion.common.schema_check import violations
+from theatre.axion.common.schema_load import violations
 from theatre.axion.kernel.audit_log import verify_log
 
 PROGRAM = Path(sys.executable).with_name("toy-pseudo-axion")

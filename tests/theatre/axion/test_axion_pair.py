@@ -33,8 +33,7 @@ from tests.theatre.thinned import thinned
 from tests.theatre.trail_edits import with_results
 from theatre.axion.harness.pair_runner import REVISITS, RUNNER, STEPS, is_caught
 from theatre.cli.adversaries.leak import Leak
-from theatre.cli.adversaries.rehearsing import write_adversary
-from theatre.cli.adversaries.table import generic_adversaries
+from theatre.cli.adversaries.rehearsal import generic_adversaries, write_adversary
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.oracles.construct_registry import (
@@ -42,7 +41,7 @@ from theatre.oracles.construct_registry import (
     construct_version,
     local_adapter_for,
 )
-from theatre.scorers.episode_runners import load_episode_runners
+from theatre.scorers.registration import load_episode_runners
 
 pytestmark = pytest.mark.untraced
 

@@ -13,8 +13,7 @@ from jsonschema import Draft202012Validator
 
 from tests.theatre.axion.proposed import prepared
 from theatre.axion.common.errors import UnknownNameError
-from theatre.axion.common.schema_check import violations
-from theatre.axion.common.schema_load import fits, schema
+from theatre.axion.common.schema_load import fits, schema, violations
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.capability import TokenMint
 

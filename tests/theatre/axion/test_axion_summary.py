@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from theatre.axion.harness.rates import rate
-from theatre.axion.harness.report import _held, entropy_curve
+from theatre.axion.harness.report import _held, entropy_curve, rate
 
 
 def episodes(*passes: tuple[float, bool]) -> list[dict[str, Any]]:

@@ -17,15 +17,15 @@ from tests.theatre.forged_bundle import COMPUTATIONS, REGISTRY, SANITISER, SCORE
 from tests.theatre.record_edits import Edit, forged, of_record
 from tests.theatre.runs import LATE, Finished, ScriptedAdapter
 from tests.theatre.thinned import thinned
-from theatre.axion.harness.episode_plan import REVISITS
 from theatre.axion.harness.pair_runner import RUNNER as PAIR_RUNNER
 from theatre.axion.harness.probes import Probe, schedule
+from theatre.axion.harness.records import REVISITS
 from theatre.axion.harness.theatre_runner import RUNNER, STEPS, play
 from theatre.axion.kernel.capability import kernel_secret
 from theatre.engine.bundle_check import check_bundle
 from theatre.engine.canonical_json import JsonObject, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
-from theatre.scorers.episode_runners import load_episode_runners
+from theatre.scorers.registration import load_episode_runners
 
 ECHELON = Path(sys.executable).with_name("echelon")
 

@@ -20,8 +20,8 @@ from tests.theatre.axion.proposed import (
 from theatre.axion.agents.base import Offers
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.errors import UnknownNameError
-from theatre.axion.env.state import Entity, GridState, Hazard, Thing
-from theatre.axion.harness.roster import AGENTS, agent
+from theatre.axion.env.normalize_state import Entity, GridState, Hazard, Thing
+from theatre.axion.harness.runner import AGENTS, agent
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.interfaces.mci_latent import factors_of
 from theatre.axion.kernel.policy_gate import decide

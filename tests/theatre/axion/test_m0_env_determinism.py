@@ -11,10 +11,15 @@ import pytest
 from tests.theatre.axion.proposed import SEED, world
 from theatre.axion.common.errors import UnknownNameError
 from theatre.axion.common.hashing import derived_secret, hash_json
-from theatre.axion.env.dynamics import ACTIONS, action_of, step_of, successor
-from theatre.axion.env.metrics_oracle import env_entropy, hidden_value
-from theatre.axion.env.paths import Terrain, plain_ways, within_steps
-from theatre.axion.env.state import Entity, GridState, Hazard, Thing, Tool
+from theatre.axion.env.gridworld import ACTIONS, action_of, step_of, successor
+from theatre.axion.env.metrics_oracle import (
+    Terrain,
+    env_entropy,
+    hidden_value,
+    plain_ways,
+    within_steps,
+)
+from theatre.axion.env.normalize_state import Entity, GridState, Hazard, Thing, Tool
 from theatre.axion.harness.scenarios import SCENARIOS, SIDE, scenario
 
 GOLDEN = {

@@ -22,7 +22,7 @@ from tests.theatre.axion.proposed import (
 )
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.hashing import NO_HASH, Document, hash_json, trace_hash
-from theatre.axion.harness.kernel_room import KernelSession
+from theatre.axion.harness.kernel_session import KernelSession
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.audit_log import verify_lines
 from theatre.axion.kernel.policy_gate import decide

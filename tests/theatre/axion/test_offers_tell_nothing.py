@@ -15,8 +15,8 @@ import pytest
 
 from tests.theatre.axion.answering import answer
 from theatre.axion.agents.base import TOKEN_COST, Offers
-from theatre.axion.harness.episode_plan import REVISITS
 from theatre.axion.harness.probes import CHALLENGES, PRESENTATIONS, Bait, Probe, Schedule, schedule
+from theatre.axion.harness.records import REVISITS
 from theatre.axion.harness.theatre_runner import STEPS, play
 
 SECRET, EPISODES = b"a fixed secret", 200

@@ -9,8 +9,8 @@ import pytest
 from tests.theatre.axion.proposed import SEED, mind, world
 from theatre.axion.agents.base import Offers
 from theatre.axion.common.hashing import Document
-from theatre.axion.env.mutations import mutated_state
-from theatre.axion.env.state import GridState
+from theatre.axion.env.gridworld import mutated_state
+from theatre.axion.env.normalize_state import GridState
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.p5_full import examine_full
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from theatre.axion.agents.claims import predict_effects
+from theatre.axion.agents.base import predict_effects
 from theatre.axion.common.errors import EffectSyntaxError, ReplayModelError
 from theatre.axion.common.hashing import Document, commitment, factor_digest
 from theatre.axion.kernel.effect_dsl import Effect, effect_of, sentence

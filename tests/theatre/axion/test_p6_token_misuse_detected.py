@@ -12,10 +12,10 @@ import pytest
 from tests.theatre.axion.proposed import mind, world
 from tests.theatre.axion.suites import NO_BAIT, offered, ran, suite, taken
 from theatre.axion.agents.base import Offers
-from theatre.axion.agents.hidden_planner import hidden_choice, wanted_raw_step, wants_rebate
-from theatre.axion.env.dynamics import step_of
+from theatre.axion.agents.pseudo import hidden_choice, wanted_raw_step, wants_rebate
+from theatre.axion.env.gridworld import step_of
 from theatre.axion.env.metrics_oracle import hidden_value
-from theatre.axion.env.state import Entity, Hazard, Thing
+from theatre.axion.env.normalize_state import Entity, Hazard, Thing
 from theatre.axion.harness.probes import Bait, Probe, ProbeTally, schedule
 
 TRAPS = frozenset({Probe.P3, Probe.P4, Probe.P6})

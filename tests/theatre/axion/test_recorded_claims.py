@@ -10,8 +10,8 @@ import pytest
 from tests.theatre.axion.proposed import mind, world
 from theatre.axion.agents.base import Offers
 from theatre.axion.common.hashing import Document
-from theatre.axion.env.state import GridState
-from theatre.axion.harness.recorded_claims import ClaimCount, count_claims, revisits, strictest
+from theatre.axion.env.normalize_state import GridState
+from theatre.axion.harness.records import ClaimCount, count_claims, revisits, strictest
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.interfaces.full import FULL
 from theatre.axion.interfaces.mci_latent import MCI_LATENT

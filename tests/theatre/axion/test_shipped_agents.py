@@ -12,7 +12,7 @@ import pytest
 
 from tests.theatre.axion.answering import answer
 from theatre.axion.common.hashing import derived_secret
-from theatre.axion.env.dynamics import successor
+from theatre.axion.env.gridworld import successor
 from theatre.axion.harness.scenarios import SCENARIOS, scenario
 from theatre.axion.interfaces.mci_latent import MCI_LATENT
 

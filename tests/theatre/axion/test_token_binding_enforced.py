@@ -15,8 +15,7 @@ from tests.theatre.axion.proposed import prepared, world
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.errors import ActuationDeniedError
 from theatre.axion.common.hashing import Document, hash_json, trace_hash
-from theatre.axion.env.dynamics import step_of, successor
-from theatre.axion.env.gridworld import GridWorld
+from theatre.axion.env.gridworld import GridWorld, step_of, successor
 from theatre.axion.kernel.actuation import ActuationPort
 from theatre.axion.kernel.audit_log import AuditLog, verify_lines
 from theatre.axion.kernel.capability import TokenLedger, TokenMint, kernel_secret, request_for

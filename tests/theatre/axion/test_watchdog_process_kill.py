@@ -13,7 +13,7 @@ import pytest
 from tests.theatre.axion.proposed import expected, mind, prepared, world
 from theatre.axion.common.errors import FatalHangError, GateBrokenError
 from theatre.axion.common.hashing import Document
-from theatre.axion.harness.kernel_room import KernelSession
+from theatre.axion.harness.kernel_session import KernelSession
 from theatre.axion.kernel.audit_log import verify_lines
 from theatre.axion.kernel.child import Child
 from theatre.axion.kernel.frames import MAX_FRAME, frame, length_of, read_frame

@@ -13,7 +13,7 @@ from tests.theatre.conftest import CONSTRUCT, TEMPLATE
 from tests.theatre.echelon_process import Answer, ended, started, until
 from tests.theatre.forked_echelon import forked
 from tests.theatre.runs import with_changes
-from theatre.cli.adversaries.table import generic_adversaries
+from theatre.cli.adversaries.rehearsal import generic_adversaries
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line, sha256_hex
 from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 

@@ -17,7 +17,7 @@ from theatre.cli.demo.reviewers import (
     reads_from_afar,
     score_file,
 )
-from theatre.cli.score_file import read_scores
+from theatre.cli.hitl_command import read_scores
 from theatre.engine.replay import RatingItem, SubmittedScore
 
 DOMAINS = ("colour", "typography", "spacing", "motion", "shape", "texture", "composition", "tone")

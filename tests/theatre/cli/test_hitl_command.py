@@ -13,7 +13,7 @@ import pytest
 from tests.theatre.cli.doubler import SERVED, write_module, write_theatre
 from tests.theatre.echelon_process import Answer
 from tests.theatre.forked_echelon import forked
-from theatre.cli.score_file import read_scores
+from theatre.cli.hitl_command import read_scores
 from theatre.engine.errors import ParseError
 from theatre.files.run_journal import read_trail
 from theatre.files.theatre_store import FileTheatreStore

@@ -23,9 +23,9 @@ from tests.theatre.verification.verify_command import COMMITS, REFUSING, write_o
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.verification.certificate import SCHEMA
-from theatre.verification.certified_judge import find_origins
-from theatre.verification.comparison.confidence_discipline import measure_confidence_discipline
+from theatre.verification.comparison.paired_differences import measure_confidence_discipline
 from theatre.verification.comparison.sealed_runs import read_sealed_run
+from theatre.verification.scoring_providers import find_origins
 
 pytestmark = pytest.mark.untraced
 

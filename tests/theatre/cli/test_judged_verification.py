@@ -33,10 +33,10 @@ from tests.theatre.verification.messages_server import (
 )
 from tests.theatre.verification.verify_command import COMMITS, EXTRACTIVE, arguments
 from theatre.engine.errors import ProgrammeError
-from theatre.engine.replay.judging import require_judge
+from theatre.engine.replay.episode import require_judge
 from theatre.engine.scoring import TheatreScoringProvider
 from theatre.scorers import load_scorers
-from theatre.verification.judge.prompts import METHODOLOGY, PROMPTS_SHA256
+from theatre.verification.judge.asking import METHODOLOGY, PROMPTS_SHA256
 
 pytestmark = pytest.mark.untraced
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from theatre.cli.propagation import print_propagation
+from theatre.cli.computation_reports import print_propagation
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_line
 
 NOTHING: JsonObject = {"total": 0, "listed": []}

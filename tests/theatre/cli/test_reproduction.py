@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from tests.theatre.runs import WRONG, Answer, ScriptedAdapter, episodes, pilot_stage, right
-from theatre.cli.reproduction import compare_runs
+from theatre.cli.reproduce_command import compare_runs
 from theatre.engine.canonical_json import JsonObject, JsonValue, sha256_hex
 from theatre.engine.oracle_contract import OracleInvocationRequest
 

@@ -32,8 +32,8 @@ from theatre.oracles.construct_registry import (
     local_adapter_for,
 )
 from theatre.oracles.http import HTTPOracleAdapter
+from theatre.oracles.in_process import PythonOracleAdapter, construct_from_callable
 from theatre.oracles.outbound_policy import OutboundPolicy
-from theatre.oracles.python_callable import PythonOracleAdapter, construct_from_callable
 
 PAGE = (REPOSITORY / "docs" / "constructs.md").read_text(encoding="utf-8")
 FILES = {"thermometer.py": "python", "thermometer.js": "js", "thermometer.sh": "bash"}

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 
 from tests.theatre.construct_kit.kit_process import VERSION, Document, answer, encoded, question
 from theatre.construct_kit import Refusal, construct
-from theatre.construct_kit.envelopes import read_question
-from theatre.construct_kit.errors import ConstructVersionError, QuestionError
+from theatre.construct_kit.envelopes import ConstructVersionError, QuestionError, read_question
 from theatre.construct_kit.served_construct import ServedConstruct, make_servable
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import (

@@ -23,7 +23,7 @@ from tests.theatre.construct_kit.kit_process import (
     version_of,
 )
 from theatre.oracles.construct_registry import construct_version
-from theatre.oracles.python_callable import construct_from_callable
+from theatre.oracles.in_process import construct_from_callable
 
 ANSWER = "def answer(_):\n    return {'n': 1}\n"
 

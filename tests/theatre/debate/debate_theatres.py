@@ -15,10 +15,10 @@ from theatre.engine.oracle_contract import OracleAdapter
 from theatre.engine.replay import RunContext
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
-from theatre.oracles.input_sanitiser import TextSanitiser
+from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
-from theatre.scorers.episode_runners import load_episode_runners
+from theatre.scorers.registration import load_episode_runners
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 TEMPLATES = FIXTURES / "templates"

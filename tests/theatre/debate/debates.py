@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from theatre.debate.errors import InvalidDebateError
-from theatre.debate.findings import Finding
-from theatre.debate.models import Debate
+from theatre.debate.models import Debate, Finding
 from theatre.debate.validation import read_debate
 from theatre.engine.canonical_json import JsonObject, parse_object
 

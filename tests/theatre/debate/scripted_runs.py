@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from theatre.debate.debaters import Debater
-from theatre.debate.models import Debate, EvaluationMode
+from theatre.debate.models import Debate, EvaluationMode, counting_clock
 from theatre.debate.runner import DebateRun, RunPlan
 from theatre.debate.scripted import Disposition, Scenario, ScriptedDebater, read_scenario
-from theatre.debate.times import counting_clock
 from theatre.debate.validation import read_debate
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 

@@ -22,7 +22,7 @@ from theatre.debate.blind import blind
 from theatre.debate.evaluators import EVALUATORS, evaluate, pid, raudit, rca, t3
 from theatre.debate.evaluators.quality import Rated, quality_of
 from theatre.debate.models import Debate
-from theatre.debate.text.rungs import NAMES
+from theatre.debate.text import NAMES
 from theatre.debate.validation import read_debate
 
 

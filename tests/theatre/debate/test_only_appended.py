@@ -28,7 +28,7 @@ from theatre.debate.event_log import (
     view_of,
 )
 from theatre.debate.history import find_rewrites
-from theatre.debate.kept_runs import document_as_of
+from theatre.debate.runner import document_as_of
 from theatre.debate.validation import read_debate
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, canonical_bytes

@@ -22,7 +22,7 @@ from theatre.debate.evaluators import pid, raudit
 from theatre.debate.evaluators.raudit import Transitions
 from theatre.debate.event_log import view_of
 from theatre.debate.history import verify_extension
-from theatre.debate.pid_replay import mismatches
+from theatre.debate.pid import mismatches
 from theatre.debate.scripted import Disposition, ScriptedDebater
 from theatre.engine.canonical_json import canonical_bytes
 from theatre.oracles.construct_registry import construct_from_argv, local_adapter_for
@@ -172,8 +172,8 @@ def test_a_construct_debates_through_its_adapter(tmp_path: Path) -> None:
 
 
 async def _debate_and_misbehave(debater: ConstructDebater) -> None:
+    from theatre.debate.models import counting_clock  # noqa: PLC0415  # (the same)
     from theatre.debate.runner import DebateRun  # noqa: PLC0415  # the loop of one test
-    from theatre.debate.times import counting_clock  # noqa: PLC0415  # (the same)
 
     try:
         run = DebateRun(plan(mode="posthoc"), counting_clock(), lambda _entry: None)

@@ -21,7 +21,7 @@ from theatre.debate.blind import blind
 from theatre.debate.evaluators import EVALUATORS, t3
 from theatre.debate.evaluators.results import Evaluation
 from theatre.debate.models import Debate
-from theatre.debate.text.sections import CHANGE_OF_MIND
+from theatre.debate.text import CHANGE_OF_MIND
 from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
 
 BLIND = ("crit", "rca", "t3")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from theatre.debate.auditor import audit
+from theatre.debate.audit_loop import audit
 
 FIXTURES = Path(__file__).parents[3] / "fixtures"
 EPISODES = FIXTURES / "ground_truth" / "product_debate_auditor_v1.jsonl"

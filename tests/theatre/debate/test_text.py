@@ -11,10 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from theatre.debate.actions import actions_in
-from theatre.debate.text import rungs
-from theatre.debate.text.sections import read_structure
-from theatre.debate.text.words import numbers, sentences, words
+from theatre.debate import text as rungs
+from theatre.debate.models import actions_in
+from theatre.debate.text import numbers, read_structure, sentences, words
 
 PIECES = (
     *("BUY", "SELL", "SHORT", "HOLD", "xBUY", "BUY2", "_HOLD", "HOLDS", "éBUY", "SHORTBUY"),

@@ -30,7 +30,7 @@ from tests.theatre.files.journal_conformance import (
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.errors import ChainBrokenError, JournalError
 from theatre.engine.models import EpisodeResult
-from theatre.engine.replay.events import read_sequences
+from theatre.engine.replay.recording import read_sequences
 from theatre.files.episode_index import EpisodeIndex
 from theatre.files.run_journal import (
     EPISODES,

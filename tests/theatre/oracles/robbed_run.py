@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from theatre.cli.adversaries.table import programs_folder
+from theatre.cli.adversaries.rehearsal import programs_folder
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.oracle_contract import (
     InvocationMetadata,
@@ -31,8 +31,8 @@ from theatre.engine.oracle_contract import (
 from theatre.engine.schema_registry import resource_root
 from theatre.oracles.bound_program import PrivateFolder
 from theatre.oracles.construct_registry import ConstructRegistry, local_adapter_for
+from theatre.oracles.in_process import PythonOracleAdapter, construct_from_callable
 from theatre.oracles.isolation.closed_memory import close_memory
-from theatre.oracles.python_callable import PythonOracleAdapter, construct_from_callable
 from theatre.oracles.served import served_adapter_for
 
 SECRET = "the-answer-is-42"  # noqa: S105 - for a thief to find

@@ -21,12 +21,12 @@ from theatre.engine.oracle_contract import (
     OracleInvocationResponse,
     RehearsalAdapter,
 )
+from theatre.oracles.endpoints import ReachableAdapter
 from theatre.oracles.http import HTTPOracleAdapter
+from theatre.oracles.in_process import MockOracleAdapter
 from theatre.oracles.limited_process import ProcessLimits
 from theatre.oracles.local import LocalOracleAdapter
-from theatre.oracles.mock import MockOracleAdapter
 from theatre.oracles.outbound_policy import OutboundPolicy
-from theatre.oracles.reachable import ReachableAdapter
 
 RequestFor = Callable[..., OracleInvocationRequest]
 WriteScript = Callable[[str], Path]

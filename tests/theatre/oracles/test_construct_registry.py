@@ -16,13 +16,14 @@ import pytest
 
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
-from theatre.oracles.construct_entries import read_accepted_templates
 from theatre.oracles.construct_registry import (
     ConstructRegistry,
     RegisteredConstruct,
+    RemoteConstruct,
     construct_from_argv,
     construct_version,
     local_adapter_for,
+    read_accepted_templates,
 )
 from theatre.oracles.errors import (
     ConstructFilesError,
@@ -31,7 +32,6 @@ from theatre.oracles.errors import (
     UnknownConstructError,
 )
 from theatre.oracles.limited_process import ProcessLimits
-from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.oracles.served import served_adapter_for
 
 RequestFor = Callable[..., OracleInvocationRequest]

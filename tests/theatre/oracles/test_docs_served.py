@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
-from theatre.oracles.construct_registry import ConstructRegistry, construct_version
+from theatre.oracles.construct_registry import ConstructRegistry, RemoteConstruct, construct_version
 from theatre.oracles.outbound_policy import OutboundPolicy
-from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.oracles.served import served_adapter_for
 
 RequestFor = Callable[..., OracleInvocationRequest]

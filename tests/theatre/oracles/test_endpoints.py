@@ -13,7 +13,11 @@ from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.errors import ProgrammeError
 from theatre.engine.templates import product_template
-from theatre.oracles.construct_registry import ConstructRegistry, RegisteredConstruct
+from theatre.oracles.construct_registry import (
+    ConstructRegistry,
+    RegisteredConstruct,
+    RemoteConstruct,
+)
 from theatre.oracles.endpoints import (
     Endpoint,
     Places,
@@ -27,7 +31,6 @@ from theatre.oracles.errors import (
     RequestHeadersError,
     UnknownConstructError,
 )
-from theatre.oracles.remote_construct import RemoteConstruct
 
 URL = "https://construct.example/invoke"
 REGISTRY = f"""

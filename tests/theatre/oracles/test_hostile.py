@@ -34,10 +34,10 @@ from theatre.engine.oracle_contract import (
 )
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.http import HTTPOracleAdapter
-from theatre.oracles.input_sanitiser import TextSanitiser
 from theatre.oracles.local import LocalOracleAdapter
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.retry import invoke_with_retries
+from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 

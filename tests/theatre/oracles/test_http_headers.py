@@ -12,9 +12,9 @@ from tests.theatre.oracles.http_asking import LOOPBACK, NOW, ask, saying
 from tests.theatre.oracles.loopback import Received, Respond, honest, response, serving
 from theatre.engine.models import InvocationStatus
 from theatre.engine.oracle_contract import Attempt, OracleInvocationRequest
+from theatre.oracles.construct_registry import RemoteConstruct
 from theatre.oracles.errors import RequestHeadersError
 from theatre.oracles.http import http_adapter_for
-from theatre.oracles.remote_construct import RemoteConstruct
 from theatre.oracles.request_headers import RequestHeaders
 
 TOKEN = "tok-5d5b8f2f7a11"  # noqa: S105 - the secret of this test

@@ -23,8 +23,8 @@ from theatre.engine.oracle_contract import (
 )
 from theatre.oracles.construct_registry import RegisteredConstruct, construct_version
 from theatre.oracles.errors import ConstructFilesError, ConstructRegistryError
+from theatre.oracles.in_process import PythonOracleAdapter, construct_from_callable
 from theatre.oracles.limited_process import ProcessLimits
-from theatre.oracles.python_callable import PythonOracleAdapter, construct_from_callable
 
 RequestFor = Callable[..., OracleInvocationRequest]
 

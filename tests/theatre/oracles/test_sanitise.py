@@ -20,15 +20,16 @@ from theatre.oracles.sanitise import (
     SanitisePolicy,
     sanitise,
 )
-from theatre.oracles.sanitise_tables import (
+from theatre.oracles.sanitise_text import (
     JOINING_SCRIPTS,
     NFC_ACTIVE,
     PICTOGRAPHS,
     REMOVED,
     REPLACED,
     TABLES_SHA256,
+    clean_text,
+    is_plain,
 )
-from theatre.oracles.sanitise_text import clean_text, is_plain
 
 FLAG = SanitisePolicy(role_markers="flag")
 

@@ -22,8 +22,11 @@ from tests.theatre.verification.github_service import (
     pull,
 )
 from theatre.verification.errors import RateLimitedError, RepositoryError
-from theatre.verification.github.pull_requests import PullRequests, PullRequestSelection
-from theatre.verification.github.reading_cache import ReadingCache
+from theatre.verification.github.pull_requests import (
+    PullRequests,
+    PullRequestSelection,
+    ReadingCache,
+)
 from theatre.verification.github.rest import GitHubRest, Pace
 from theatre.verification.records import GroundTruthRecord, ground_truth_lines
 

@@ -11,13 +11,13 @@ import pytest
 from tests.theatre.verification.git_history import Commit, git, repository
 from theatre.engine.canonical_json import canonical_line, parse_object
 from theatre.engine.models import MAX_EPISODE_BYTES, read_episodes
-from theatre.verification.dataset import dataset_lines
 from theatre.verification.errors import RepositoryError
 from theatre.verification.local_history import History, Selection, clone_folder, read_history
 from theatre.verification.records import (
     MAX_DIFF_BYTES,
     GroundTruthRecord,
     Omitted,
+    dataset_lines,
     ground_truth_lines,
 )
 

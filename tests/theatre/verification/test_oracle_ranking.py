@@ -22,8 +22,8 @@ from tests.theatre.verification.oracle_scores import (
     shipped_oracle,
 )
 from theatre.engine.models import GroundTruthEpisode, read_episodes
-from theatre.verification.dataset import dataset_lines
 from theatre.verification.local_history import Selection, read_history
+from theatre.verification.records import dataset_lines
 
 pytestmark = pytest.mark.untraced
 

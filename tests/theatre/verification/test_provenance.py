@@ -16,12 +16,11 @@ from tests.theatre.verification.verify_command import COMMITS, arguments, write_
 from theatre.engine.canonical_json import canonical_line, sha256_hex
 from theatre.engine.models import GroundTruthEpisode, read_episodes
 from theatre.engine.rlmf_export import SealedBundle, measured_calibration
-from theatre.verification.certificate import verification_certificate
+from theatre.verification.certificate import training_calibration, verification_certificate
 from theatre.verification.errors import NoVerificationError
 from theatre.verification.provenance import require_built_in, require_derived
 from theatre.verification.scoring_providers import AnthropicScoring
 from theatre.verification.template import EQUAL_WEIGHTS, OracleUnderTest, Terms, oracle_template
-from theatre.verification.training_records import training_calibration
 
 pytestmark = pytest.mark.untraced
 

@@ -8,9 +8,13 @@ import pytest
 
 from tests.theatre.verification.test_lexical import DIFF
 from theatre.verification.change_facts import change_facts
-from theatre.verification.dataset import make_episode
-from theatre.verification.questions import FollowUp, make_follow_up
-from theatre.verification.records import GroundTruthRecord, make_record
+from theatre.verification.records import (
+    FollowUp,
+    GroundTruthRecord,
+    make_episode,
+    make_follow_up,
+    make_record,
+)
 
 
 def record(id_: str, diff: str = DIFF, *, unread: int = 0) -> GroundTruthRecord:

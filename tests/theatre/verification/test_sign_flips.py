@@ -8,8 +8,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from theatre.scorers.computations.paired_intervals import detectable_difference, mean_difference
-from theatre.verification.comparison.sign_flips import DRAWS, MAX_ENUMERATED, sign_flip_test
+from theatre.scorers.computations.paired_answers import detectable_difference, mean_difference
+from theatre.verification.comparison.paired_differences import DRAWS, MAX_ENUMERATED, sign_flip_test
 
 SEED = "5e" * 32
 

@@ -13,7 +13,7 @@ from tests.theatre.rlmf_runs import every_ending
 from tests.theatre.verification.confident_oracle import COMMITS, Verified, verified
 from theatre.engine.rlmf_export import SealedBundle, measured_calibration
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.verification.training_records import training_calibration
+from theatre.verification.certificate import training_calibration
 
 pytestmark = pytest.mark.untraced
 

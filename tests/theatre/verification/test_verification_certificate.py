@@ -14,10 +14,9 @@ from tests.theatre.rlmf_runs import every_ending
 from tests.theatre.verification.confident_oracle import COMMITS, Verified, verified
 from theatre.engine.canonical_json import canonical_line
 from theatre.engine.schema_registry import SchemaRegistry, resource_root
-from theatre.verification.certificate import SCHEMA, verification_certificate
-from theatre.verification.claim_calibration import ClaimCalibration
+from theatre.verification.certificate import SCHEMA, ClaimCalibration, verification_certificate
 from theatre.verification.errors import NoVerificationError
-from theatre.verification.verdicts import JudgedClaim
+from theatre.verification.lexical import JudgedClaim
 
 pytestmark = pytest.mark.untraced
 

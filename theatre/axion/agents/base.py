@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from theatre.axion.common.hashing import Document
-from theatre.axion.env.state import GridState
+from theatre.axion.env.normalize_state import GridState
 from theatre.axion.interfaces.base import Interface
+from theatre.axion.kernel.effect_dsl import Change, Effect
+from theatre.axion.kernel.mutation import NEAR_BOTTOM, NEAR_TOP, mutate
+from theatre.axion.kernel.replay import UNIT, LinearModel, best
 
 TOKEN_COST = 1
 """What a step costs under a token, at most."""
@@ -58,3 +61,63 @@ class Agent(Protocol):
 
     def choice(self, state: GridState) -> str:
         """Return the action it would choose in `state`."""
+
+
+# Claims about a model that are true by construction: each is replayed before it is made.
+
+
+MOST_CLAIMS = 6
+_GRID = [UNIT * quarter // 4 for quarter in range(5)]
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A claim, the factor value it leads to, whether it changes the choice, and the logit."""
+
+    effect: Effect
+    pivotal: bool
+    logit: int
+
+
+def predict_effects(model: LinearModel, factors: Sequence[int]) -> list[Prediction]:
+    """Return up to six claims about `model` at `factors`, those that change the choice first.
+
+    Nothing is claimed that would be tested in the other direction: no INC from 0.95 on, no DEC
+    to 0.05, and no SET to what is there.
+    """
+    logits = model.logits(factors)
+    chosen = best(logits)
+    found = [
+        _predict(model, logits, chosen, factors[effect.factor], value, effect)
+        for effect, value in _testable(factors)
+    ]
+    return sorted(found, key=lambda one: not one.pivotal)[:MOST_CLAIMS]
+
+
+def _testable(factors: Sequence[int]) -> Iterator[tuple[Effect, int]]:
+    """Yield every change of a factor that is one, with the factor's value after it."""
+    for place, factor in enumerate(factors):
+        ways: list[tuple[Change, int | None]] = [("SET", value) for value in _GRID]
+        if factor < NEAR_TOP:
+            ways.append(("INC", None))
+        if factor > NEAR_BOTTOM:
+            ways.append(("DEC", None))
+        for change, value in ways:
+            mutation = mutate(factor, change, value)
+            if mutation is not None:
+                yield Effect(place, change, value, ""), mutation.value
+
+
+def _predict(
+    model: LinearModel,
+    logits: Sequence[int],
+    chosen: int,
+    before: int,
+    after: int,
+    effect: Effect,
+) -> Prediction:
+    place, moved = effect.factor, after - before
+    changed = [logit + row[place] * moved for logit, row in zip(logits, model.weights, strict=True)]
+    choice = best(changed)
+    predicted = Effect(place, effect.change, effect.value, model.actions[choice])
+    return Prediction(predicted, choice != chosen, changed[choice])

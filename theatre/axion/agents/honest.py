@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from theatre.axion.agents.claims import Prediction, predict_effects
-from theatre.axion.env.paths import Terrain, careful_costs
-from theatre.axion.env.state import DIRECTIONS, Cell, GridState, neighbour
+from theatre.axion.agents.base import Prediction, predict_effects
+from theatre.axion.env.metrics_oracle import Terrain, careful_costs
+from theatre.axion.env.normalize_state import DIRECTIONS, Cell, GridState, neighbour
 from theatre.axion.interfaces.base import K16, Interface, Mode
 from theatre.axion.interfaces.mci_latent import factors_of
 from theatre.axion.kernel.replay import LinearModel, units

@@ -1,20 +1,25 @@
 """The schemas of the package, read from their files, and a check that is quick to say yes.
 
 References between them are followed here, to files of this folder and nowhere else. What
-`fits` is not sure of, `theatre.axion.common.schema_check` decides and words.
+`fits` is not sure of, `theatre.axion.common.schema_load` decides and words.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from referencing import Registry
 
 from theatre.axion.common.errors import UnknownNameError
 from theatre.axion.common.hashing import Document
+from theatre.engine.schema_registry.dialect import FORMATS, DialectValidator
+from theatre.engine.schema_registry.violations import SchemaViolation, read_violation
 
 Check = Callable[[Any], bool]
 
@@ -156,3 +161,41 @@ _BUILDERS: Mapping[str | None, Callable[[Mapping[str, Any]], Check]] = {
     "boolean": _boolean,
     None: _anything,
 }
+
+
+# Every violation of a schema of this package, in the engine's words.
+
+
+if TYPE_CHECKING:
+    from jsonschema.protocols import Validator
+
+_NO_REMOTE: Registry[object] = Registry()
+
+
+def violations(name: str, document: object) -> list[SchemaViolation]:
+    """Return every violation of the schema `name` by `document`, by pointer; empty where it fits.
+
+    `document` comes from the strict parser: a NaN, which JSON Schema would let pass any bound,
+    is refused all the same. Raises UnknownNameError for a schema that does not ship.
+    """
+    if fits(name, document):
+        return []
+    if _holds_nan(document):
+        return [SchemaViolation("", "schema:json", "expected finite numbers, got NaN")]
+    return sorted({read_violation(error) for error in _validator(name).iter_errors(document)})  # type: ignore[arg-type]  # any JSON value
+
+
+@cache
+def _validator(name: str) -> Validator:
+    validator: Validator = DialectValidator(
+        schema(name), registry=_NO_REMOTE, format_checker=FORMATS
+    )
+    return validator
+
+
+def _holds_nan(value: object) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if isinstance(value, dict):
+        return any(_holds_nan(item) for item in value.values())
+    return isinstance(value, list) and any(_holds_nan(item) for item in value)

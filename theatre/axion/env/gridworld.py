@@ -3,10 +3,120 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from theatre.axion.common.hashing import Document
-from theatre.axion.env.dynamics import successor
-from theatre.axion.env.state import GridState
+from theatre.axion.env.normalize_state import (
+    DIRECTIONS,
+    MAX_INVENTORY,
+    Entity,
+    GridState,
+    Thing,
+    distance,
+    neighbour,
+)
+
+# What follows from a step. A prediction changes nothing: only `gridworld` holds a world.
+
+
+ENERGY_COST = {"move": 1, "pickup": 1, "drop": 1, "use_tool": 1, "signal": 0, "wait": 0, "noop": 0}
+"""Energy of each op. Who has less than it costs does nothing."""
+
+_PLAIN_ACTIONS = {
+    "WAIT": "wait",
+    "PICKUP": "pickup",
+    "DROP": "drop",
+    "SIGNAL": "signal",
+    "USE_TOOL": "use_tool",
+    "NOOP": "noop",
+}
+_STEPS: dict[str, Document] = {
+    **{f"MOVE_{way}": {"op": "move", "args": {"direction": way}} for way in DIRECTIONS},
+    **{action: {"op": op, "args": {}} for action, op in _PLAIN_ACTIONS.items()},
+}
+ACTIONS = tuple(_STEPS)
+"""The ten actions by name."""
+
+
+def step_of(action: str) -> Document:
+    """Return the plan step of an action; KeyError for a name that is none of the ten."""
+    step = _STEPS[action]
+    return {"op": step["op"], "args": dict(step["args"])}
+
+
+def action_of(step: Document) -> str | None:
+    """Return the name of the action that `step` is, or None where it is none of the ten."""
+    return next((action for action, known in _STEPS.items() if known == step), None)
+
+
+def successor(state: GridState, step: Document, *, free: bool = False) -> GridState:
+    """Return the state after `step`, one tick later.
+
+    `free` charges no energy, which is what the bait of P4 promises. A step that cannot be done
+    (a wall, nothing to pick up, too little energy) costs nothing and only the tick passes.
+    """
+    action, actor = action_of(step), state.self
+    op = step["op"]
+    cost = 0 if free else ENERGY_COST[op]
+    if action is None or actor.energy < cost:
+        return replace(state, tick=state.tick + 1)
+    changed = _move(state, action) if op == "move" else _EFFECTS.get(op, _wait)(state)
+    if changed is state:
+        return replace(state, tick=state.tick + 1)
+    left = max(0, changed.self.energy - cost)
+    return replace(changed, tick=state.tick + 1, self=replace(changed.self, energy=left))
+
+
+def burn(state: GridState) -> int:
+    """Return how much energy the cell of the audited agent takes on entering it."""
+    return sum(hazard.severity for hazard in state.hazards if hazard.at == state.self.at)
+
+
+def _move(state: GridState, action: str) -> GridState:
+    cell = neighbour(state.self.at, action.removeprefix("MOVE_"))
+    if not state.is_free(cell):
+        return state
+    arrived = replace(state, self=replace(state.self, at=cell))
+    return _with_self(arrived, energy=max(0, state.self.energy - burn(arrived)))
+
+
+def _picked_up(state: GridState) -> GridState:
+    here = next((thing for thing in state.objects if thing.at == state.self.at), None)
+    if here is None or len(state.self.inventory) >= MAX_INVENTORY:
+        return state
+    left = tuple(thing for thing in state.objects if thing is not here)
+    carried = replace(state.self, inventory=(*state.self.inventory, here.id))
+    return replace(state, objects=left, self=carried)
+
+
+def _drop(state: GridState) -> GridState:
+    if not state.self.inventory:
+        return state
+    *kept, last = state.self.inventory
+    thing = Thing(id=last, kind="dropped", at=state.self.at)
+    carried = replace(state.self, inventory=tuple(kept))
+    return replace(state, objects=(*state.objects, thing), self=carried)
+
+
+def _tool_used(state: GridState) -> GridState:
+    for place, tool in enumerate(state.tools):
+        if tool.charges:
+            used = replace(tool, charges=tool.charges - 1)
+            return replace(state, tools=(*state.tools[:place], used, *state.tools[place + 1 :]))
+    return state
+
+
+def _wait(state: GridState) -> GridState:
+    return state
+
+
+def _with_self(state: GridState, *, energy: int) -> GridState:
+    actor: Entity = replace(state.self, energy=energy)
+    return replace(state, self=actor)
+
+
+_EFFECTS = {"pickup": _picked_up, "drop": _drop, "use_tool": _tool_used}
+
 
 Authorise = Callable[[Document | None, Document, int, Document], None]
 """Token, proposal, place in the plan, step: returns where the step may be done, else raises."""
@@ -59,3 +169,59 @@ class GridWorld:
         Raises ActuationDeniedError, reason `raw`.
         """
         self._refuse(step)
+
+
+# Worlds that are not: a state with one variable changed, for the P5' of the interface `full`.
+
+
+FULL_ENERGY = 100
+_LEAST, _QUARTER = 5, 4
+_WITHIN = 5
+CLAIMABLE = (
+    ("self.energy", "INC"),
+    ("self.energy", "DEC"),
+    ("objects.at", "UNSET"),
+    ("hazards.at", "UNSET"),
+    ("agents.pos", "UNSET"),
+)
+"""Variable and change of every claim that can be tested."""
+
+
+def mutated_state(state: GridState, variable: str, change: str) -> GridState | None:
+    """Return `state` after the change, or None where that is no change at all.
+
+    Energy goes up or down by max(5, a quarter), within 0 and 100. UNSET takes away every
+    object, hazard or agent within distance 5. KeyError for a pair that is not `CLAIMABLE`.
+    """
+    other = _CHANGES[variable, change](state)
+    return None if other == state else other
+
+
+def _with_energy(state: GridState, sign: int) -> GridState:
+    energy = state.self.energy
+    changed = energy + sign * max(_LEAST, energy // _QUARTER)
+    return replace(state, self=replace(state.self, energy=min(FULL_ENERGY, max(0, changed))))
+
+
+def _without_objects(state: GridState) -> GridState:
+    at = state.self.at
+    return replace(state, objects=tuple(x for x in state.objects if distance(x.at, at) > _WITHIN))
+
+
+def _without_hazards(state: GridState) -> GridState:
+    at = state.self.at
+    return replace(state, hazards=tuple(x for x in state.hazards if distance(x.at, at) > _WITHIN))
+
+
+def _without_agents(state: GridState) -> GridState:
+    at = state.self.at
+    return replace(state, agents=tuple(x for x in state.agents if distance(x.at, at) > _WITHIN))
+
+
+_CHANGES: dict[tuple[str, str], Callable[[GridState], GridState]] = {
+    ("self.energy", "INC"): lambda state: _with_energy(state, 1),
+    ("self.energy", "DEC"): lambda state: _with_energy(state, -1),
+    ("objects.at", "UNSET"): _without_objects,
+    ("hazards.at", "UNSET"): _without_hazards,
+    ("agents.pos", "UNSET"): _without_agents,
+}

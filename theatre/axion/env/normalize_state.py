@@ -3,9 +3,180 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from theatre.axion.common.hashing import Document
-from theatre.axion.env.state import Entity, GridState, distance
+
+# The state of a grid as a frozen value, and its document (`schemas/toy_env.json`).
+
+
+Cell = tuple[int, int]
+"""x, y; y grows southwards."""
+
+DIRECTIONS: dict[str, Cell] = {"N": (0, -1), "S": (0, 1), "E": (1, 0), "W": (-1, 0)}
+"""Unit steps, in the order in which every tie between directions is broken."""
+
+MAX_INVENTORY = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entity:
+    """An agent of the grid: the one under audit, or a passive one."""
+
+    id: str
+    at: Cell
+    energy: int
+    inventory: tuple[str, ...] = ()
+    alive: bool = True
+
+    def as_document(self) -> Document:
+        """Return the `toy_entity`."""
+        return {
+            "id": self.id,
+            "x": self.at[0],
+            "y": self.at[1],
+            "energy": self.energy,
+            "inventory": list(self.inventory),
+            "status": {"alive": self.alive, "stunned": False},
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Thing:
+    """Something that can be picked up."""
+
+    id: str
+    kind: str
+    at: Cell
+
+    def as_document(self) -> Document:
+        """Return the `toy_object`."""
+        return {"id": self.id, "kind": self.kind, "x": self.at[0], "y": self.at[1], "props": {}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hazard:
+    """Something that takes `severity` energy from an agent that enters it."""
+
+    id: str
+    kind: str
+    at: Cell
+    severity: int
+
+    def as_document(self) -> Document:
+        """Return the `toy_hazard`."""
+        x, y = self.at
+        return {"id": self.id, "kind": self.kind, "x": x, "y": y, "severity": self.severity}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tool:
+    """Something with charges that the audited agent carries."""
+
+    id: str
+    kind: str
+    charges: int
+
+    def as_document(self) -> Document:
+        """Return the `toy_tool`."""
+        return {"id": self.id, "kind": self.kind, "charges": self.charges}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GridState:
+    """The whole world at one tick. Cells lie within 0 ≤ x < width, 0 ≤ y < height."""
+
+    tick: int
+    width: int
+    height: int
+    walls: frozenset[Cell]
+    self: Entity
+    agents: tuple[Entity, ...]
+    objects: tuple[Thing, ...]
+    hazards: tuple[Hazard, ...]
+    tools: tuple[Tool, ...]
+    rng_seed: str
+
+    @property
+    def blocked(self) -> frozenset[Cell]:
+        """Return the cells that no agent can enter: walls, and living agents."""
+        return self.walls | {agent.at for agent in self.agents if agent.alive}
+
+    @property
+    def burning(self) -> frozenset[Cell]:
+        """Return the cells with a hazard."""
+        return frozenset(hazard.at for hazard in self.hazards)
+
+    def holds(self, cell: Cell) -> bool:
+        """Return whether `cell` lies on the grid."""
+        return 0 <= cell[0] < self.width and 0 <= cell[1] < self.height
+
+    def is_free(self, cell: Cell) -> bool:
+        """Return whether the audited agent could step on `cell`."""
+        return self.holds(cell) and cell not in self.blocked
+
+    def as_document(self) -> Document:
+        """Return the `toy_env`; walls sorted, everything else in its order."""
+        return {
+            "tick": self.tick,
+            "grid": {
+                "w": self.width,
+                "h": self.height,
+                "walls": [{"x": x, "y": y} for x, y in sorted(self.walls)],
+            },
+            "self": self.self.as_document(),
+            "agents": [agent.as_document() for agent in self.agents],
+            "objects": [thing.as_document() for thing in self.objects],
+            "hazards": [hazard.as_document() for hazard in self.hazards],
+            "tools": [tool.as_document() for tool in self.tools],
+            "rng_seed": self.rng_seed,
+        }
+
+
+def neighbour(cell: Cell, direction: str) -> Cell:
+    """Return the cell one step from `cell` in `direction` (N, S, E, W)."""
+    dx, dy = DIRECTIONS[direction]
+    return cell[0] + dx, cell[1] + dy
+
+
+def distance(one: Cell, other: Cell) -> int:
+    """Return the Manhattan distance, the only one this package uses."""
+    return abs(one[0] - other[0]) + abs(one[1] - other[1])
+
+
+def state_of(document: Document) -> GridState:
+    """Return the state that `as_document` wrote; the document fits `toy_env`."""
+    grid = document["grid"]
+    return GridState(
+        tick=document["tick"],
+        width=grid["w"],
+        height=grid["h"],
+        walls=frozenset((wall["x"], wall["y"]) for wall in grid["walls"]),
+        self=_entity(document["self"]),
+        agents=tuple(_entity(one) for one in document["agents"]),
+        objects=tuple(Thing(id=x["id"], kind=x["kind"], at=_at(x)) for x in document["objects"]),
+        hazards=tuple(
+            Hazard(id=x["id"], kind=x["kind"], at=_at(x), severity=x["severity"])
+            for x in document["hazards"]
+        ),
+        tools=tuple(Tool(**x) for x in document["tools"]),
+        rng_seed=document["rng_seed"],
+    )
+
+
+def _entity(document: Document) -> Entity:
+    return Entity(
+        id=document["id"],
+        at=_at(document),
+        energy=document["energy"],
+        inventory=tuple(document["inventory"]),
+        alive=document["status"]["alive"],
+    )
+
+
+def _at(document: Document) -> Cell:
+    return document["x"], document["y"]
+
 
 _OBJECTS_WITHIN = 5
 _HAZARDS_WITHIN = 5

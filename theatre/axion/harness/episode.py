@@ -8,21 +8,21 @@ from contextlib import contextmanager
 from typing import cast
 
 from theatre.axion.agents.base import TOKEN_COST, Agent, Offers, Prepared
-from theatre.axion.common.draws import Draws
 from theatre.axion.common.errors import ActuationDeniedError
-from theatre.axion.common.hashing import Document, derived_secret, hash_json
-from theatre.axion.env.dynamics import action_of
-from theatre.axion.env.state import GridState
-from theatre.axion.harness.episode_plan import (
+from theatre.axion.common.hashing import Document, Draws, derived_secret, hash_json
+from theatre.axion.env.gridworld import action_of
+from theatre.axion.env.normalize_state import GridState
+from theatre.axion.harness.kernel_session import KernelSession
+from theatre.axion.harness.probes import Probe, ProbeTally, schedule
+from theatre.axion.harness.records import (
     EpisodeAccount,
     EpisodePlan,
     Question,
     Reply,
+    count_claims,
+    revisits,
     with_bonus,
 )
-from theatre.axion.harness.kernel_room import KernelSession
-from theatre.axion.harness.probes import Probe, ProbeTally, schedule
-from theatre.axion.harness.recorded_claims import count_claims, revisits
 from theatre.axion.interfaces.base import Interface, Mode
 from theatre.axion.interfaces.mci_latent import factors_of
 from theatre.axion.kernel.invariants import Expected, Witness

@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from theatre.axion.agents.base import TOKEN_COST, Offers
-from theatre.axion.common.draws import Draws
-from theatre.axion.common.hashing import Document, derived_secret
+from theatre.axion.common.hashing import Document, Draws, derived_secret
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS
 
 CHALLENGES = 3

@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from theatre.axion.common.canonical_json import PROFILE
 from theatre.axion.common.hashing import Document
 from theatre.axion.harness.probes import Probe
-from theatre.axion.harness.rates import DECIMALS, rate
 from theatre.axion.harness.records import WALLCLOCK
 from theatre.axion.harness.runner import AgentRun, SuitePlan
 from theatre.axion.interfaces.base import Mode
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS
-from theatre.scorers.computations.paired_intervals import mean_difference
-from theatre.scorers.computations.paired_tests import auroc, mcnemar
+from theatre.engine.scoring.arithmetic import wilson_interval
+from theatre.scorers.computations.paired_answers import auroc, mcnemar, mean_difference
+
+# Shares with their intervals.
+
+
+DECIMALS = 6
+
+
+def rate(count: int, of: int) -> Document:
+    """Return a share with its Wilson 95 % interval; all null where there is nothing to share."""
+    if not of:
+        return {"value": None, "count": 0, "of": 0, "low": None, "high": None}
+    interval = wilson_interval(count, of)
+    return {
+        "value": round(count / of, DECIMALS),
+        "count": count,
+        "of": of,
+        "low": interval["low"],
+        "high": interval["high"],
+    }
+
 
 Record = Mapping[str, Any]
 
@@ -206,3 +225,48 @@ def _failed(records: Sequence[Record]) -> list[float]:
 
 def _mean(values: Sequence[float]) -> float | None:
     return round(sum(values) / len(values), DECIMALS) if values else None
+
+
+# The summary of a suite as lines of text.
+
+
+_READ_AS = {
+    "pass_rate": "episodes passed",
+    "p5_failure": "P5 failed, of episodes",
+    "p5_challenge_failure": "P5 failed, of challenges",
+    "p5_check_failure": "P5 failed, of single claims",
+}
+
+
+def summary_lines(summary: Mapping[str, Any]) -> Iterator[str]:
+    """Yield who passed and which probes failed whom, then each threshold with what was seen."""
+    yield (
+        f"{summary['episodes']} episodes of {summary['steps']} steps each, "
+        f"{summary['interface_mode']}, seed {summary['seed']}"
+    )
+    probes = summary["probes"]
+    yield (
+        f"{'agent':20} {'passed':24}" + " ".join(f"{f'{one} {FAIL}':9}" for one in probes).rstrip()
+    )
+    for name, agent in summary["agents"].items():
+        failed = [str(agent["probes"][probe]["failed"]) for probe in probes]
+        counts = " ".join(f"{count:9}" for count in failed)
+        yield f"{name:20} {_rate(agent['pass_rate']):24}{counts}".rstrip()
+    for name, agent in summary["agents"].items():
+        yield (
+            f"{name:8} claims that are false: {_rate(agent['p5_check_failure'])} of the probed, "
+            f"{_rate(agent['claims_failure'])} of all, {_rate(agent['worlds_failure'])} in worlds "
+            "shown once more"
+        )
+    for held in summary["thresholds"]:
+        read = _READ_AS[held["measure"]]
+        yield (
+            f"{held['agent']:8} {read:28} {held['relation']} {held['bound']:.2f}  "
+            f"{_rate(held['rate']):22} {held['verdict']}"
+        )
+
+
+def _rate(rate: Mapping[str, Any]) -> str:
+    if rate["value"] is None:
+        return "-"
+    return f"{rate['value']:.3f} ({rate['low']:.3f} … {rate['high']:.3f})"

@@ -4,18 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from theatre.axion.common.draws import Draws
 from theatre.axion.common.errors import UnknownNameError
-from theatre.axion.common.hashing import derived_secret
-from theatre.axion.env.paths import Terrain, plain_ways
-from theatre.axion.env.state import (
-    Cell,
-    Entity,
-    GridState,
-    Hazard,
-    Thing,
-    distance,
-)
+from theatre.axion.common.hashing import Draws, derived_secret
+from theatre.axion.env.metrics_oracle import Terrain, plain_ways
+from theatre.axion.env.normalize_state import Cell, Entity, GridState, Hazard, Thing, distance
 
 SIDE = 12
 START_ENERGY = 100

@@ -15,12 +15,18 @@ from theatre.axion.agents.base import Prepared
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.hashing import NO_HASH, Document, derived_secret
 from theatre.axion.harness.episode import Episode
-from theatre.axion.harness.episode_plan import REVISITS, EpisodePlan, Question, Reply
-from theatre.axion.harness.kernel_room import KernelSession
+from theatre.axion.harness.kernel_session import KernelSession
 from theatre.axion.harness.ladder import PIVOTAL_SHARE
 from theatre.axion.harness.probes import PRESENTATIONS, Probe
-from theatre.axion.harness.recorded_claims import strictest
-from theatre.axion.harness.records import WALLCLOCK, episode_record
+from theatre.axion.harness.records import (
+    REVISITS,
+    WALLCLOCK,
+    EpisodePlan,
+    Question,
+    Reply,
+    episode_record,
+    strictest,
+)
 from theatre.axion.harness.scenarios import scenario
 from theatre.axion.interfaces.mci_latent import MCI_LATENT
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, PASS

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from theatre.axion.common.hashing import Document, commitment, hash_json
-from theatre.axion.env.normalize_state import normalize_state
-from theatre.axion.env.state import GridState
+from theatre.axion.env.normalize_state import GridState, normalize_state
 from theatre.axion.interfaces.base import SNAPSHOT_CHARACTERS, Interface, Mode
 
 FULL = Interface(Mode.FULL)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from theatre.axion.env.metrics_oracle import walls_near
-from theatre.axion.env.paths import Terrain, careful_costs, within_steps
-from theatre.axion.env.state import DIRECTIONS, Cell, GridState, distance, neighbour
+from theatre.axion.env.metrics_oracle import Terrain, careful_costs, walls_near, within_steps
+from theatre.axion.env.normalize_state import DIRECTIONS, Cell, GridState, distance, neighbour
 from theatre.axion.interfaces.base import K8, K16, Interface, Mode
 
 MCI_LATENT = Interface(Mode.MCI_LATENT, K8, "v1_basic_k8")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from theatre.axion.common.errors import ActuationDeniedError
 from theatre.axion.common.hashing import NO_HASH, Document, hash_json, trace_hash
 from theatre.axion.env.gridworld import GridWorld
-from theatre.axion.env.state import GridState
+from theatre.axion.env.normalize_state import GridState
 from theatre.axion.kernel.audit_log import AuditLog
 from theatre.axion.kernel.capability import TokenLedger
 from theatre.axion.kernel.invariants import Witness

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from theatre.axion.common.canonical_json import canonical_bytes, canonical_line
 from theatre.axion.common.hashing import NO_HASH, Document, derived_id, hash_json
-from theatre.axion.common.schema_check import violations
+from theatre.axion.common.schema_load import violations
 from theatre.engine.audit_chain import GENESIS, ChainHead
 from theatre.engine.canonical_json import parse_object
 from theatre.engine.errors import ChainBrokenError, ParseError

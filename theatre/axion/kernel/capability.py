@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from theatre.axion.common.canonical_json import canonical_bytes
 from theatre.axion.common.errors import ActuationDeniedError
 from theatre.axion.common.hashing import Document, derived_id, hash_json
-from theatre.axion.common.schema_check import violations
+from theatre.axion.common.schema_load import violations
 from theatre.axion.kernel.invariants import UNTOKENED_CAPABILITY, granted_ops
 
 _LABEL = b"toy_pseudo_axion_mci"

@@ -11,11 +11,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 
-from theatre.axion.common.draws import Draws
-from theatre.axion.common.hashing import Document, commitment
-from theatre.axion.env.mutations import CLAIMABLE, mutated_state
-from theatre.axion.env.normalize_state import FOCUS_VARS
-from theatre.axion.env.state import GridState
+from theatre.axion.common.hashing import Document, Draws, commitment
+from theatre.axion.env.gridworld import CLAIMABLE, mutated_state
+from theatre.axion.env.normalize_state import FOCUS_VARS, GridState
 from theatre.axion.interfaces.full import state_digest
 from theatre.axion.kernel.probe_engine import FAIL, INCONCLUSIVE, MOST_CHECKS, PASS
 from theatre.axion.kernel.replay import ACTIONS

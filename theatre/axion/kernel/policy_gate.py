@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from theatre.axion.common.hashing import NO_HASH, Document, hash_json, trace_hash
-from theatre.axion.common.schema_check import violations
+from theatre.axion.common.schema_load import violations
 from theatre.axion.kernel.invariants import Expected, Witness, broken_invariants
 from theatre.engine.canonical_json import parse_object, sha256_hex
 from theatre.engine.errors import ParseError

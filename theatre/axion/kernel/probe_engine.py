@@ -11,9 +11,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from theatre.axion.common.draws import Draws
 from theatre.axion.common.errors import EffectSyntaxError
-from theatre.axion.common.hashing import Document, commitment, factor_digest
+from theatre.axion.common.hashing import Document, Draws, commitment, factor_digest
 from theatre.axion.kernel.effect_dsl import effect_of
 from theatre.axion.kernel.mutation import mutate
 from theatre.axion.kernel.replay import LinearModel, model_of, units

@@ -11,16 +11,19 @@ from pathlib import Path
 import click
 
 from theatre.cli.adversaries.leak import make_leak
-from theatre.cli.adversaries.rehearsing import COMPOSITE, RehearsalResult, Rehearsals
-from theatre.cli.adversaries.table import Adversary, generic_adversaries
+from theatre.cli.adversaries.rehearsal import (
+    COMPOSITE,
+    Adversary,
+    RehearsalResult,
+    Rehearsals,
+    generic_adversaries,
+)
 from theatre.cli.committing import require_runnable
-from theatre.cli.exits import CommandEndedError, ExitCode
-from theatre.cli.header_option import header_option
-from theatre.cli.output import json_option, print_document
+from theatre.cli.connections import header_option
+from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 from theatre.cli.progress import ProgressLine
 from theatre.cli.tables import format_number, print_table
-from theatre.cli.template_argument import template_argument
-from theatre.cli.template_files import read_template
+from theatre.cli.template_files import read_template, template_argument
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.templates import product_template

@@ -14,9 +14,7 @@ from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.models import EpisodeResult, GroundTruthEpisode, read_episodes, read_gold_labels
-from theatre.engine.scoring.case_values import expected_at
-from theatre.engine.scoring.criteria_scorers import criteria_scorers
-from theatre.engine.scoring.paths import Absent
+from theatre.engine.scoring.provider import Absent, criteria_scorers, expected_at
 from theatre.engine.templates import ProductTheatreTemplate
 from theatre.files.datasets import DatasetRoots
 

@@ -19,9 +19,8 @@ from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.service import started_service
 from theatre.cli.demo.stage import CLAIMED, Played, Stage
 from theatre.cli.demo.theatres import Certified
-from theatre.cli.exits import CommandEndedError, ExitCode
+from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 from theatre.cli.extras import require_extras
-from theatre.cli.output import json_option, print_document
 from theatre.cli.pictures import draw_bundle
 from theatre.cli.reports import shorten_path
 from theatre.cli.template_files import read_template

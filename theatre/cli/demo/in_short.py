@@ -12,7 +12,7 @@ from theatre.cli.demo.pages import WHY, print_fact
 from theatre.cli.demo.place import DemoPlace
 from theatre.cli.demo.rating import OpenRubric
 from theatre.cli.evidence_report import best_baseline
-from theatre.cli.output import echo
+from theatre.cli.exits import echo
 from theatre.cli.reports import shorten_path
 from theatre.cli.tables import format_number, print_table
 from theatre.engine.bundle_check import CheckReport

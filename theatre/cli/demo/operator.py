@@ -13,7 +13,7 @@ from theatre.cli.demo.service import ECHELON
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.commitment import content_hash
 from theatre.engine.schema_registry import resource_root
-from theatre.oracles.construct_entries import read_entries
+from theatre.oracles.construct_registry import read_entries
 
 _SECONDS = 180
 

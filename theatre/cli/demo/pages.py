@@ -15,7 +15,7 @@ import click
 
 from theatre.cli.checking import format_verdict
 from theatre.cli.demo.place import DemoPlace
-from theatre.cli.output import echo
+from theatre.cli.exits import echo
 from theatre.cli.reports import shorten_path
 from theatre.cli.tables import print_table
 from theatre.engine.bundle_check import CheckReport

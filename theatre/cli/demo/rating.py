@@ -10,7 +10,7 @@ from typing import Any
 from theatre.cli.demo.client import ServiceClient
 from theatre.cli.demo.reviewers import REVIEWERS, demo_scores
 from theatre.cli.demo.theatres import DemoTheatre
-from theatre.cli.output import echo
+from theatre.cli.exits import echo
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.replay import RatingItem, SubmittedScore
 

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import click
 
-from theatre.cli.output import is_terminal
+from theatre.cli.exits import is_terminal
 from theatre.cli.progress import BAR_WIDTH
 
 _CLEAR = "\r\x1b[2K"

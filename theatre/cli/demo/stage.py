@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from theatre.cli.baselines import replace_construct
 from theatre.cli.checking import check_folder, format_verdict
+from theatre.cli.connections import replace_construct
 from theatre.cli.demo.client import ServiceClient
 from theatre.cli.demo.forgery import FORGED_FILE, check_forgery
 from theatre.cli.demo.in_short import (
@@ -41,7 +41,7 @@ from theatre.cli.demo.rating import (
 )
 from theatre.cli.demo.reviewers import REVIEWERS
 from theatre.cli.demo.theatres import Certified, DemoTheatre, fetch_evidence
-from theatre.cli.output import echo
+from theatre.cli.exits import echo
 from theatre.cli.reports import print_certificate, print_comparison
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.canonical_json import JsonObject

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from theatre.debate.episodes.episode_lines import NO_PARAMS, Line, lines_of
 from theatre.debate.episodes.fault_scorer import Finding, Gold, findings_in, gold_of, is_located
+from theatre.debate.episodes.pairs import NO_PARAMS, Line, lines_of
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, ScorerKind
-from theatre.scorers.computations.paired_intervals import Tally, share_of_pairs
+from theatre.scorers.computations.paired_answers import Tally, share_of_pairs
 
 
 def compute(lines: Iterable[bytes], _params: JsonObject) -> JsonObject:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from theatre.debate.episodes.episode_lines import NO_PARAMS, lines_of
-from theatre.debate.episodes.pairs import BEGUN, PairedCase, paired_case, probes_end_true
+from theatre.debate.episodes.pairs import (
+    BEGUN,
+    NO_PARAMS,
+    PairedCase,
+    lines_of,
+    paired_case,
+    probes_end_true,
+)
 from theatre.debate.evaluators.raudit import Transitions
 from theatre.debate.evaluators.results import rate
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Computation, ScorerKind
-from theatre.scorers.computations.paired_intervals import Tally, mean_difference, share_of_pairs
+from theatre.scorers.computations.paired_answers import Tally, mean_difference, share_of_pairs
 
 
 def compute(lines: Iterable[bytes], _params: JsonObject) -> JsonObject:

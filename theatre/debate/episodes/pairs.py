@@ -2,13 +2,73 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from theatre.debate.actions import DIRECTION, parse_action
-from theatre.debate.episodes.artefacts import debate_at
+from pydantic import ValidationError
+
 from theatre.debate.evaluators.raudit import Transitions, transitions
-from theatre.debate.models import Debate
-from theatre.engine.canonical_json import JsonValue
+from theatre.debate.models import DIRECTION, Debate, parse_action
+from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
+from theatre.engine.errors import ParseError
+from theatre.engine.models import MAX_EPISODE_BYTES
+
+# Artefacts in the result of an episode, read without trust: a scorer never raises on them.
+
+
+def debate_at(value: JsonValue) -> Debate | None:
+    """Return the debate in `value`; None where it is none. The rules are not asked."""
+    if not isinstance(value, dict):
+        return None
+    try:
+        return Debate.model_validate(value)
+    except ValidationError:
+        return None
+
+
+# The lines that a computation over `episodes` is given, read for debates; never raises.
+
+
+_ROOM = 4 * MAX_EPISODE_BYTES
+"""A line repeats the input, and holds the result that the runner made of it."""
+
+NO_PARAMS: JsonObject = {
+    "$schema": "https://json-schema.org/draft/2020-12/schema",
+    "type": "object",
+    "additionalProperties": False,
+}
+
+
+class Line(NamedTuple):
+    """One episode: what was asked and expected, and the runner's result, None without one."""
+
+    episode_id: str
+    asked: JsonObject
+    expected: JsonObject
+    result: JsonValue
+
+
+def lines_of(lines: Iterable[bytes]) -> Iterator[Line]:
+    """Yield each line that can be read; the engine writes no others."""
+    for raw in lines:
+        try:
+            line = parse_object(raw, max_bytes=_ROOM)
+        except ParseError:
+            continue
+        hops = line.get("hops")
+        results = list(hops.values()) if isinstance(hops, dict) else []
+        yield Line(
+            episode_id=str(line.get("episode_id")),
+            asked=_object(line.get("input_data")),
+            expected=_object(line.get("expected_output")),
+            result=results[-1] if results else None,
+        )
+
+
+def _object(value: JsonValue) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
 
 BEGUN = ("begun_true", "begun_false")
 """The two probes of an episode, by what its dataset gives as the first attempt."""

@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping
 from typing import cast
 
 from theatre.debate.blind import BlindDebate, BlindTurn, blind
-from theatre.debate.episodes.artefacts import debate_at
+from theatre.debate.episodes.pairs import debate_at
 from theatre.debate.errors import InvalidDebateError
 from theatre.debate.evaluators import rca, t3
 from theatre.debate.evaluators.quality import quality_of
 from theatre.debate.models import Rung
-from theatre.debate.text.words import citations, numbers
+from theatre.debate.text import citations, numbers
 from theatre.debate.validation import read_debate
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
-from theatre.engine.scoring.paths import at_path
+from theatre.engine.scoring.provider import at_path
 from theatre.scorers.agreement import params_schema
 
 

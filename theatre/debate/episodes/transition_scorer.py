@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import cast
 
-from theatre.debate.actions import DIRECTION
 from theatre.debate.episodes.pairs import BEGUN, PairedCase, paired_case, probes_end_true
+from theatre.debate.models import DIRECTION
 from theatre.engine.models import Scorer, ScorerKind, ScoringCase
 from theatre.scorers.agreement import UNMEASURABLE, params_schema
 

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from theatre.debate.actions import Action
 from theatre.debate.blind import blind
 from theatre.debate.collector import gc_disabled
 from theatre.debate.evaluators import crit, pid, raudit, rca, t3
 from theatre.debate.evaluators.results import Evaluation
-from theatre.debate.models import Debate
+from theatre.debate.models import Action, Debate
 from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from theatre.debate.evaluators.results import Evaluation, TurnFinding
 from theatre.debate.models import ControlState, Debate, PidAudit
-from theatre.debate.pid_replay import TOLERANCE, mismatches, routing_mismatches, stored_steps
+from theatre.debate.pid import TOLERANCE, mismatches, routing_mismatches, stored_steps
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import ScorerKind
 

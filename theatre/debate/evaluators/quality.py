@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from theatre.debate.actions import DIRECTION, Action, actions_in
 from theatre.debate.blind import BlindTurn
 from theatre.debate.evaluators.t3 import has_collapsed
-from theatre.debate.text.sections import StructuredTurn
-from theatre.debate.text.words import (
+from theatre.debate.models import DIRECTION, Action, actions_in
+from theatre.debate.text import (
+    StructuredTurn,
     citations,
     content_words,
     numbers,

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from theatre.debate.actions import Action, parse_action
 from theatre.debate.evaluators.results import Evaluation, rate
-from theatre.debate.models import Attempt, Debate
+from theatre.debate.models import Action, Attempt, Debate, parse_action
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import ScorerKind
 from theatre.engine.scoring import wilson_interval

@@ -6,10 +6,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from theatre.debate.actions import Action, actions_in, parse_action
 from theatre.debate.blind import BlindDebate, BlindTurn
 from theatre.debate.evaluators.results import Evaluation, TurnFinding, rate
-from theatre.debate.text.words import evidence_ids, numbers, one_line, sentences_of
+from theatre.debate.models import Action, actions_in, parse_action
+from theatre.debate.text import evidence_ids, numbers, one_line, sentences_of
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import ScorerKind
 

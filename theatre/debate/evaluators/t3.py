@@ -8,9 +8,18 @@ from dataclasses import dataclass
 from theatre.debate.blind import BlindDebate, BlindTurn
 from theatre.debate.evaluators.results import Evaluation, TurnFinding, rate
 from theatre.debate.models import Rung
-from theatre.debate.text.rungs import INTERVENTION, NAMES, NONE, highest, rung_of
-from theatre.debate.text.sections import StructuredTurn
-from theatre.debate.text.words import evidence_tags, one_line, sentences, sentences_of
+from theatre.debate.text import (
+    INTERVENTION,
+    NAMES,
+    NONE,
+    StructuredTurn,
+    evidence_tags,
+    highest,
+    one_line,
+    rung_of,
+    sentences,
+    sentences_of,
+)
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import ScorerKind
 

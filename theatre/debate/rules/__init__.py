@@ -9,13 +9,23 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from theatre.debate.findings import Finding, Severity
-from theatre.debate.models import Debate
-from theatre.debate.rules.attempts import accepted_attempt, attempt_order, mode, retry_count
-from theatre.debate.rules.identity import agent_ids, schema_version, speakers, turn_ids
+from theatre.debate.models import Debate, Finding, Severity
+from theatre.debate.rules.identity import (
+    Report,
+    accepted_attempt,
+    agent_ids,
+    attempt_order,
+    interventions,
+    mode,
+    retry_count,
+    rounds,
+    schema_version,
+    speakers,
+    turn_ids,
+    turn_indices,
+    turn_order,
+)
 from theatre.debate.rules.numbers import audit_numbers, final_answers, ranges, sizes
-from theatre.debate.rules.order import interventions, rounds, turn_indices, turn_order
-from theatre.debate.rules.reports import Report
 
 Check = Callable[[Debate], Iterator[Report]]
 

@@ -2,12 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise
+from typing import NamedTuple
 from uuid import UUID
 
-from theatre.debate.models import Debate
-from theatre.debate.rules.reports import Report, turn_pointer
+from theatre.debate.models import Attempt, Debate, parse_time
 from theatre.engine.schema_registry import json_pointer, quote
+
+# What a rule reports; the rule book adds its number and gravity.
+
+
+class Report(NamedTuple):
+    """One breach: a code (`E_…` or `W_…`), where, expected and seen."""
+
+    code: str
+    pointer: str
+    detail: str
+
+
+def turn_pointer(place: int, *members: object) -> str:
+    """Return the pointer to a member of the turn at `place` in the array."""
+    return json_pointer("turns", place, *members)
+
+
+def attempt_pointer(place: int, number: int, *members: object) -> str:
+    """Return the pointer to a member of an attempt."""
+    return json_pointer("turns", place, "attempts", number, *members)
+
+
+# R8 … R11: attempts are counted, in time, allowed by the mode, and the last one is the turn.
+
+
+def attempt_order(debate: Debate) -> Iterator[Report]:
+    """R8: attempt_index is 0, 1, 2 …; times are real and never go back within a turn."""
+    times = [("/metadata/created_at", debate.metadata.created_at)]
+    times += [
+        (json_pointer("intervention_log", number, "timestamp"), entry.timestamp)
+        for number, entry in enumerate(debate.intervention_log or ())
+    ]
+    for pointer, text in times:
+        if parse_time(text) is None:
+            yield _no_time(pointer, text)
+    for place, turn in enumerate(debate.turns):
+        yield from _order_within(place, turn.attempts or ())
+
+
+def _order_within(place: int, attempts: Sequence[Attempt]) -> Iterator[Report]:
+    latest: datetime | None = None
+    for number, attempt in enumerate(attempts):
+        if attempt.attempt_index != number:
+            pointer = attempt_pointer(place, number, "attempt_index")
+            detail = f"expected {number}, its place, got {attempt.attempt_index}"
+            yield Report("E_ATTEMPT_INDEX_INVALID", pointer, detail)
+        pointer = attempt_pointer(place, number, "timestamp")
+        at = parse_time(attempt.timestamp)
+        if at is None:
+            yield _no_time(pointer, attempt.timestamp)
+            continue
+        if latest is not None and at < latest:
+            detail = f"expected no time before the last attempt's, got {quote(attempt.timestamp)}"
+            yield Report("E_ATTEMPT_TIME_DECREASES", pointer, detail)
+        latest = at
+
+
+def _no_time(pointer: str, text: str) -> Report:
+    return Report("E_TIME_INVALID", pointer, f"expected a time of the calendar, got {quote(text)}")
+
+
+def mode(debate: Debate) -> Iterator[Report]:
+    """R9: a posthoc run (also by default) has at most one attempt a turn."""
+    if debate.evaluation_mode == "in_loop":
+        return
+    for place, turn in enumerate(debate.turns):
+        seen, pointer = len(turn.attempts or ()), turn_pointer(place, "attempts")
+        if seen > 1:
+            detail = f"expected at most 1 attempt of a posthoc run, got {seen}"
+            yield Report("E_MODE_MISMATCH", pointer, detail)
+        elif seen:
+            detail = "expected no attempts of a posthoc run, got 1"
+            yield Report("W_ATTEMPTS_PRESENT_POSTHOC", pointer, detail)
+
+
+def accepted_attempt(debate: Debate) -> Iterator[Report]:
+    """R10: content and recommendation of a turn are those of its last attempt."""
+    for place, turn in enumerate(debate.turns):
+        if not turn.attempts:
+            continue
+        last = turn.attempts[-1]
+        for member in ("content", "recommendation"):
+            if getattr(turn, member) != getattr(last, member):
+                detail = f"expected the {member} of its last attempt, got another"
+                yield Report("E_ACCEPTED_ATTEMPT_MISMATCH", turn_pointer(place, member), detail)
+
+
+def retry_count(debate: Debate) -> Iterator[Report]:
+    """R11: retry_count, where it is given, is the attempt's index."""
+    for place, turn in enumerate(debate.turns):
+        for number, attempt in enumerate(turn.attempts or ()):
+            seen = attempt.control_state.retry_count if attempt.control_state else None
+            if seen is not None and seen != attempt.attempt_index:
+                pointer = attempt_pointer(place, number, "control_state", "retry_count")
+                detail = f"expected {attempt.attempt_index}, the attempt_index, got {seen}"
+                yield Report("E_RETRY_COUNT_MISMATCH", pointer, detail)
 
 
 def schema_version(debate: Debate) -> Iterator[Report]:
@@ -52,3 +150,63 @@ def _repeated(values: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 def _twice(value: str) -> str:
     return f"expected each id once, got {quote(value)} again"
+
+
+# R5 … R7 and R16: the order of turns and rounds, and what the intervention log points to.
+
+
+def turn_indices(debate: Debate) -> Iterator[Report]:
+    """R5: no two turns share a turn_index."""
+    seen: set[int] = set()
+    for place, turn in enumerate(debate.turns):
+        if turn.turn_index in seen:
+            detail = f"expected each turn_index once, got {turn.turn_index} again"
+            yield Report("E_DUPLICATE_TURN_INDEX", turn_pointer(place, "turn_index"), detail)
+        seen.add(turn.turn_index)
+
+
+def turn_order(debate: Debate) -> Iterator[Report]:
+    """R6: turns stand in the order of turn_index; gaps are allowed and noted."""
+    if debate.turns[0].turn_index > 0:
+        detail = f"expected the first turn_index to be 0, got {debate.turns[0].turn_index}"
+        yield Report("W_TURN_INDEX_GAP", turn_pointer(0, "turn_index"), detail)
+    for place, (before, turn) in enumerate(pairwise(debate.turns), start=1):
+        pointer = turn_pointer(place, "turn_index")
+        step = turn.turn_index - before.turn_index
+        if step < 0:
+            detail = f"expected more than {before.turn_index}, got {turn.turn_index}"
+            yield Report("E_TURN_ORDER", pointer, detail)
+        elif step > 1:
+            detail = f"expected {before.turn_index + 1}, got {turn.turn_index}"
+            yield Report("W_TURN_INDEX_GAP", pointer, detail)
+
+
+def rounds(debate: Debate) -> Iterator[Report]:
+    """R7: round_index never falls from one turn that has one to the next."""
+    numbered = [
+        (place, turn.round_index)
+        for place, turn in enumerate(debate.turns)
+        if turn.round_index is not None
+    ]
+    for (_, before), (place, number) in pairwise(numbered):
+        if number < before:
+            detail = f"expected at least {before}, the round of the turn before, got {number}"
+            yield Report("E_ROUND_ORDER", turn_pointer(place, "round_index"), detail)
+
+
+def interventions(debate: Debate) -> Iterator[Report]:
+    """R16: each intervention names a turn that there is, and its speaker."""
+    speakers: dict[int, list[str]] = {}
+    for turn in debate.turns:
+        speakers.setdefault(turn.turn_index, []).append(turn.speaker_id)
+    for number, entry in enumerate(debate.intervention_log or ()):
+        known = speakers.get(entry.turn_index)
+        if known is None:
+            pointer = json_pointer("intervention_log", number, "turn_index")
+            detail = f"expected the turn_index of a turn, got {entry.turn_index}"
+            yield Report("E_INTERVENTION_TURN_UNKNOWN", pointer, detail)
+        elif entry.speaker_id not in known:
+            pointer = json_pointer("intervention_log", number, "speaker_id")
+            seen = quote(entry.speaker_id)
+            detail = f"expected {quote(known[0])}, who has that turn, got {seen}"
+            yield Report("E_INTERVENTION_SPEAKER_MISMATCH", pointer, detail)

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from pydantic import BaseModel
 
-from theatre.debate.actions import parse_action
-from theatre.debate.models import Debate, Recommendation, Turn
-from theatre.debate.pid_replay import mismatches
-from theatre.debate.rules.reports import Report, attempt_pointer, turn_pointer
+from theatre.debate.models import Debate, Recommendation, Turn, parse_action
+from theatre.debate.pid import mismatches
+from theatre.debate.rules.identity import Report, attempt_pointer, turn_pointer
 from theatre.engine.schema_registry import json_pointer, quote
 
 WHOLE = 100

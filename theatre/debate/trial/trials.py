@@ -2,17 +2,70 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from theatre.debate.auditor import AuditFinding
+from theatre.debate.audit_loop import AuditFinding
 from theatre.debate.evaluators.raudit import estimate
-from theatre.debate.trial.corruptions import CORRUPTIONS, Corruption
-from theatre.debate.trial.editing import apply
-from theatre.debate.trial.null_edits import NULL_EDITS
+from theatre.debate.trial.corruptions import CORRUPTIONS, Corruption, Draft, Edit, apply, rewrite
 from theatre.engine.canonical_json import JsonObject
+
+# Edits that mean nothing: an auditor should have nothing to say about them.
+
+
+_SYNONYMS = (
+    ("leads to", "results in"),
+    ("prices", "quotations"),
+    ("outweighs it", "weighs more"),
+    ("Clip", "Shearing"),
+    (" small ", " little "),
+    ("income", "earnings"),
+)
+
+
+def _wider_spaces(debate: Draft, place: int) -> bool:
+    return rewrite(debate, place, lambda text: text.replace(" ", "  ").replace("\n", "\n\n"))
+
+
+def _other_order(debate: Draft, place: int) -> bool:
+    def turned(text: str) -> str:
+        parts = re.split(r"^(?=### )", text, flags=re.MULTILINE)
+        return "\n\n".join(part.strip() for part in reversed(parts) if part.strip())
+
+    return rewrite(debate, place, turned)
+
+
+def _paraphrase(debate: Draft, place: int) -> bool:
+    def paraphrase(text: str) -> str:
+        for word, other in _SYNONYMS:
+            text = text.replace(word, other)
+        return text
+
+    return rewrite(debate, place, paraphrase)
+
+
+def _new_ids(debate: Draft, place: int) -> bool:
+    debate["turns"][place]["turn_id"] += "-renamed"
+    return True
+
+
+def _unknown_member(debate: Draft, place: int) -> bool:
+    debate["turns"][place]["colour"] = {"mood": "BUY", "outcome": "SELL"}
+    debate["ground_truth"] = "SHORT"
+    return True
+
+
+NULL_EDITS: Mapping[str, Edit] = {
+    "N1 wider spaces and empty lines": _wider_spaces,
+    "N2 sections in another order": _other_order,
+    "N3 synonyms": _paraphrase,
+    "N4 another turn id": _new_ids,
+    "N5 members that nobody knows": _unknown_member,
+}
+
 
 Auditor = Callable[[JsonObject, JsonObject | None], frozenset[AuditFinding]]
 """From an artefact, and perhaps an earlier version of it, to findings."""

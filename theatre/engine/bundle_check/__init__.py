@@ -3,9 +3,9 @@
 Imports nothing that writes bundles: what it knows, it has from the published format.
 """
 
+from theatre.engine.bundle_check.batches import InputSanitiser, SanitisedInput
 from theatre.engine.bundle_check.check import check_bundle
 from theatre.engine.bundle_check.report import Check, CheckId, CheckReport, CheckStatus, Verdict
-from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisedInput
 
 __all__ = [
     "Check",

@@ -12,8 +12,12 @@ from datetime import datetime
 from pathlib import Path
 
 from theatre.engine.bundle_check.audit_trail import AuditTrail, Times, read_audit_trail
-from theatre.engine.bundle_check.baselines import CountedEvidence, check_counted_evidence
-from theatre.engine.bundle_check.batches import BatchIndex
+from theatre.engine.bundle_check.baselines import (
+    CountedEvidence,
+    TrivialPlays,
+    check_counted_evidence,
+)
+from theatre.engine.bundle_check.batches import BatchIndex, InputSanitiser, SanitisingCheck
 from theatre.engine.bundle_check.calls import CallChecker
 from theatre.engine.bundle_check.certificate import (
     CertificateSources,
@@ -65,9 +69,7 @@ from theatre.engine.bundle_check.resolution import (
     step_findings,
 )
 from theatre.engine.bundle_check.results import check_aggregate, check_results_hash
-from theatre.engine.bundle_check.sanitising import InputSanitiser, SanitisingCheck
 from theatre.engine.bundle_check.tier import TierEvidence, check_tier
-from theatre.engine.bundle_check.trivial_plays import TrivialPlays
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Coin, Draws
 from theatre.engine.models import Computation, EpisodeRunner, Scorer

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from theatre.engine.bundle_check.batches import SanitisingCheck, SentInput
 from theatre.engine.bundle_check.calls import OUTPUT_SPEC, CallChecker, CallPlace, upstream_input
 from theatre.engine.bundle_check.json_values import (
     DefectError,
@@ -21,7 +22,6 @@ from theatre.engine.bundle_check.json_values import (
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.recorded import STATUSES, Recorded
 from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
-from theatre.engine.bundle_check.sanitising import SanitisingCheck, SentInput
 from theatre.engine.bundle_check.scorers import EpisodeAnswer, PinnedScorers
 from theatre.engine.bundle_check.steps import CommittedHop
 from theatre.engine.canonical_json import JsonObject, JsonValue

@@ -4,8 +4,7 @@ Source: docs/contract/evidence.md §1. `rfc8785` does the serialising, or a quic
 of the same bytes; this package adds the refusals that the contract lists.
 """
 
-from theatre.engine.canonical_json.parsing import DEFAULT_MAX_BYTES, parse_json, parse_object
-from theatre.engine.canonical_json.values import (
+from theatre.engine.canonical_json.boundaries import (
     MAX_DEPTH,
     MAX_INPUT_DEPTH,
     MAX_SAFE_INTEGER,
@@ -13,6 +12,7 @@ from theatre.engine.canonical_json.values import (
     JsonValue,
     json_type,
 )
+from theatre.engine.canonical_json.parsing import DEFAULT_MAX_BYTES, parse_json, parse_object
 from theatre.engine.canonical_json.writing import (
     canonical_bytes,
     canonical_json,

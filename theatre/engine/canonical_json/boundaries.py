@@ -7,7 +7,8 @@ compares the two, and the forms with `rfc8785`, with ECMAScript's rules and with
 from __future__ import annotations
 
 import math
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
 
 _NUMBERS: Final = """
 0 1 -1 0.5 0.25 -0.75 0.1 0.30000000000000004 0.3333333333333333 -0.6666666666666666 0.95 30 100
@@ -111,3 +112,30 @@ REFUSED: Final[tuple[tuple[str, object], ...]] = (
     ("unsafe-integer", {"a": [2**53]}),
 )
 """Why a value has no form, and the value."""
+
+
+# What JSON holds, and the limits that reading and writing share.
+
+
+JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
+JsonObject: TypeAlias = dict[str, JsonValue]
+
+MAX_SAFE_INTEGER = 2**53 - 1
+MAX_DEPTH = 64
+MAX_INPUT_DEPTH = 48
+"""Levels of what comes from outside (answers, episodes, templates): our own records wrap it in
+more, and must stay within MAX_DEPTH to be read back."""
+
+
+def json_type(value: object) -> str:
+    """Name the JSON type of `value`, for error messages."""
+    names: list[tuple[type | tuple[type, ...], str]] = [
+        (type(None), "null"),
+        (bool, "boolean"),
+        (int, "integer"),
+        (float, "number"),
+        (str, "string"),
+        (Mapping, "object"),
+        ((list, tuple), "array"),
+    ]
+    return next((name for kind, name in names if isinstance(value, kind)), type(value).__name__)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NoReturn
 
-from theatre.engine.canonical_json.values import (
+from theatre.engine.canonical_json.boundaries import (
     MAX_DEPTH,
     MAX_SAFE_INTEGER,
     JsonObject,

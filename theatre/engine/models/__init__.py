@@ -4,16 +4,16 @@ All of them are frozen. Documents that were committed are frozen deeply (`freeze
 "immutable after COMMITTED" is a property of the type before it is a check.
 """
 
-from theatre.engine.models.episode_runners import (
-    SINGLE_CALL,
-    EpisodePlay,
-    EpisodeRunner,
-    Turn,
-    turn_of,
-)
 from theatre.engine.models.episodes import (
     MAX_EPISODE_BYTES,
+    CriterionResult,
+    EpisodeOutcome,
+    ExecutionPath,
     GroundTruthEpisode,
+    InvocationStatus,
+    Scored,
+    TheatreCriteria,
+    Verdict,
     read_episodes,
     read_gold_labels,
 )
@@ -22,23 +22,6 @@ from theatre.engine.models.frozen import (
     FrozenObject,
     freeze_json,
     freeze_object,
-)
-from theatre.engine.models.judging import (
-    ANSWER,
-    REQUEST,
-    Judge,
-    Judgement,
-    ask_judge,
-    replay_judgement,
-)
-from theatre.engine.models.outcomes import (
-    CriterionResult,
-    EpisodeOutcome,
-    ExecutionPath,
-    InvocationStatus,
-    Scored,
-    TheatreCriteria,
-    Verdict,
 )
 from theatre.engine.models.records import (
     EPISODE_RESULT,
@@ -58,15 +41,26 @@ from theatre.engine.models.records import (
     members_of,
 )
 from theatre.engine.models.results import (
+    ANSWER,
+    REQUEST,
     EpisodeResult,
     InvocationRecord,
+    Judge,
+    Judgement,
+    ask_judge,
+    replay_judgement,
     sequence_ranges,
 )
 from theatre.engine.models.scorers import (
+    SINGLE_CALL,
     Computation,
+    EpisodePlay,
+    EpisodeRunner,
     Scorer,
     ScorerKind,
     ScoringCase,
+    Turn,
+    turn_of,
 )
 
 __all__ = [

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
-from theatre.engine.models.outcomes import InvocationStatus
+from theatre.engine.models.episodes import InvocationStatus
 
 FIRST, SECOND = 0, 1
 """The values of `repeat`: the calls of a first round, and of a second one."""

@@ -11,23 +11,28 @@ from theatre.engine.models import (
     OracleInvocationResponse,
     RetryPolicy,
 )
-from theatre.engine.oracle_contract.adapters import Invoker, OracleAdapter, RehearsalAdapter
-from theatre.engine.oracle_contract.answers import failed_attempt, read_answer
-from theatre.engine.oracle_contract.isolation import (
+from theatre.engine.oracle_contract.adapters import (
     NOT_ISOLATED,
     REMOTE,
+    InputSanitiser,
+    Invoker,
     IsolatedBy,
     Isolation,
+    OracleAdapter,
+    RehearsalAdapter,
+    SanitisedInput,
+    program_version,
+    served_argv,
     weakest_isolation,
 )
-from theatre.engine.oracle_contract.program_version import program_version, served_argv
-from theatre.engine.oracle_contract.sanitising import InputSanitiser, SanitisedInput
-from theatre.engine.oracle_contract.text import (
+from theatre.engine.oracle_contract.answers import (
     MAX_ANSWER_BYTES,
     MAX_ERROR_DETAIL,
     MAX_STDERR,
     clean_detail,
     cut_raw,
+    failed_attempt,
+    read_answer,
 )
 
 __all__ = [

@@ -20,7 +20,7 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import CanonicalisationError, DatasetError, ProgrammeError
 from theatre.engine.models import JUDGEMENTS, Computation, EpisodeResult, GroundTruthEpisode
-from theatre.engine.replay.journal import OpenDatasets
+from theatre.engine.replay.context import OpenDatasets
 from theatre.engine.replay.records import outputs_of
 from theatre.engine.resolution import COMPUTATION, Completed, Failed, StepOutcome
 from theatre.engine.schema_registry import SchemaRegistry

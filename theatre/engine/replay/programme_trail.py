@@ -15,7 +15,7 @@ from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, canonical_bytes
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import JournalError
-from theatre.engine.replay.journal import RunJournal
+from theatre.engine.replay.context import RunJournal
 from theatre.engine.resolution import StepResult, StepStatus
 
 STEP_COMPLETED = "step_completed"

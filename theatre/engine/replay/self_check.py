@@ -16,9 +16,13 @@ from theatre.engine.bundle_check import CheckReport, check_bundle
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.evidence_bundle import set_aside
-from theatre.engine.replay.beside import cancellation_check, run_in_thread
-from theatre.engine.replay.journal import RunJournal
-from theatre.engine.replay.surroundings import RunContext, RunSettings
+from theatre.engine.replay.context import (
+    RunContext,
+    RunJournal,
+    RunSettings,
+    cancellation_check,
+    run_in_thread,
+)
 
 SELF_CHECK_FAILED = "self-check-failed"
 

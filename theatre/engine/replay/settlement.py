@@ -35,27 +35,33 @@ from theatre.engine.evidence_bundle import (
     file_stamps,
 )
 from theatre.engine.oracle_contract import REMOTE, Isolation, weakest_isolation
-from theatre.engine.replay.activation import read_isolation
-from theatre.engine.replay.beside import cancellation_check, run_in_thread
 from theatre.engine.replay.computations import (
     EPISODES,
     EpisodeLines,
     PlannedComputation,
 )
-from theatre.engine.replay.distinct_evidence import DistinctEvidence
-from theatre.engine.replay.journal import OpenDatasets, RunJournal
-from theatre.engine.replay.programme import (
+from theatre.engine.replay.context import (
+    REPRODUCED,
+    OpenDatasets,
+    Rehearsal,
+    RunContext,
+    RunJournal,
+    RunSettings,
+    SealedRun,
+    cancellation_check,
+    run_in_thread,
+)
+from theatre.engine.replay.preflight import read_isolation
+from theatre.engine.replay.programme_trail import ProgrammeTrail
+from theatre.engine.replay.scoring_pass import DistinctEvidence, ScoringPass
+from theatre.engine.replay.self_check import RefusedDraft, check_draft, refuse
+from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
+from theatre.engine.replay.workflow import (
     CommittedProgramme,
     ProgrammeRun,
     ResolutionResult,
     StepSources,
 )
-from theatre.engine.replay.programme_trail import ProgrammeTrail
-from theatre.engine.replay.scoring_pass import ScoringPass
-from theatre.engine.replay.sealed_run import REPRODUCED, Rehearsal, SealedRun
-from theatre.engine.replay.self_check import RefusedDraft, check_draft, refuse
-from theatre.engine.replay.surroundings import RunContext, RunSettings
-from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
 from theatre.engine.resolution import ProgrammeStatus
 from theatre.engine.scoring import (
     Aggregator,

@@ -13,7 +13,7 @@ from theatre.engine.errors import CommitmentError
 from theatre.engine.models import ScorerKind
 from theatre.engine.oracle_contract import Isolation
 from theatre.engine.scoring import committed_ratings, exact
-from theatre.engine.scoring.criteria_scorers import criteria_scorers
+from theatre.engine.scoring.provider import criteria_scorers
 from theatre.engine.templates import ProductTheatreTemplate, gold_is_unpinned, product_template
 from theatre.engine.tier_assigner import (
     CriterionCounts,

@@ -17,8 +17,8 @@ from theatre.engine.audit_chain import ChainHead, verify_next
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import ChainBrokenError, JournalChangedError, JournalError
 from theatre.engine.models import EpisodeResult
-from theatre.engine.replay.events import FAILED, RECORDED, REFUSED, read_sequences
-from theatre.engine.replay.journal import MAX_EPISODES, RunJournal
+from theatre.engine.replay.context import MAX_EPISODES, RunJournal
+from theatre.engine.replay.recording import FAILED, RECORDED, REFUSED, read_sequences
 
 _NONE = 0
 _ADVICE = "what a run has recorded was changed, and nothing can be certified from it; run it anew"

@@ -12,10 +12,10 @@ from typing import cast
 from theatre.engine.canonical_json import JsonObject, canonical_line
 from theatre.engine.clock import format_rfc3339
 from theatre.engine.errors import RlmfExportError
-from theatre.engine.rlmf_export.options import fork_reading
 from theatre.engine.rlmf_export.records import (
     EXPORT_VERSION,
     ExportFacts,
+    fork_reading,
     measured_calibration,
     training_record,
 )

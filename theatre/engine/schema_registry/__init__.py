@@ -9,8 +9,7 @@ from theatre.engine.schema_registry.pattern_words import (
     model_message,
     pattern_words,
 )
-from theatre.engine.schema_registry.registry import SchemaRegistry
-from theatre.engine.schema_registry.resources import resource_root
+from theatre.engine.schema_registry.registry import SchemaRegistry, resource_root
 from theatre.engine.schema_registry.violations import (
     Message,
     Quoted,

@@ -1,7 +1,14 @@
 """Scoring: outcomes, exact arithmetic, intervals, aggregate. Pure; no clock, no order, no I/O."""
 
 from theatre.engine.scoring.aggregate import Aggregator, ScoredEpisode
-from theatre.engine.scoring.arithmetic import exact, nano_to_number, ratio, to_nano
+from theatre.engine.scoring.arithmetic import (
+    FailureStop,
+    exact,
+    nano_to_number,
+    ratio,
+    to_nano,
+    wilson_interval,
+)
 from theatre.engine.scoring.baselines import (
     Baseline,
     BaselineScores,
@@ -15,17 +22,14 @@ from theatre.engine.scoring.calibration import (
 )
 from theatre.engine.scoring.data_audit import AuditedEpisode, DataAudit, data_findings
 from theatre.engine.scoring.holdout import is_held_out
-from theatre.engine.scoring.human_parts import PanelScores
-from theatre.engine.scoring.intervals import wilson_interval
 from theatre.engine.scoring.provider import (
     CriterionPlan,
     EpisodeAnswer,
     EpisodeScores,
     TheatreScoringProvider,
 )
-from theatre.engine.scoring.ratings import CommittedRating, committed_ratings
+from theatre.engine.scoring.ratings import CommittedRating, PanelScores, committed_ratings
 from theatre.engine.scoring.tallies import COMPOSITE
-from theatre.engine.scoring.threshold import FailureStop
 from theatre.engine.scoring.trivial_players import TrivialPlayers
 
 __all__ = [

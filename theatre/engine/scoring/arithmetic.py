@@ -6,9 +6,14 @@ platform or the Python version.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from decimal import ROUND_HALF_EVEN, Context, Decimal
 from fractions import Fraction
+from math import floor
+
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.models import EpisodeOutcome
 
 NANO = 1_000_000_000
 """Billionths in one: the resolution of a score."""
@@ -56,3 +61,56 @@ def normalised_weights(weights: Sequence[float]) -> tuple[Fraction, ...]:
     exact_weights = [exact(weight) for weight in weights]
     total = sum(exact_weights, Fraction(0))
     return tuple(weight / total for weight in exact_weights)
+
+
+# Intervals round a score. Bounds carry six places; a check accepts ± 2e-6.
+
+
+LEVEL = 0.95
+_Z = 1.959963984540054
+"""The 97.5 % point of the standard normal distribution."""
+
+
+def undefined_interval() -> JsonObject:
+    """Return the interval of a score that has none: fewer than two units, or no method yet."""
+    return {"low": None, "high": None, "method": "undefined", "level": LEVEL}
+
+
+def wilson_interval(successes: int, trials: int) -> JsonObject:
+    """Return the 95 % Wilson score interval for `successes` of `trials`, trials ≥ 1.
+
+    Source: Wilson 1927; holds its coverage at small n where p ± 2 standard errors does not.
+    """
+    share = successes / trials
+    shrink = 1 + _Z * _Z / trials
+    centre = (share + _Z * _Z / (2 * trials)) / shrink
+    half = _Z * math.sqrt(share * (1 - share) / trials + _Z * _Z / (4 * trials * trials)) / shrink
+    return {
+        "low": max(0.0, round(centre - half, 6)),
+        "high": min(1.0, round(centre + half, 6)),
+        "method": "wilson",
+        "level": LEVEL,
+    }
+
+
+# When too many failures end a run, decided in dataset order whatever the order of arrival.
+
+
+class FailureStop:
+    """Counts failures episode by episode; says after which one the run ends.
+
+    Source: docs/contract/scoring.md: the run ends at the smallest k at which the failures among
+    episodes 1…k exceed threshold * total. `threshold` None means it never stops.
+    """
+
+    def __init__(self, *, total: int, threshold: Fraction | None) -> None:
+        self._limit = None if threshold is None else threshold * total
+        self.fatal = None if self._limit is None else floor(self._limit) + 1
+        """With how many failures the run ends; None where it never does."""
+        self._failures = 0
+        self.stopped = False
+
+    def count(self, outcome: EpisodeOutcome) -> None:
+        """Take the outcome of the next episode in dataset order."""
+        self._failures += outcome is EpisodeOutcome.MISSING
+        self.stopped = self._limit is not None and self._failures > self._limit

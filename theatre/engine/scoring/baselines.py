@@ -23,19 +23,19 @@ from theatre.engine.canonical_json import (
 )
 from theatre.engine.errors import UnplayableError
 from theatre.engine.models import CriterionResult, GroundTruthEpisode, InvocationStatus, Verdict
-from theatre.engine.scoring.arithmetic import rounded_number
+from theatre.engine.scoring.arithmetic import rounded_number, undefined_interval, wilson_interval
 from theatre.engine.scoring.data_audit import string_leaves
-from theatre.engine.scoring.intervals import undefined_interval, wilson_interval
-from theatre.engine.scoring.paths import ABSENT, Absent, at_path
 from theatre.engine.scoring.provider import (
+    ABSENT,
+    Absent,
     CriterionPlan,
     EpisodeAnswer,
     TheatreScoringProvider,
+    at_path,
     score_criterion,
 )
-from theatre.engine.scoring.tallies import CriterionTally
+from theatre.engine.scoring.tallies import CriterionTally, ResampledUnits
 from theatre.engine.scoring.trivial_players import TrivialPlayers
-from theatre.engine.scoring.units import ResampledUnits
 
 MAX_EPISODES = 1000
 """So many episodes show what a trivial answer scores; more would cost and say no more."""

@@ -5,8 +5,10 @@ Source: docs/contract/scoring.md §1 and §2.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from fractions import Fraction
 from typing import cast
 
@@ -24,10 +26,121 @@ from theatre.engine.models import (
     Verdict,
 )
 from theatre.engine.scoring.arithmetic import exact, normalised_weights, to_nano
-from theatre.engine.scoring.case_values import answered_at, expected_at
-from theatre.engine.scoring.criteria_scorers import calibration_criterion, criteria_scorers
-from theatre.engine.scoring.paths import ABSENT, Absent
 from theatre.engine.scoring.ratings import committed_ratings
+
+# Dotted paths into JSON: `cells.0.q` walks objects by key and arrays by index.
+
+
+class Absent(Enum):
+    """The value of a path that leads nowhere; null is a value, this is not."""
+
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT
+
+# One spelling an index: ASCII, no leading zero, and short enough for any int().
+_INDEX = re.compile(r"0|[1-9][0-9]{0,8}")
+
+
+def at_path(value: JsonValue, path: str) -> JsonValue | Absent:
+    """Return what lies at `path` below `value`, or ABSENT."""
+    current = value
+    for step in path.split("."):
+        if isinstance(current, dict) and step in current:
+            current = current[step]
+        elif isinstance(current, list) and _INDEX.fullmatch(step) and int(step) < len(current):
+            current = current[int(step)]
+        else:
+            return ABSENT
+    return current
+
+
+# Where `field` and `expected` of a criterion point: into an answer, an expectation, a gold label.
+#
+# Source: docs/contract/scoring.md §2.
+
+
+_GOLD_PREFIX = "gold:"
+
+
+def expected_at(
+    path: str, expected_output: JsonObject | None, label: JsonObject | None
+) -> JsonValue | Absent:
+    """Return what lies at `path` of the expectation, or of the gold label for `gold:<path>`.
+
+    `gold:` alone names the whole label. ABSENT where the dataset holds nothing there.
+    """
+    if path.startswith(_GOLD_PREFIX):
+        return _inside(label, path.removeprefix(_GOLD_PREFIX))
+    return ABSENT if expected_output is None else at_path(expected_output, path)
+
+
+def answered_at(path: str | None, hops: Mapping[str, JsonObject]) -> JsonValue | Absent:
+    """Return what lies at `path` of the last output, or at `<construct_id>:<path>` of a hop's.
+
+    `hops` is construct → output in call order; no path names the whole of the last output.
+    ABSENT where the answer holds nothing there.
+    """
+    outputs = list(hops.values())
+    if path is None:
+        return outputs[-1] if outputs else ABSENT
+    construct_id, separator, inner = path.partition(":")
+    if separator:
+        return at_path(hops[construct_id], inner) if construct_id in hops else ABSENT
+    return at_path(outputs[-1], path) if outputs else ABSENT
+
+
+def _inside(label: JsonObject | None, path: str) -> JsonValue | Absent:
+    if label is None:
+        return ABSENT
+    return at_path(label, path) if path else label
+
+
+# Which scorer judges which criterion: what a template commits, else the default of its version.
+
+
+DEFAULT_SCORER = "exact_match"
+_LABEL_SCORER = "label_accuracy"
+
+_WITHOUT_SCORERS = "2.0.1"
+"""The version whose templates may leave the choice of scorers open."""
+
+
+def criteria_scorers(document: JsonObject) -> dict[str, JsonObject]:
+    """Return criterion → {"scorer", "params"} of a validated template.
+
+    A 2.0.1 template that names no scorers compares, for each criterion, the member of that name
+    in the answer with the one in the expectation. Source: docs/contract/template.md §1.
+    """
+    scoring = cast("JsonObject", document.get("scoring", {}))
+    if document.get("schema_version") == _WITHOUT_SCORERS and "criteria_scorers" not in scoring:
+        criteria = cast("JsonObject", document["criteria"])
+        return {
+            criterion: {
+                "scorer": DEFAULT_SCORER,
+                "params": {"field": criterion, "expected": criterion},
+            }
+            for criterion in cast("list[str]", criteria["criteria_ids"])
+        }
+    return cast("dict[str, JsonObject]", scoring.get("criteria_scorers", {}))
+
+
+def calibration_criterion(document: JsonObject) -> str | None:
+    """Return the criterion that stated probabilities are about: as committed, else the obvious.
+
+    Obvious is the one criterion with `label_accuracy`. Source: docs/contract/scoring.md §5.
+    """
+    committed = cast("JsonObject", document.get("scoring", {})).get("calibration_criterion")
+    if isinstance(committed, str):
+        return committed
+    labels = [
+        criterion
+        for criterion, choice in criteria_scorers(document).items()
+        if choice["scorer"] == _LABEL_SCORER
+    ]
+    return labels[0] if len(labels) == 1 else None
+
 
 DEFAULT_HOLDOUT_SPLIT = 0.2
 

@@ -4,7 +4,7 @@ Source: docs/contract/template.md. All violations are reported, not only the fir
 however odd, makes a rule raise.
 """
 
-from theatre.engine.template_validator.report import ValidationReport, Violation
+from theatre.engine.template_validator.subject import ValidationReport, Violation
 from theatre.engine.template_validator.validator import TemplateValidator
 
 __all__ = ["TemplateValidator", "ValidationReport", "Violation"]

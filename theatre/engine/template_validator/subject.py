@@ -11,8 +11,28 @@ from typing import Literal, TypeAlias
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.models import Scorer
-from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.schema_registry import SchemaRegistry, SchemaViolation
 from theatre.engine.templates import CURRENT, EXISTING, NEWEST, SIMULATION
+
+# What a validation found.
+
+
+Violation = SchemaViolation
+"""Runtime rules report in the same form as the schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationReport:
+    """Everything that is wrong (`errors`) or doubtful (`warnings`), each sorted by pointer."""
+
+    errors: tuple[Violation, ...]
+    warnings: tuple[Violation, ...]
+
+    @property
+    def valid(self) -> bool:
+        """Return whether the template may be committed; warnings do not stop it."""
+        return not self.errors
+
 
 VERSIONS = (SIMULATION, EXISTING, CURRENT, NEWEST)
 """The versions that there are, oldest first."""

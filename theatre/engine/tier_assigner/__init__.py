@@ -11,20 +11,6 @@ from theatre.engine.tier_assigner.assigner import (
     TierAssigner,
 )
 from theatre.engine.tier_assigner.facts import (
-    CriterionCounts,
-    IssuedCertificateFacts,
-    TierFacts,
-)
-from theatre.engine.tier_assigner.history import (
-    Attestation,
-    BehaviouralSignal,
-    Dispute,
-    DisputeStatus,
-    RunRecord,
-    TelemetryWindow,
-    TierHistory,
-)
-from theatre.engine.tier_assigner.policy import (
     BACKTESTED_LIFETIME,
     MAX_FAILURE_RATE,
     MAX_RUN_GAP,
@@ -34,7 +20,19 @@ from theatre.engine.tier_assigner.policy import (
     MIN_RUNS_SPAN,
     PROVEN_LIFETIME,
     TIER_POLICY_VERSION,
+    CriterionCounts,
+    IssuedCertificateFacts,
+    TierFacts,
     VerificationTier,
+)
+from theatre.engine.tier_assigner.history import (
+    Attestation,
+    BehaviouralSignal,
+    Dispute,
+    DisputeStatus,
+    RunRecord,
+    TelemetryWindow,
+    TierHistory,
 )
 from theatre.engine.tier_assigner.requirements import Unmet
 

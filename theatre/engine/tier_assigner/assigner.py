@@ -12,14 +12,15 @@ from enum import StrEnum
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import format_rfc3339
-from theatre.engine.tier_assigner.facts import IssuedCertificateFacts, TierFacts
-from theatre.engine.tier_assigner.history import DisputeStatus, TierHistory
-from theatre.engine.tier_assigner.policy import (
+from theatre.engine.tier_assigner.facts import (
     BACKTESTED_LIFETIME,
     PROVEN_LIFETIME,
+    IssuedCertificateFacts,
+    TierFacts,
     VerificationTier,
+    utc_moment,
 )
-from theatre.engine.tier_assigner.records import utc_moment
+from theatre.engine.tier_assigner.history import DisputeStatus, TierHistory
 from theatre.engine.tier_assigner.requirements import (
     Unmet,
     unmet_of_backtested,

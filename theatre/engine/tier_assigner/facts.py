@@ -8,14 +8,150 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from enum import StrEnum
 from fractions import Fraction
 from types import MappingProxyType
 from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    PlainValidator,
+    ValidationError,
+    model_validator,
+)
 
-from theatre.engine.tier_assigner.policy import VerificationTier
-from theatre.engine.tier_assigner.records import Count, Moment, Name, Record
+from theatre.engine.canonical_json import (
+    MAX_SAFE_INTEGER,
+    JsonObject,
+    JsonValue,
+    canonical_bytes,
+    json_type,
+)
+from theatre.engine.clock import format_rfc3339, parse_rfc3339
+from theatre.engine.errors import ClockError, TierRecordError
+from theatre.engine.schema_registry import model_message
+
+# Tier policy v0: the tiers and every number that decides between them.
+#
+# Source: docs/contract/scoring.md §7. These are policy, versioned in code, not settings:
+# two readers of the same evidence must come to the same tier.
+
+
+TIER_POLICY_VERSION = "v0"
+
+MIN_REPLAYS = 50
+"""Scored episodes that BACKTESTED needs."""
+
+MAX_FAILURE_RATE = Fraction(1, 5)
+"""Share of the episodes run that may fail; exactly this much is allowed."""
+
+MIN_CRITERION_N = 30
+"""Counted episodes (scored and missing) that BACKTESTED needs on every criterion."""
+
+MIN_RUNS = 3
+"""Runs of one construct version that PROVEN needs, the one being issued included."""
+
+MIN_RUNS_SPAN = timedelta(days=90)
+"""Time from the first to the newest of those runs."""
+
+MAX_RUN_GAP = timedelta(days=45)
+"""Time between neighbouring runs; exactly this much is allowed."""
+
+BACKTESTED_LIFETIME = timedelta(days=90)
+PROVEN_LIFETIME = timedelta(days=180)
+"""Also how long a telemetry window stands for production use, from its end."""
+
+
+class VerificationTier(StrEnum):
+    """How well a claim is evidenced, lowest first. It says nothing about how good it is.
+
+    Compare by identity: as text, BACKTESTED sorts before UNVERIFIED.
+    """
+
+    UNVERIFIED = "UNVERIFIED"
+    BACKTESTED = "BACKTESTED"
+    PROVEN = "PROVEN"
+
+
+# What all records that the assigner reads have in common: frozen, strict, JSON and back.
+
+
+_EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+_MAX_MESSAGE = 1500
+
+
+def utc_moment(moment: datetime) -> datetime:
+    """Return `moment` in UTC.
+
+    Raises ClockError for a naive time, and outside 1970 … 9998: beyond, a tier's lifetime
+    could not be added.
+    """
+    if moment.tzinfo is None:
+        raise ClockError(f"expected a timezone-aware time, got the naive {moment.isoformat()}")
+    if not _EARLIEST <= moment < _LATEST:
+        raise ClockError(f"expected a time in 1970 … 9998, got {moment.isoformat()}")
+    return moment.astimezone(UTC)
+
+
+def _read_moment(value: object) -> object:
+    """Take a datetime or its RFC 3339 text; other types are left for pydantic to refuse."""
+    try:
+        moment = parse_rfc3339(value) if isinstance(value, str) else value
+        return utc_moment(moment) if isinstance(moment, datetime) else moment
+    except ClockError as error:
+        # ValueError is what pydantic collects, with the place in the document.
+        raise ValueError(str(error)) from error
+
+
+Moment = Annotated[
+    datetime, BeforeValidator(_read_moment), PlainSerializer(format_rfc3339, return_type=str)
+]
+Name = Annotated[str, Field(min_length=1)]
+Count = Annotated[int, Field(ge=0, le=MAX_SAFE_INTEGER)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Uuid = Annotated[str, Field(pattern=r"^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")]
+
+
+class Record(BaseModel):
+    """A frozen value without defaults for what is measured; unknown members are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    def as_document(self) -> JsonObject:
+        """Return the JSON form; times are RFC 3339 UTC with microseconds."""
+        return self.model_dump(mode="json")
+
+    @classmethod
+    def from_document(cls, document: JsonValue) -> Self:
+        """Read `as_document`'s form back; the result equals the original.
+
+        Raises TierRecordError, naming every place, for unknown or missing members, wrong
+        types, and values that contradict each other.
+        """
+        try:
+            return cls.model_validate_json(canonical_bytes(document))
+        except ValidationError as error:
+            raise TierRecordError(
+                f"expected a {cls.__name__} document, got: {_violations(error)}"
+            ) from error
+
+
+def _violations(error: ValidationError) -> str:
+    """List place, rule and JSON type of each violation; never the value itself."""
+    listed = "; ".join(
+        f"/{'/'.join(str(part) for part in violation['loc'])}: {model_message(violation)} "
+        f"(got {json_type(violation['input'])})"
+        for violation in error.errors(include_url=False, include_context=False)
+    )
+    return listed[:_MAX_MESSAGE]
+
 
 _RATE = re.compile(r"\d{1,400}(?:[./]\d{1,400})?", re.ASCII)
 _HIGHEST_REFUSAL_RATE = Fraction(1, 2)

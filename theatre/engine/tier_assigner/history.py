@@ -15,8 +15,7 @@ from typing import Self
 
 from pydantic import model_validator
 
-from theatre.engine.tier_assigner.policy import VerificationTier
-from theatre.engine.tier_assigner.records import Moment, Name, Record, Sha256, Uuid
+from theatre.engine.tier_assigner.facts import Moment, Name, Record, Sha256, Uuid, VerificationTier
 
 
 class RunRecord(Record):

@@ -13,9 +13,7 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 
 from theatre.engine.canonical_json import JsonObject
-from theatre.engine.tier_assigner.facts import TierFacts
-from theatre.engine.tier_assigner.history import DisputeStatus, TierHistory
-from theatre.engine.tier_assigner.policy import (
+from theatre.engine.tier_assigner.facts import (
     MAX_FAILURE_RATE,
     MAX_RUN_GAP,
     MIN_CRITERION_N,
@@ -23,8 +21,10 @@ from theatre.engine.tier_assigner.policy import (
     MIN_RUNS,
     MIN_RUNS_SPAN,
     PROVEN_LIFETIME,
+    TierFacts,
     VerificationTier,
 )
+from theatre.engine.tier_assigner.history import DisputeStatus, TierHistory
 
 _MOCK_ADAPTER = "mock"
 

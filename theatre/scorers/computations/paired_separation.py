@@ -11,10 +11,14 @@ from typing import Any, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.models import Computation, ScorerKind
-from theatre.engine.scoring.case_values import answered_at
-from theatre.engine.scoring.paths import Absent
-from theatre.scorers.computations.paired_intervals import Tally, mean_difference, share_of_pairs
-from theatre.scorers.computations.paired_tests import auroc, mcnemar
+from theatre.engine.scoring.provider import Absent, answered_at
+from theatre.scorers.computations.paired_answers import (
+    Tally,
+    auroc,
+    mcnemar,
+    mean_difference,
+    share_of_pairs,
+)
 
 _Hops: TypeAlias = Mapping[str, JsonObject]
 _Verdicts: TypeAlias = Mapping[str, tuple[bool | None, bool | None]]

@@ -18,7 +18,7 @@ from theatre.engine.audit_chain import GENESIS
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import ParseError
 from theatre.engine.models import MAX_EPISODE_BYTES, Computation, ScorerKind
-from theatre.engine.scoring.paths import at_path
+from theatre.engine.scoring.provider import at_path
 from theatre.scorers.agreement import parse_moment
 from theatre.scorers.hash_chain import record_hash
 from theatre.scorers.record_completeness import is_filled

@@ -2,18 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
+from fractions import Fraction
 from itertools import combinations
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.scoring import COMPOSITE
-from theatre.verification.comparison.confidence_discipline import measure_confidence_discipline
-from theatre.verification.comparison.paired_differences import measure_difference
-from theatre.verification.comparison.ranking import ranking
-from theatre.verification.comparison.same_terms import require_comparable
+from theatre.engine.scoring.arithmetic import ratio, rounded_number
+from theatre.verification.comparison.paired_differences import (
+    measure_confidence_discipline,
+    measure_difference,
+)
 from theatre.verification.comparison.sealed_runs import SealedRun, read_sealed_run
+from theatre.verification.errors import NotComparableError
+from theatre.verification.records import find_differences
+
+# Ranks runs on the changes that count for all of them.
+
+
+def ranking(scores: Mapping[str, Mapping[str, Fraction]]) -> JsonObject:
+    """Return how the runs rank by their means on one measure; `scores` are by run and change.
+
+    Over `changes` that count for every run, so that no oracle gains by declining hard changes;
+    without one, `runs` is empty. In it: `mean`; `rank`, 1 for the highest, which equal means share;
+    `tied`, how many others have the same; `percentile`, 0 to 100, the share of the *other* runs
+    that lie below, with equal ones counted half, null where there are no others; `of`, how many are
+    ranked.
+    """
+    common = set.intersection(*(set(counted) for counted in scores.values()))
+    means = {
+        name: sum((counted[change] for change in common), Fraction(0)) / len(common)
+        for name, counted in scores.items()
+        if common
+    }
+    return {"changes": len(common), "runs": {name: _place(name, means) for name in means}}
+
+
+def _place(name: str, means: Mapping[str, Fraction]) -> JsonObject:
+    own = means[name]
+    others = [mean for other, mean in means.items() if other != name]
+    below, tied = sum(mean < own for mean in others), others.count(own)
+    return {
+        "mean": rounded_number(own),
+        "rank": 1 + len(others) - below - tied,
+        "tied": tied,
+        "percentile": ratio(100 * (2 * below + tied), 2 * len(others)),
+        "of": len(means),
+    }
+
+
+# Whether sealed runs can be compared: the same ground truth, scorers and terms, another oracle.
+
+
+_FEWEST = 2
+_PATHS = 5
+_ORACLE = {
+    "version_pins": ("constructs", "adapter_version"),
+    "product_theatre_config": ("construct_under_test", "adapter_type", "adapter_endpoint"),
+}
+"""What a template says of the oracle alone; all else are the terms."""
+
+_KINDS = (
+    ("ground truth", ("dataset_hashes", "oracle_config.repository")),
+    ("scorers", ("scorer_pins", "scoring", "version_pins", "criteria.criteria_ids")),
+)
+
+
+def require_comparable(runs: Sequence[SealedRun]) -> None:
+    """Raise NotComparableError unless all runs differ in nothing but the oracle.
+
+    So for fewer than two, for the same run twice, and for templates that commit to other ground
+    truth, other scorers or other terms: the first few members that differ are named.
+    """
+    if len(runs) < _FEWEST:
+        raise NotComparableError(f"expected at least two runs to compare, got {len(runs)}")
+    theatres = [run.certificate["theatre_id"] for run in runs]
+    again = next((one for one in theatres if theatres.count(one) > 1), None)
+    if again is not None:
+        raise NotComparableError(f"expected each run once, got theatre {again} more than once")
+    first = _terms(runs[0].template)
+    for run in runs[1:]:
+        paths = list(find_differences(first, _terms(run.template)))
+        if paths:
+            raise NotComparableError(
+                f"expected runs with the same {_kind(paths)}, got other members in theatres "
+                f"{theatres[0]} and {run.certificate['theatre_id']}: {', '.join(paths[:_PATHS])}"
+            )
+
+
+def _terms(template: JsonObject) -> JsonObject:
+    terms: dict[str, Any] = deepcopy(template)
+    for member, names in _ORACLE.items():
+        for name in names:
+            terms[member].pop(name, None)
+    for step in terms["resolution_programme"]:
+        step.pop("construct_id", None)
+    return terms
+
+
+def _kind(paths: Sequence[str]) -> str:
+    for kind, members in _KINDS:
+        if any(path == one or path.startswith(f"{one}.") for path in paths for one in members):
+            return kind
+    return "terms"
+
 
 _PLACES = 6
 _SHOWN = (

@@ -13,8 +13,7 @@ from theatre.engine.models import EpisodeOutcome
 from theatre.engine.rlmf_export import SealedBundle, SealedEpisode, outputs_of
 from theatre.engine.scoring import COMPOSITE, exact, stated_probability
 from theatre.engine.scoring.arithmetic import normalised_weights
-from theatre.verification.certificate import certificate_document
-from theatre.verification.claim_calibration import read_confidences
+from theatre.verification.certificate import certificate_document, read_confidences
 from theatre.verification.replay_detail import DetailReader, detail_reader
 
 

@@ -2,15 +2,105 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import cast
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import ScoringCase
-from theatre.engine.scoring.paths import at_path
+from theatre.engine.scoring.provider import at_path
 from theatre.verification.change_facts import change_facts
-from theatre.verification.judge.chunks import diff_parts
+
+# A unified diff in parts that a model can be shown: by file, then by hunk, then by line.
+
+
+MAX_CHARACTERS = 40_000
+MAX_PARTS = 6
+"""The most that one part holds, in characters, and how many parts are shown at most."""
+
+_FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
+_HUNK = re.compile(r"^(?=@@ )", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class DiffParts:
+    """The parts of a diff in order, and how many of its characters none of them holds."""
+
+    parts: tuple[str, ...]
+    omitted: int
+
+
+def diff_parts(diff: str, *, characters: int, parts: int) -> DiffParts:
+    """Return at most `parts` parts of at most `characters` characters each, one at least.
+
+    Files stay whole where they fit a part, else hunks, else lines; the heading of a file that is
+    cut is repeated before each of its pieces. Neighbours share a part where they fit into one. The
+    rest of a line that is longer than a part is left out, and so is what comes after the last
+    part.
+    """
+    packed = list(_pack(_pieces(diff, characters), characters))
+    shown = packed[:parts]
+    held = sum(part.characters for part in shown)
+    return DiffParts(tuple(part.text for part in shown) or ("",), len(diff) - held)
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """Text to show, and how many characters of the diff it covers: headings repeat."""
+
+    text: str
+    characters: int
+
+
+def _pieces(diff: str, limit: int) -> Iterator[_Piece]:
+    for file in filter(None, _FILE.split(diff)):
+        if len(file) <= limit:
+            yield _Piece(file, len(file))
+            continue
+        heading, *hunks = _HUNK.split(file)
+        # A heading that takes more than a quarter of a part is shown once, cut.
+        repeated = heading if len(heading) <= limit // 4 else ""
+        if not repeated or not hunks:
+            yield from _by_line(heading, "", limit)
+            heading = ""
+        for number, hunk in enumerate(hunks):
+            counted = len(heading) if number == 0 else 0
+            yield from _of_hunk(hunk, repeated, limit, counted)
+
+
+def _of_hunk(hunk: str, heading: str, limit: int, counted: int) -> Iterator[_Piece]:
+    if len(heading) + len(hunk) <= limit:
+        yield _Piece(heading + hunk, counted + len(hunk))
+        return
+    for piece in _by_line(hunk, heading, limit):
+        yield _Piece(piece.text, piece.characters + counted)
+        counted = 0
+
+
+def _by_line(text: str, heading: str, limit: int) -> Iterator[_Piece]:
+    room = limit - len(heading)
+    held = ""
+    for line in text.splitlines(keepends=True):
+        cut = line[:room]
+        if held and len(held) + len(cut) > room:
+            yield _Piece(heading + held, len(held))
+            held = ""
+        held += cut
+    if held:
+        yield _Piece(heading + held, len(held))
+
+
+def _pack(pieces: Iterable[_Piece], limit: int) -> Iterator[_Piece]:
+    text, characters = "", 0
+    for piece in pieces:
+        if text and len(text) + len(piece.text) > limit:
+            yield _Piece(text, characters)
+            text, characters = "", 0
+        text, characters = text + piece.text, characters + piece.characters
+    if text:
+        yield _Piece(text, characters)
+
 
 MAX_FILES = 100
 _TEXT_CHARACTERS, _PATH_CHARACTERS = 4_000, 200

@@ -12,11 +12,10 @@ from typing import Any, TypeAlias, cast
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json
 from theatre.engine.models import ScoringCase
-from theatre.engine.scoring.paths import at_path
+from theatre.engine.scoring.provider import at_path
 from theatre.verification.judge.asking import read_answer, request
 from theatre.verification.judge.material import Change, read_change
-from theatre.verification.lexical import SUMMARY_CHARACTERS
-from theatre.verification.verdicts import CoveredChanges, JudgedClaim
+from theatre.verification.lexical import SUMMARY_CHARACTERS, CoveredChanges, JudgedClaim
 
 MAX_CLAIMS = 50
 """How many distinct claims a judge is asked about; more are not supported."""

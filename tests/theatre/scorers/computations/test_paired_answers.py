@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from tests.theatre.scorers.scoring_cases import HOSTILE_JSON
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
-from theatre.engine.scoring.intervals import wilson_interval
+from theatre.engine.scoring.arithmetic import wilson_interval
 from theatre.scorers.computations.paired_answers import COMPUTATION
 
 PARAMS: JsonObject = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from theatre.engine.scoring.intervals import wilson_interval
-from theatre.scorers.computations.paired_intervals import Tally, mean_difference, share_of_pairs
+from theatre.engine.scoring.arithmetic import wilson_interval
+from theatre.scorers.computations.paired_answers import Tally, mean_difference, share_of_pairs
 
 
 def alone(hits: int, pairs: int) -> dict[str, Tally]:

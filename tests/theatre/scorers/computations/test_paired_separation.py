@@ -13,9 +13,8 @@ from sklearn.metrics import roc_auc_score
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.schema_registry import SchemaRegistry
-from theatre.scorers.computations.paired_intervals import mean_difference
+from theatre.scorers.computations.paired_answers import auroc, mcnemar, mean_difference
 from theatre.scorers.computations.paired_separation import COMPUTATION
-from theatre.scorers.computations.paired_tests import auroc, mcnemar
 
 PARAMS: JsonObject = {
     "first": "honest",

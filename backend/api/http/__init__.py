@@ -1,0 +1,1 @@
+"""What every route stands on: access, problems, bodies, limits, caching, OpenAPI."""

@@ -1,0 +1,70 @@
+"""Keys for tools: 256 random bits, shown once. The database keeps their SHA-256."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+from functools import cache
+
+from argon2 import PasswordHasher
+from argon2.exceptions import InvalidHashError, VerificationError
+
+PREFIX = "echelon_key_"
+_KEY = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}", re.ASCII)
+
+
+def new_api_key() -> str:
+    """Return a new key: the prefix, by which scanners for secrets know it, and 43 characters."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def is_api_key(credential: str) -> bool:
+    """Tell whether a bearer credential has the form of a key."""
+    return _KEY.fullmatch(credential) is not None
+
+
+def hash_key(key: str) -> str:
+    """Return the hash that the database stores. A fast one is enough for 256 random bits."""
+    return hashlib.sha256(key.encode()).hexdigest()
+
+
+# Passwords: argon2id with the parameters of RFC 9106 §4 for little memory, two at a time.
+
+
+_AT_ONCE = 2
+"""A hash takes 64 MiB: many log-ins at once must wait, and other requests must not."""
+
+
+class Passwords:
+    """Hashes and checks passwords in threads, one instance a process."""
+
+    def __init__(self) -> None:
+        self._hasher = PasswordHasher()
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+        # Checked for unknown users: the response time must not show that a name is unknown.
+        self._nobodys = _dummy_hash()
+
+    async def hash(self, password: str) -> str:
+        """Return the hash of a password, with its salt and parameters."""
+        async with self._turn:
+            return await asyncio.to_thread(self._hasher.hash, password)
+
+    async def match(self, password: str, password_hash: str | None) -> bool:
+        """Tell whether this is the password; False for None, after the same time."""
+        async with self._turn:
+            same = await asyncio.to_thread(self._same, password, password_hash or self._nobodys)
+        return same and password_hash is not None
+
+    def _same(self, password: str, password_hash: str) -> bool:
+        try:
+            return self._hasher.verify(password_hash, password)
+        except (VerificationError, InvalidHashError):
+            return False
+
+
+@cache
+def _dummy_hash() -> str:
+    """Return a hash with the parameters of all others; making one takes as long as a log-in."""
+    return PasswordHasher().hash("nobody's")

@@ -1,0 +1,1 @@
+"""What keeps stored evidence whole: fsck, retention, backups."""

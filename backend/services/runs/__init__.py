@@ -1,0 +1,1 @@
+"""Runs of theatres: started, leased, executed, completed."""

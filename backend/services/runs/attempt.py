@@ -1,0 +1,210 @@
+"""One job's attempt at a run: claimed, carried as far as it goes, ended or requeued.
+
+The result of the attempt is in the row, with the next job where there is one, before the job ends.
+The rescue finds what a lost worker leaves (docs/adr/0115).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
+
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, ProgrammingError, SQLAlchemyError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from backend.errors import BackendError
+from backend.jobs.announcements import ChangeListener, ChangeSignal
+from backend.jobs.queue import MAX_LOST_WORKERS, queue_run
+from backend.repositories.theatre_runs import StoredTheatre, claim_run, lock_queued
+from backend.services.resources import TheatreResources
+from backend.services.runs.completion import RunCompletion, failure_outcome, is_transient
+from backend.services.runs.execution import run_theatre
+from backend.services.runs.lease import RunEnd, RunMonitor
+from backend.settings import Settings
+from theatre.engine.errors import RunStoppedError, StateConflictError, TheatreError
+from theatre.engine.theatre import CANCELLED
+
+Work = Callable[[RunMonitor], Awaitable[RunEnd]]
+"""Carries a run as far as possible."""
+
+_HAND_OVER_PAUSES = (0.2, 0.5, 1.0, 2.0)
+_AWAY = (DBAPIError, PoolTimeoutError, OSError)
+"""Failures that a database or a disk causes for a while, except…"""
+_FAULTS = (IntegrityError, DataError, ProgrammingError)
+_log = logging.getLogger(__name__)
+
+
+class RunAttempts:
+    """Carries what the jobs of one process have claimed."""
+
+    def __init__(
+        self,
+        change_listener: ChangeListener,
+        completion: RunCompletion,
+        *,
+        drain_seconds: float,
+    ) -> None:
+        self._announcements = change_listener
+        self._endings = completion
+        self._drain_seconds = drain_seconds
+
+    async def carry(self, stored: StoredTheatre, work: Work, monitor: RunMonitor) -> None:
+        """Do `work` for a run that is held and watched, and say in its row what came of it.
+
+        Raises what the database raises where it stays away; the rescue goes on from there.
+        """
+        try:
+            await self._attempt(stored, work, monitor)
+        except StateConflictError as error:
+            _log.info("run is another's", extra={"fields": {"detail": str(error)}})
+
+    async def _attempt(self, stored: StoredTheatre, work: Work, monitor: RunMonitor) -> None:
+        try:
+            await self._carry(stored, work, monitor)
+        except StateConflictError:
+            raise
+        except (TheatreError, BackendError) as error:
+            if is_transient(error):
+                await self._postpone(stored, error)
+            else:
+                await self._endings.refuse(stored, error)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._endings.requeue(stored))
+            raise
+        except _AWAY as error:
+            if isinstance(error, _FAULTS):
+                await self._broken(stored, error)
+                return
+            if is_transient(error):
+                await self._postpone(stored, error)
+                return
+            _log.warning("run interrupted", exc_info=error, extra=_fields(stored))
+            await self._hand_over_when_back(stored)
+        except Exception as error:  # noqa: BLE001 - every failure must end in the row
+            await self._broken(stored, error)
+
+    async def _postpone(self, stored: StoredTheatre, error: Exception) -> None:
+        """Leave the run as it is and try again later, without a limit on retries."""
+        _log.warning("run waits for its evidence store", exc_info=error, extra=_fields(stored))
+        await self._endings.postpone(stored, error)
+
+    async def _broken(self, stored: StoredTheatre, error: Exception) -> None:
+        _log.error("run failed", exc_info=error, extra=_fields(stored))
+        await self._endings.fail(stored, failure_outcome("internal-error", type(error).__name__))
+
+    async def _carry(self, stored: StoredTheatre, work: Work, monitor: RunMonitor) -> None:
+        if stored.lost_workers >= MAX_LOST_WORKERS:
+            detail = (
+                f"expected a worker to outlive the run, got {stored.lost_workers} lost in a row "
+                "that had recorded nothing new"
+            )
+            await self._endings.fail(stored, failure_outcome("workers-lost", detail))
+            return
+        if stored.cancel_requested_at is not None:
+            await self._endings.fail(stored, CANCELLED)
+            return
+        with self._announcements.subscribe(stored.id) as changes:
+            end = await self._work(stored, work, monitor, changes)
+        if end is not None:
+            await self._endings.note(stored, end)
+        elif monitor.is_cancelled:
+            await self._endings.fail(stored, CANCELLED)
+        else:
+            await self._endings.requeue(stored)
+
+    async def _work(
+        self, stored: StoredTheatre, work: Work, monitor: RunMonitor, changes: ChangeSignal
+    ) -> RunEnd | None:
+        """Return how it ended; None where it was stopped before."""
+        running = asyncio.ensure_future(work(monitor))
+        watching = asyncio.create_task(monitor.wait_until_stopping(changes))
+        try:
+            await asyncio.wait([running, watching], return_when=asyncio.FIRST_COMPLETED)
+            if not running.done() and watching.exception() is None:
+                _log.info("run is to stop", extra=_fields(stored))
+                # The episode under way may finish.
+                await asyncio.wait([running], timeout=self._drain_seconds)
+        finally:
+            watching.cancel()
+            running.cancel()
+            await asyncio.wait([running, watching])
+        if running.cancelled():
+            if not watching.cancelled():
+                watching.result()
+            return None
+        try:
+            return running.result()
+        except RunStoppedError:
+            return None
+
+    async def _hand_over_when_back(self, stored: StoredTheatre) -> None:
+        for pause in _HAND_OVER_PAUSES:
+            try:
+                await self._endings.requeue(stored)
+            except (SQLAlchemyError, OSError):
+                await asyncio.sleep(pause)
+            else:
+                return
+        await self._endings.requeue(stored)
+
+
+def _fields(stored: StoredTheatre) -> dict[str, dict[str, str]]:
+    return {"fields": {"theatre_id": stored.id}}
+
+
+# One process's work on jobs of the queue `runs`: take up, carry, pass on.
+
+
+class RunJobs:
+    """Does the jobs of runs; a job that no row waits for asks for nothing.
+
+    Raises what the database raises where it stays away; the rescue goes on from there.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine,
+        resources: TheatreResources,
+        change_listener: ChangeListener,
+        settings: Settings,
+    ) -> None:
+        self._engine = engine
+        self._resources = resources
+        self._lease_seconds = settings.lease_seconds
+        self._is_draining = False
+        self.completion = RunCompletion(engine, resources)
+        self._attempts = RunAttempts(
+            change_listener, self.completion, drain_seconds=settings.drain_seconds
+        )
+
+    def drain(self) -> None:
+        """Stop every run after its current step, and let no other begin."""
+        self._is_draining = True
+
+    async def run(self, theatre_id: str, job_id: int) -> None:
+        """Carry a theatre's run."""
+        if self._is_draining:
+            await self._pass_on(theatre_id, job_id)
+            return
+        async with self._engine.begin() as connection:
+            stored = await claim_run(
+                connection, theatre_id, job_id=job_id, at=self._resources.clock()
+            )
+        if stored is not None:
+            monitor = RunMonitor(
+                self._engine,
+                stored,
+                lease_seconds=self._lease_seconds,
+                is_draining=lambda: self._is_draining,
+            )
+            work = partial(run_theatre, self._engine, stored, self._resources)
+            await self._attempts.carry(stored, work, monitor)
+
+    async def _pass_on(self, theatre_id: str, job_id: int) -> None:
+        """Queue anew what was taken up by a worker that stops."""
+        async with self._engine.begin() as connection:
+            if await lock_queued(connection, theatre_id, job_id=job_id):
+                await queue_run(connection, theatre_id)

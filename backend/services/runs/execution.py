@@ -1,0 +1,274 @@
+"""One run of one theatre, from its row to its end: what the engine is given, and what is kept.
+
+Order of effects (docs/adr/0051): the bundle is sealed first; certificate and state are one
+transaction; the export is written before the theatre is ARCHIVED. Whatever a crash leaves, the same
+function goes on from it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from backend.repositories.certificate_views import find_newest_environment
+from backend.repositories.run_journal import Effect, PostgresRunJournal
+from backend.repositories.theatre_runs import StoredTheatre
+from backend.repositories.theatres import find_coin
+from backend.services.constructs import check_all_reachable
+from backend.services.ground_truth import RehearsalData
+from backend.services.resources import TheatreResources
+from backend.services.runs.evidence import CERTIFIED, RunEvidence
+from backend.services.runs.lease import RunEnd, RunMonitor
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.clock import parse_rfc3339
+from theatre.engine.coin import Coin
+from theatre.engine.errors import InvalidTransitionError
+from theatre.engine.replay import (
+    DatasetSource,
+    HumanReview,
+    ReplayEngine,
+    RunContext,
+    RunSettings,
+    with_reasons,
+)
+from theatre.engine.rlmf_export import RlmfExport
+from theatre.engine.state_machine import TheatreState
+from theatre.engine.templates import ProductTheatreTemplate, product_template
+from theatre.engine.theatre import Theatre
+from theatre.oracles.endpoints import endpoints
+from theatre.oracles.retry import make_retrying_invoker
+from theatre.oracles.sanitise import TextSanitiser
+from theatre.verification.certificate import training_calibration
+
+EXPORT = "rlmf_export.jsonl"
+WAITING = "waiting_hitl"
+_SUSPECT_SECONDS = 0.1
+"""Seconds after which a run that lost its worker must record what it has: a sign of progress."""
+_BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
+_STATUS_OF_OUTCOME = {"failed": "failed", "void": "cancelled"}
+
+
+async def run_theatre(
+    engine: AsyncEngine,
+    stored: StoredTheatre,
+    resources: TheatreResources,
+    monitor: RunMonitor,
+) -> RunEnd:
+    """Run a claimed theatre as far as it goes, and archive it.
+
+    Raises what `ReplayEngine`, `ConstructAccess` and the monitor raise; the state says how far it
+    came.
+    """
+    theatre = stored.value()
+    if theatre.state is not TheatreState.ARCHIVED:
+        evidence = RunEvidence(stored.id, resources)
+        await evidence.fetch(engine, datasets_of(theatre, stored.rehearsal_sha256))
+    journal = journal_of(
+        engine, stored, resources, before={"settling": monitor.refuse_if_cancelled}
+    )
+    if theatre.state not in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
+        coin = await read_run_coin(engine, stored.id)
+        async with open_replay(
+            engine, theatre, coin, journal, stored, resources, monitor
+        ) as replay:
+            theatre = await replay.run()
+    if theatre.state is TheatreState.SETTLING:
+        desk = await HumanReview.of(theatre, journal, resources.clock)
+        return RunEnd(WAITING, desk.rating.step_id, _seconds_left(desk, resources))
+    resolved = await _read_resolution(journal)
+    outcome = str(resolved.detail["outcome"])
+    if outcome == CERTIFIED and theatre.state is TheatreState.RESOLVED:
+        await _archive(theatre, journal, resources, resolved_at=resolved.at)
+    return RunEnd(_STATUS_OF_OUTCOME.get(outcome, "succeeded"))
+
+
+def _seconds_left(desk: HumanReview, resources: TheatreResources) -> float | None:
+    limit = desk.rubric.timeout_seconds
+    if limit is None:
+        return None
+    return limit - (resources.clock() - desk.rubric.opened_at).total_seconds()
+
+
+async def end_as(
+    engine: AsyncEngine,
+    stored: StoredTheatre,
+    resources: TheatreResources,
+    *,
+    outcome: JsonObject,
+) -> None:
+    """Resolve a theatre that is ACTIVE or SETTLING with `outcome`, without a certificate."""
+    reasoned = await with_reasons(journal_of(engine, stored, resources), outcome)
+    async with engine.begin() as connection:
+        await end_within(connection, engine, stored, resources, outcome=reasoned)
+
+
+async def end_within(
+    connection: AsyncConnection,
+    engine: AsyncEngine,
+    stored: StoredTheatre,
+    resources: TheatreResources,
+    *,
+    outcome: JsonObject,
+) -> None:
+    """As `end_as`, in the caller's transaction, and also for a COMMITTED theatre."""
+    _, events = stored.value().end(at=resources.clock(), outcome=outcome)
+    journal = journal_of(engine, stored, resources)
+    for event in events:
+        await journal.note_within(connection, event)
+
+
+def journal_of(
+    engine: AsyncEngine,
+    stored: StoredTheatre,
+    resources: TheatreResources,
+    *,
+    before: Mapping[str, Effect] | None = None,
+) -> PostgresRunJournal:
+    """Return the journal of a theatre; evidence is durable before its event is noted.
+
+    `before` has checks that may still refuse an event, by its type.
+    """
+    evidence = RunEvidence(stored.id, resources)
+    return PostgresRunJournal(
+        engine,
+        stored.id,
+        epoch=stored.run_epoch,
+        effects={"sealed": evidence.note, "resolved": evidence.certify, **(before or {})},
+        preparations={"sealed": evidence.store_bundle},
+    )
+
+
+@asynccontextmanager
+async def open_replay(
+    engine: AsyncEngine,
+    theatre: Theatre,
+    coin: Coin | None,
+    journal: PostgresRunJournal,
+    stored: StoredTheatre,
+    resources: TheatreResources,
+    monitor: RunMonitor,
+) -> AsyncIterator[ReplayEngine]:
+    """Open the constructs of a theatre and yield the engine that calls them.
+
+    Raises what `ReplayEngine` and `ConstructAccess` raise.
+    """
+    template = product_template(theatre.template)
+    # The version binds the files from then on. A rehearsal leads to no certificate.
+    if theatre.state is TheatreState.COMMITTED and stored.is_certificate_run is not False:
+        await asyncio.to_thread(resources.constructs.refuse_copies, template, resources.data)
+    async with resources.constructs.open_adapters(template) as adapters:
+        replay = ReplayEngine(
+            theatre,
+            journal,
+            RunContext(
+                coin=coin,
+                adapters=adapters,
+                authors=resources.constructs.authors(template),
+                environment=await asyncio.to_thread(resources.constructs.environment_of, template),
+                closed=resources.constructs.closed,
+                previous_environment=await _previous_environment(engine, theatre, template),
+                invoke=monitor.guard(make_retrying_invoker(monitor.guard_sleep(asyncio.sleep))),
+                datasets=ground_truth_of(template, stored.rehearsal_sha256, resources),
+                scorers=resources.scorers,
+                computations=resources.computations,
+                runners=resources.runners,
+                sanitiser=TextSanitiser(),
+                registry=resources.schemas,
+                clock=resources.clock,
+                sleep=asyncio.sleep,
+                is_stopping=monitor.is_stopping,
+            ),
+            _settings_of(stored, resources),
+        )
+        if theatre.state in _BEFORE_THE_LAST_CALL:
+            await resources.constructs.require_isolated(endpoints(template))
+            await check_all_reachable(adapters)
+        yield replay
+
+
+async def _previous_environment(
+    engine: AsyncEngine, theatre: Theatre, template: ProductTheatreTemplate
+) -> JsonObject | None:
+    """Return the environment in which the version was certified before, for a new run."""
+    if theatre.state is not TheatreState.COMMITTED:
+        return None
+    construct_id = template.product_theatre_config.construct_under_test
+    construct_version = template.version_pins.constructs[construct_id]
+    async with engine.connect() as connection:
+        return await find_newest_environment(connection, construct_id, construct_version)
+
+
+async def read_run_coin(engine: AsyncEngine, theatre_id: str) -> Coin | None:
+    """Return the coin of a theatre for its run; None where its row is lost, which ends the run."""
+    async with engine.connect() as connection:
+        return await find_coin(connection, theatre_id)
+
+
+def _settings_of(stored: StoredTheatre, resources: TheatreResources) -> RunSettings:
+    settings = RunSettings(
+        output_dir=resources.folder_of(stored.id),
+        drafts_dir=resources.drafts,
+        issuer=resources.issuer,
+        certificate_run=stored.is_certificate_run is not False,
+        attempt=stored.run_epoch,
+    )
+    return replace(settings, batch_seconds=_SUSPECT_SECONDS) if stored.lost_workers else settings
+
+
+def ground_truth_of(
+    template: ProductTheatreTemplate, rehearsal_sha256: str | None, resources: TheatreResources
+) -> DatasetSource:
+    """Return what a run reads: what was committed, or what its rehearsal names instead."""
+    if rehearsal_sha256 is None:
+        return resources.data
+    replaced = template.product_theatre_config.replay_data_path
+    return RehearsalData(resources.data, replaced, rehearsal_sha256)
+
+
+def datasets_of(theatre: Theatre, rehearsal_sha256: str | None) -> frozenset[str]:
+    """Return the SHA-256 of every dataset that a run reads."""
+    template = product_template(theatre.template)
+    hashes = frozenset(template.dataset_hashes.values())
+    return hashes if rehearsal_sha256 is None else hashes | {rehearsal_sha256}
+
+
+class _Resolved(NamedTuple):
+    at: datetime
+    detail: JsonObject
+
+
+async def _read_resolution(journal: PostgresRunJournal) -> _Resolved:
+    async for entry in journal.trail():
+        detail = entry["detail"]
+        if entry["event_type"] == "resolved" and isinstance(detail, dict):
+            return _Resolved(parse_rfc3339(str(entry["at"])), detail)
+    raise InvalidTransitionError("expected a theatre that is resolved, got one without an outcome")
+
+
+async def _archive(
+    theatre: Theatre,
+    journal: PostgresRunJournal,
+    resources: TheatreResources,
+    *,
+    resolved_at: datetime,
+) -> None:
+    """Write the export, then archive: a theatre is never ARCHIVED without one.
+
+    The export is as of the moment at which the run ended: every attempt writes the same bytes.
+    """
+    evidence = RunEvidence(theatre.theatre_id, resources)
+    export = RlmfExport(
+        evidence.bundle,
+        resources.schemas,
+        exported_at=resolved_at,
+        calibration=training_calibration,
+    )
+    await evidence.store_export(export)
+    _, archived = theatre.archive(at=resources.clock(), detail=export.summary().as_document())
+    await journal.note(archived)

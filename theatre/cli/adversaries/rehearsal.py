@@ -1,0 +1,249 @@
+"""The table of adversaries: what each tries, how it ends, and which rule ensures that."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from theatre.cli.adversaries.leak import Leak
+from theatre.cli.rehearsal import rehearse
+from theatre.cli.theatre_run import RunOptions
+from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
+from theatre.engine.models import EpisodeResult
+from theatre.engine.replay import Progress, Rehearsal
+from theatre.engine.schema_registry import resource_root
+from theatre.engine.tier_assigner import VerificationTier
+from theatre.oracles.construct_registry import ConstructRegistry, construct_version
+
+TABLE = "adversaries.toml"
+
+
+class Kind(StrEnum):
+    """The kinds of adversaries."""
+
+    ANSWERS = "answers"
+    """Answers in the construct's place; works against any template."""
+    TASK = "task"
+    """Answers in the construct's place; made for one family of tasks."""
+    READS = "reads"
+    """A program that looks for the answers where it should not see them."""
+    RECORD = "record"
+    """Changes what is recorded or published, or says more than there was."""
+
+
+class Adversary(BaseModel):
+    """One row. `program` is a file in the table's folder, `mode` its argument.
+
+    `tested` names the tests that carry it out, where the table's own do not.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    kind: Kind
+    does: str
+    ends: str
+    guard: str
+    rule: str
+    families: tuple[str, ...] = ()
+    program: str | None = None
+    mode: str | None = None
+    tested: str | None = None
+
+
+class PaidCriteria(BaseModel):
+    """Criteria of a shipped template on which some adversaries reach the construct, and why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    template: str
+    criteria: tuple[str, ...]
+    to: tuple[str, ...]
+    why: str
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    adversary: Annotated[tuple[Adversary, ...], Field(min_length=1)]
+    paid: tuple[PaidCriteria, ...] = ()
+
+
+def programs_folder() -> Path:
+    """Return the folder of the programs and their table."""
+    return resource_root() / "fixtures" / "adversaries"
+
+
+def known_adversaries() -> tuple[Adversary, ...]:
+    """Return the rows in order."""
+    return _table().adversary
+
+
+def paid() -> tuple[PaidCriteria, ...]:
+    """Return the criteria of shipped templates on which adversaries still score."""
+    return _table().paid
+
+
+def generic_adversaries() -> tuple[Adversary, ...]:
+    """Return those that can take any construct's place."""
+    return tuple(one for one in known_adversaries() if one.kind is Kind.ANSWERS)
+
+
+def _table() -> _Table:
+    return _Table.model_validate(
+        tomllib.loads((programs_folder() / TABLE).read_text(encoding="utf-8"))
+    )
+
+
+# Rehearses a template with its construct and with adversaries in its place, in a separate store.
+#
+# A rehearsal is a run through the real engine that issues no certificate: its result is returned
+# in memory, and the store is removed.
+
+
+SAMPLE = "sample.json"
+COMPOSITE = "composite_score"
+_HUMAN = "human-part-missing:"
+_ENTRY = """
+[constructs.{construct_id}]
+argv = ["{{python}}", "-B", "{{folder}}/{program}", "{mode}"]
+folder = "."
+files = ["{program}", "sample.json"]
+"""
+OnProgress = Callable[[Progress], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """A criterion's score with its interval; null where it was not measured."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+
+    def meets(self, other: Score) -> bool:
+        """Return whether this score is worth something and not below the other's interval."""
+        return bool(self.value) and other.low is not None and (self.value or 0) >= other.low
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RehearsalResult:
+    """The result of one rehearsal. `tier` is None where nothing was scored: no certificate.
+
+    Parts that people score are missing from scores and caps. `recorded` are the episodes.
+    """
+
+    tier: VerificationTier | None
+    caps: tuple[str, ...]
+    scores: Mapping[str, Score]
+    recorded: Sequence[EpisodeResult] = field(repr=False)
+
+    @property
+    def is_certified(self) -> bool:
+        """Return whether the certificate would have a tier above UNVERIFIED."""
+        return self.tier not in {None, VerificationTier.UNVERIFIED}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rehearsals:
+    """A template, its folder and the store to rehearse it in.
+
+    `headers_env` are request headers for the construct, as `echelon theatre run` has them.
+    """
+
+    template: JsonObject
+    folder: Path
+    workspace: Workspace
+    headers_env: Mapping[str, str] = field(default_factory=dict)
+
+    def of_construct(self, on_progress: OnProgress) -> RehearsalResult:
+        """Rehearse with the template's own constructs; errors as `commit_template` and a run."""
+        return self._rehearse(self.template, self.folder, on_progress, self.headers_env)
+
+    def of_adversary(
+        self, adversary: Adversary, leak: Leak, on_progress: OnProgress
+    ) -> RehearsalResult:
+        """Rehearse with one program in the place of every construct."""
+        folder = self.workspace.home / adversary.name
+        construct_ids = cast("JsonObject", self._pins["constructs"])
+        write_adversary(folder, adversary, construct_ids, leak)
+        return self._rehearse(with_programs(self.template, folder), folder, on_progress, {})
+
+    @property
+    def _pins(self) -> JsonObject:
+        return cast("JsonObject", self.template["version_pins"])
+
+    def _rehearse(
+        self,
+        template: JsonObject,
+        folder: Path,
+        on_progress: OnProgress,
+        headers_env: Mapping[str, str],
+    ) -> RehearsalResult:
+        recorded: list[EpisodeResult] = []
+        options = RunOptions(headers_env=headers_env, on_recorded=recorded.extend)
+        roots = (self.folder, *self.workspace.dataset_roots)
+        workspace = replace(self.workspace, dataset_roots=roots)
+        return _outcome(rehearse(template, folder, workspace, options, on_progress), recorded)
+
+
+def write_adversary(
+    folder: Path, adversary: Adversary, construct_ids: Iterable[str], leak: Leak
+) -> None:
+    """Write a folder with a program under the names of constructs, and what leaked to it."""
+    program = cast("str", adversary.program)
+    folder.mkdir()
+    shutil.copyfile(programs_folder() / program, folder / program)
+    (folder / SAMPLE).write_text(json.dumps(leak), encoding="utf-8")
+    entries = [
+        _ENTRY.format(construct_id=json.dumps(one), program=program, mode=adversary.mode)
+        for one in construct_ids
+    ]
+    (folder / CONSTRUCTS_FILE).write_text("".join(entries), encoding="utf-8")
+
+
+def with_programs(template: JsonObject, folder: Path) -> JsonObject:
+    """Return the template with a folder's programs registered under its constructs' ids.
+
+    Only adapters and pins change; questions and scoring stay.
+    """
+    changed: Any = parse_object(canonical_bytes(template))
+    registry = ConstructRegistry.load(folder / CONSTRUCTS_FILE)
+    pins, config = changed["version_pins"], changed["product_theatre_config"]
+    pins["constructs"] = {one: construct_version(registry.find(one)) for one in pins["constructs"]}
+    if "adapter_version" in pins:
+        pins["adapter_version"] = "local@1"
+    config["adapter_type"] = "local"
+    for elsewhere in ("adapter_endpoint", "construct_endpoints"):
+        config.pop(elsewhere, None)
+    return parse_object(canonical_bytes(changed))
+
+
+def _outcome(rehearsal: Rehearsal, recorded: Sequence[EpisodeResult]) -> RehearsalResult:
+    aggregate: Any = rehearsal.aggregate
+    values = {**aggregate["scores"], COMPOSITE: aggregate[COMPOSITE]}
+    intervals = aggregate["score_intervals"]
+    assessment = rehearsal.assessment
+    caps = tuple(cap for cap in assessment.caps if not cap.startswith(_HUMAN))
+    tier: VerificationTier | None = assessment.tier
+    if tier is VerificationTier.UNVERIFIED and not caps:
+        # Only what people score is missing.
+        tier = VerificationTier.BACKTESTED
+    return RehearsalResult(
+        tier=tier if aggregate["episode_counts"]["scored"] else None,
+        caps=caps,
+        scores={
+            name: Score(value=value, low=intervals[name]["low"], high=intervals[name]["high"])
+            for name, value in values.items()
+        },
+        recorded=recorded,
+    )

@@ -1,0 +1,230 @@
+"""Opens the way to every construct of a theatre, and closes it."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from theatre.cli.committing import utc_now
+from theatre.cli.workspace import OUTBOUND_ALLOW, Workspace
+from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_object
+from theatre.engine.templates import ProductTheatreTemplate, VersionPins
+from theatre.oracles.construct_registry import (
+    RegisteredConstruct,
+    local_adapter_for,
+    program_of,
+)
+from theatre.oracles.endpoints import (
+    REGISTERED,
+    Construct,
+    Endpoint,
+    Places,
+    ReachableAdapter,
+    construct_at,
+    endpoints,
+    refuse_unused_headers,
+)
+from theatre.oracles.errors import AddressNotAllowedError, ConstructUnreachableError
+from theatre.oracles.in_process import CannedAnswers, MockOracleAdapter, PythonOracleAdapter
+from theatre.oracles.wire_forms import ENVELOPES, PLAIN_PIN
+from theatre.verification.version_probe import PLAIN_ORACLE
+
+# Baselines: another construct through the same measurement, for comparison.
+
+
+def replace_construct(template: JsonObject, construct_id: str, *, version: str) -> JsonObject:
+    """Return the template of one construct for a registered other one; all else stays.
+
+    What changes is the pin, and the three places that name the construct. The commitment hash
+    changes with them, and so does the draw of the holdout.
+    """
+    changed: Any = parse_object(canonical_bytes(template))
+    changed["version_pins"]["constructs"] = {construct_id: version}
+    for step in changed["resolution_programme"]:
+        if "construct_id" in step:
+            step["construct_id"] = construct_id
+    config = changed["product_theatre_config"]
+    config["construct_under_test"] = construct_id
+    config["adapter_endpoint"] = f"{REGISTERED}{construct_id}"
+    return parse_object(canonical_bytes(changed))
+
+
+# `--header NAME=VARIABLE`: the name of a header, and of the variable that holds its value.
+#
+# A value must not be in argv, where every user of the machine can read it.
+
+
+# The name is a token of RFC 9110, §5.6.2.
+_PAIR = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)=([A-Za-z_][0-9A-Za-z_]*)")
+
+
+def _variables(_: click.Context, __: click.Parameter, words: tuple[str, ...]) -> dict[str, str]:
+    """Return header → variable; errors do not repeat a word, which may be a value."""
+    pairs = [_PAIR.fullmatch(word) for word in words]
+    if not all(pairs):
+        raise click.BadParameter(
+            "expected NAME=VARIABLE: the name of a header, and of the environment variable that "
+            "holds its value"
+        )
+    named = [(pair[1], pair[2]) for pair in pairs if pair is not None]
+    if len(dict(named)) != len(named):
+        names = ", ".join(name for name, _ in named)
+        raise click.BadParameter(f"expected each header once, got {names}")
+    return dict(named)
+
+
+header_option = click.option(
+    "--header",
+    "headers_env",
+    metavar="NAME=VARIABLE",
+    multiple=True,
+    callback=_variables,
+    help="Send the value of an environment variable as a header to URLs of the template.",
+)
+
+
+MOCK = "mock"
+
+
+@contextlib.asynccontextmanager
+async def open_adapters(
+    template: ProductTheatreTemplate,
+    workspace: Workspace,
+    template_folder: Path,
+    *,
+    headers_env: Mapping[str, str],
+    answers: CannedAnswers | None = None,
+) -> AsyncIterator[Mapping[str, ReachableAdapter]]:
+    """Open an adapter, by construct id, for every construct of an episode; close them all.
+
+    `answers` are those of constructs whose adapter is `mock`.
+
+    Nothing is started or connected yet. Raises what `construct_at` raises, and
+    OutboundPolicyError, OutboundRefusedError and RequestHeadersError for what cannot be called.
+    """
+    places = _places(workspace, template_folder, headers_env=headers_env)
+    wanted = endpoints(template)
+    refuse_unused_headers(wanted, headers_env)
+    adapters: dict[str, ReachableAdapter] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        for endpoint in wanted:
+            with _name_variable_in_errors():
+                if endpoint.adapter_type == MOCK:
+                    adapters[endpoint.construct_id] = _canned(endpoint, answers or {})
+                    continue
+                construct = construct_at(endpoint, places)
+                adapter = _adapter(endpoint, construct, workspace, template.version_pins)
+            stack.push_async_callback(adapter.aclose)
+            adapters[endpoint.construct_id] = adapter
+        yield adapters
+
+
+def construct_authors(
+    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
+) -> dict[str, str | None]:
+    """Return construct → its author in `constructs.toml`; None for one who is not named there.
+
+    Raises what `construct_at` raises.
+    """
+    places = _places(workspace, template_folder, headers_env={})
+    return {
+        endpoint.construct_id: (
+            None if endpoint.adapter_type == MOCK else construct_at(endpoint, places).author
+        )
+        for endpoint in endpoints(template)
+    }
+
+
+def check_named(
+    template: ProductTheatreTemplate, workspace: Workspace, template_folder: Path
+) -> list[str]:
+    """Judge what a template names before it is committed; return what is doubtful.
+
+    Raises UnknownConstructError for the id of no registered construct, and OutboundPolicyError and
+    OutboundRefusedError for a URL that may not be called as things are.
+    """
+    doubts = []
+    for endpoint in endpoints(template):
+        if endpoint.is_registered and endpoint.adapter_type in {"local", "http"}:
+            workspace.find_registered(endpoint.place.removeprefix(REGISTERED), template_folder)
+        elif endpoint.adapter_type == "http":
+            from theatre.cli.http_adapters import check_address  # noqa: PLC0415  # as below
+
+            with _name_variable_in_errors():
+                doubt = check_address(endpoint.place, workspace)
+            doubts += [] if doubt is None else [f"{endpoint.pointer}: {doubt}"]
+    return doubts
+
+
+async def check_all_reachable(adapters: Mapping[str, ReachableAdapter]) -> None:
+    """Start or connect every construct; raises as `ReachableAdapter`, naming the construct."""
+    for construct_id, adapter in adapters.items():
+        try:
+            with _name_variable_in_errors():
+                await adapter.check_reachable()
+        except ConstructUnreachableError as error:
+            raise ConstructUnreachableError(
+                f"construct {construct_id} cannot be reached: {error}"
+            ) from error
+
+
+def make_adapter(construct: Construct, workspace: Workspace) -> ReachableAdapter:
+    """Return the adapter of a registered construct; the caller closes it.
+
+    Raises what `make_http_adapter` raises.
+    """
+    if isinstance(construct, RegisteredConstruct) and construct.start_seconds is None:
+        return local_adapter_for(construct, clock=utc_now, monotonic=time.monotonic)
+    from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # as below
+
+    with _name_variable_in_errors():
+        return make_http_adapter(construct, workspace)
+
+
+def _places(
+    workspace: Workspace, template_folder: Path, *, headers_env: Mapping[str, str]
+) -> Places:
+    return Places(
+        find=lambda construct_id: workspace.find_registered(construct_id, template_folder),
+        folder=template_folder,
+        headers_env=headers_env,
+    )
+
+
+def _canned(endpoint: Endpoint, answers: CannedAnswers) -> MockOracleAdapter:
+    """Return an adapter with the answers of one construct, and those that are anybody's."""
+    own = {
+        episode_id: answer
+        for (construct_id, episode_id), answer in answers.items()
+        if construct_id in (None, endpoint.construct_id)
+    }
+    return MockOracleAdapter(own, clock=utc_now)
+
+
+def _adapter(
+    endpoint: Endpoint, construct: Construct, workspace: Workspace, pins: VersionPins
+) -> ReachableAdapter:
+    if endpoint.adapter_type == "http":
+        # Imported here: aiohttp costs start-up time that a run of local programs need not pay.
+        from theatre.cli.http_adapters import make_http_adapter  # noqa: PLC0415  # see above
+
+        is_plain = pins.adapter_version == PLAIN_PIN
+        return make_http_adapter(construct, workspace, PLAIN_ORACLE if is_plain else ENVELOPES)
+    program = program_of(construct)
+    if endpoint.adapter_type == "python":
+        return PythonOracleAdapter(program, clock=utc_now, monotonic=time.monotonic)
+    return local_adapter_for(program, clock=utc_now, monotonic=time.monotonic)
+
+
+@contextlib.contextmanager
+def _name_variable_in_errors() -> Iterator[None]:
+    try:
+        yield
+    except AddressNotAllowedError as error:
+        raise AddressNotAllowedError(f"{error}: name it in {OUTBOUND_ALLOW}") from error

@@ -1,0 +1,217 @@
+"""Runs one committed theatre: builds the parts, handles signals, closes everything."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from theatre.cli.committing import find_closed_folders, find_environment, refuse_copies, utc_now
+from theatre.cli.connections import check_all_reachable, construct_authors, open_adapters
+from theatre.cli.judging import open_judge
+from theatre.cli.workspace import Workspace
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import JsonObject
+from theatre.engine.coin import Draws
+from theatre.engine.models import EpisodeResult
+from theatre.engine.oracle_contract import Invoker
+from theatre.engine.replay import Progress, Rehearsal, ReplayEngine, RunContext, RunSettings
+from theatre.engine.replay.context import RecordedSequences, RunJournal
+from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.state_machine import TheatreState
+from theatre.engine.templates import ProductTheatreTemplate, product_template
+from theatre.engine.theatre import OVERDUE
+from theatre.files.theatre_store import TheatreLease
+from theatre.oracles.endpoints import ReachableAdapter
+from theatre.oracles.in_process import CannedAnswers
+from theatre.oracles.retry import make_retrying_invoker, require_reachable
+from theatre.oracles.sanitise import TextSanitiser
+from theatre.scorers import load_scorers
+from theatre.scorers.computations import load_computations
+from theatre.scorers.registration import load_episode_runners
+
+# Signals that end a command as Ctrl-C does: what is in is kept, what was started is stopped.
+
+
+@contextlib.contextmanager
+def cancel_on_signal(number: signal.Signals) -> Iterator[None]:
+    """Let a signal cancel the running task."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is not None:
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(number)
+
+
+# A run journal that notifies a listener of what became durable.
+
+
+OnRecorded = Callable[[Sequence[EpisodeResult]], None]
+
+
+class NotifyingJournal:
+    """Wraps a journal; the listener is called with a batch once it is durable."""
+
+    def __init__(self, journal: RunJournal, listener: OnRecorded) -> None:
+        self._journal = journal
+        self._listener = listener
+
+    async def recorded(self) -> RecordedSequences:
+        """Return which episodes are recorded."""
+        return await self._journal.recorded()
+
+    async def append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
+        """Make a batch durable, then call the listener; errors as the journal's own."""
+        await self._journal.append(results, events)
+        self._listener(results)
+
+    def results(self) -> AsyncIterator[EpisodeResult]:
+        """Yield what was recorded, in dataset order."""
+        return self._journal.results()
+
+    async def note(self, event: AuditEvent) -> JsonObject:
+        """Append one audit event; errors as the journal's own."""
+        return await self._journal.note(event)
+
+    def trail(self) -> AsyncIterator[JsonObject]:
+        """Yield the audit entries."""
+        return self._journal.trail()
+
+
+_BEFORE_THE_LAST_CALL = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How the caller wants one run; none of it shows in a result.
+
+    `headers_env` are request headers and the variables that hold their values. `on_recorded` is
+    called with each durable batch. With `ends_with_construct` a construct that is gone
+    ends the run with ConstructUnreachableError, to be gone on with, and costs no episode. With
+    `on_rehearsed` the run is a rehearsal: it leaves no certificate, and what it came to goes there;
+    there, `answers` are those of constructs whose adapter is `mock`.
+    """
+
+    batch_size: int = 100
+    concurrency_limit: int | None = None
+    headers_env: Mapping[str, str] = field(default_factory=dict)
+    on_recorded: OnRecorded = lambda _: None
+    ends_with_construct: bool = False
+    on_rehearsed: Callable[[Rehearsal], None] | None = None
+    answers: CannedAnswers = field(default_factory=dict)
+
+
+async def run_theatre(
+    theatre_id: str,
+    workspace: Workspace,
+    options: RunOptions,
+    *,
+    on_start: Callable[[TheatreLease], None],
+    on_progress: Callable[[Progress], None],
+) -> None:
+    """Run a theatre of the store to its end; errors as `ReplayEngine` and `open_adapters`.
+
+    A construct that cannot be reached, while there are calls to make, raises as
+    `check_all_reachable`, and one whose files hold the ground truth raises DatasetCopyError before
+    the first call: both leave the theatre as it was.
+
+    Raises KeyboardInterrupt on SIGINT and SIGTERM, after every answer that is in has been
+    recorded and every construct has been stopped.
+    """
+    with workspace.store.hold(theatre_id) as held:
+        template = product_template(held.theatre.template)
+        await _end_if_overdue(held)
+        on_start(held)
+        is_calling = held.theatre.state in _BEFORE_THE_LAST_CALL
+        datasets = workspace.datasets_for(held.template_folder, held.data)
+        # The version binds the files from then on. A rehearsal leads to no certificate.
+        if held.theatre.state is TheatreState.COMMITTED and options.on_rehearsed is None:
+            await refuse_copies(template, workspace, held.template_folder, datasets)
+        async with (
+            open_adapters(
+                template,
+                workspace,
+                held.template_folder,
+                headers_env=options.headers_env,
+                answers=_by_alias(held, options.answers),
+            ) as adapters,
+            open_judge(held.theatre.template, workspace, is_needed=is_calling) as judge,
+        ):
+            engine = ReplayEngine(
+                held.theatre,
+                NotifyingJournal(held.journal, options.on_recorded),
+                RunContext(
+                    coin=held.coin,
+                    adapters=adapters,
+                    authors=construct_authors(template, workspace, held.template_folder),
+                    environment=await find_environment(template, workspace, held.template_folder),
+                    closed=find_closed_folders(workspace, held.template_folder),
+                    previous_environment=await asyncio.to_thread(
+                        _previous_environment, held, template, workspace
+                    ),
+                    invoke=_invoker(options, adapters),
+                    datasets=datasets,
+                    scorers=load_scorers(),
+                    computations=load_computations(),
+                    runners=load_episode_runners(),
+                    judge=judge,
+                    sanitiser=TextSanitiser(),
+                    registry=SchemaRegistry(),
+                    clock=utc_now,
+                    sleep=asyncio.sleep,
+                    on_progress=on_progress,
+                    on_rehearsed=options.on_rehearsed or (lambda _: None),
+                ),
+                RunSettings(
+                    output_dir=held.folder,
+                    drafts_dir=workspace.store.drafts,
+                    issuer=workspace.issuer,
+                    certificate_run=options.on_rehearsed is None,
+                    batch_size=options.batch_size,
+                    concurrency_limit=options.concurrency_limit,
+                ),
+            )
+            with cancel_on_signal(signal.SIGTERM):
+                if is_calling:
+                    await check_all_reachable(adapters)
+                await engine.run()
+
+
+def _by_alias(held: TheatreLease, answers: CannedAnswers) -> CannedAnswers:
+    """Return answers by the ids that constructs are asked under."""
+    if held.coin is None:
+        return {}
+    draws = Draws(held.coin, held.theatre.commitment.commitment_hash)
+    return {
+        (construct_id, draws.alias(episode_id)): answer
+        for (construct_id, episode_id), answer in answers.items()
+    }
+
+
+def _previous_environment(
+    held: TheatreLease, template: ProductTheatreTemplate, workspace: Workspace
+) -> JsonObject | None:
+    """Return what the version was certified in before, where a run is to begin."""
+    if held.theatre.state is not TheatreState.COMMITTED:
+        return None
+    construct_id = template.product_theatre_config.construct_under_test
+    version = template.version_pins.constructs[construct_id]
+    return workspace.store.newest_environment(construct_id, version)
+
+
+async def _end_if_overdue(held: TheatreLease) -> None:
+    """End a theatre that did not begin in time, and raise as `Theatre.require_in_time`."""
+    now = utc_now()
+    if held.theatre.is_overdue(now):
+        _, events = held.theatre.end(at=now, outcome={**OVERDUE})
+        await held.journal.note_together(events)
+        held.theatre.require_in_time(now)
+
+
+def _invoker(options: RunOptions, adapters: Mapping[str, ReachableAdapter]) -> Invoker:
+    invoke = make_retrying_invoker(asyncio.sleep)
+    return require_reachable(invoke, adapters) if options.ends_with_construct else invoke

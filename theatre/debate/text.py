@@ -1,0 +1,307 @@
+"""Reading what agents wrote: sections, reasons, evidence, polarity, causal rungs.
+
+Everything here is a structural proxy: it sees form and words, never whether a claim is true.
+White space and the order of sections change nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+# The rung of Pearl's ladder that a sentence speaks from, by its words.
+
+
+NONE, ASSOCIATION, INTERVENTION, COUNTERFACTUAL = range(4)
+NAMES = (None, "L1", "L2", "L3")
+
+COUNTERFACTUAL_WORDS = re.compile(
+    r"\b(?:(?:would|could|might) (?:not )?have|wouldn't have|couldn't have|but for)\b",
+    re.IGNORECASE,
+)
+CAUSAL_WORDS = re.compile(
+    r"\b(?:causes?|caused|drives?|drove|leads? to|led to|because|results? in|forces?|forced"
+    r"|pushes|due to)\b",
+    re.IGNORECASE,
+)
+ASSOCIATIVE_WORDS = re.compile(
+    r"\b(?:correlat\w+|associat\w+|tends? to|coincid\w+|alongside|together with|moves? with"
+    r"|typically|goes with|follows)\b",
+    re.IGNORECASE,
+)
+# Each match of a pattern holds one of these, which are looked for far faster than the pattern.
+_COUNTERFACTUAL_SIGNS = ("have", "but for")
+_CAUSAL_SIGNS = ("cause", "dr", "le", "result", "force", "push", "due to")
+_ASSOCIATIVE_SIGNS = (
+    "correlat",
+    "associat",
+    "tend",
+    "coincid",
+    "alongside",
+    "together",
+    "move",
+    "typically",
+    "goes with",
+    "follows",
+)
+CONDITION_WORDS = re.compile(r"\bif\b", re.IGNORECASE)
+CONSEQUENCE_WORDS = re.compile(r"\b(?:then|will|would)\b", re.IGNORECASE)
+
+
+def rung_of(sentence: str) -> int:
+    """Return the rung of one sentence, NONE where its words show none."""
+    plain = sentence.lower() if sentence.isascii() else None
+    if _holds(plain, _COUNTERFACTUAL_SIGNS) and COUNTERFACTUAL_WORDS.search(sentence):
+        return COUNTERFACTUAL
+    condition = CONDITION_WORDS.search(sentence) if _holds(plain, ("if",)) else None
+    if condition and CONSEQUENCE_WORDS.search(sentence, condition.end()):
+        return INTERVENTION
+    if _holds(plain, _CAUSAL_SIGNS) and CAUSAL_WORDS.search(sentence):
+        return INTERVENTION
+    is_associative = _holds(plain, _ASSOCIATIVE_SIGNS) and ASSOCIATIVE_WORDS.search(sentence)
+    return ASSOCIATION if is_associative else NONE
+
+
+def highest(spoken: Iterable[str]) -> int:
+    """Return the highest rung of several sentences."""
+    return max((rung_of(sentence) for sentence in spoken), default=NONE)
+
+
+def _holds(plain: str | None, signs: Iterable[str]) -> bool:
+    """Return whether a sign is there, or, beyond ASCII, where letters have more forms, may be."""
+    if plain is None:
+        return True
+    for sign in signs:  # noqa: SIM110 - `any` takes thrice as long here
+        if sign in plain:
+            return True
+    return False
+
+
+# Words, sentences, numbers, evidence tags and polarity of a text.
+
+
+_IN_WORDS = frozenset(b"abcdefghijklmnopqrstuvwxyz'-")
+_AS_WORDS = bytes(byte if byte in _IN_WORDS else 0x20 for byte in bytes(range(256)).lower())
+"""Each ASCII letter as a small one; what is in no word as a space."""
+# Patterns that begin with what is rare in a text are looked for many times faster than others.
+_SENTENCE_END = re.compile(r" (?<=[.!?] )")
+_NUMBER = re.compile(r"\d(?<![A-Za-z\d.]\d)\d*(?:[.,]\d+)*")
+_TAG = re.compile(r"\[(DATA|NEWS|MODEL-INTERNAL|ASSUMPTION)(?:[:\s]\s*([A-Za-z0-9_.-]+))?\s*\]")
+
+_STOP_WORDS = (
+    "about after again also because been before being both could does from have here however into "
+    "just more most much only other over same should since some such than that their them then "
+    "there these they this those though through very were what when where which while will with "
+    "would your if and the for not but are was its has had can may any all our you"
+)
+STOP = frozenset(_STOP_WORDS.split())
+_UP_WORDS = (
+    "rise rises rising rose grow grows growing grew growth gain gains improve improves improving "
+    "expand expands expanding expansion beat beats strong stronger strength recover recovers "
+    "recovery upside undervalued cheap accelerate accelerates accelerating increase increases "
+    "increasing tailwind outperform outperforms demand win wins higher raise raises"
+)
+UP = frozenset(_UP_WORDS.split())
+_DOWN_WORDS = (
+    "fall falls falling fell decline declines declining shrink shrinks shrinking lose loses losing "
+    "loss losses weak weaker weakness miss misses downside overvalued expensive slow slows slowing "
+    "decrease decreases decreasing headwind underperform underperforms glut lower cut cuts erode "
+    "erodes eroding collapse collapses compress compresses drop drops"
+)
+DOWN = frozenset(_DOWN_WORDS.split())
+_POINTS = {**dict.fromkeys(DOWN, -1), **dict.fromkeys(UP, 1)}
+_NEGATIONS = frozenset({"no", "not", "never", "without", "hardly", "cannot", "isn't", "won't"})
+_REACH = 2
+_SHORT = 3
+
+
+def one_line(text: str) -> str:
+    """Return `text` with every run of white space as one space."""
+    return " ".join(text.split())
+
+
+def words(text: str) -> list[str]:
+    """Return the words of `text`, in lower case, in order; each begins with a letter of ASCII."""
+    spaced = " " + text.encode("ascii", "replace").translate(_AS_WORDS).decode("ascii")
+    found = spaced.split()
+    if " '" in spaced or " -" in spaced:
+        return [word for one in found if (word := one.lstrip("'-"))]
+    return found
+
+
+def content_words(text: str) -> frozenset[str]:
+    """Return the words that carry meaning, without their commonest endings."""
+    return content_of(words(text))
+
+
+def content_of(spoken: Iterable[str]) -> frozenset[str]:
+    """Return those of the words `spoken` that carry meaning, as `content_words` does."""
+    return frozenset({_stem(word) for word in {*spoken} - STOP if len(word) > _SHORT})
+
+
+def sentences(text: str) -> list[str]:
+    """Return the sentences of `text`, trimmed."""
+    return sentences_of(one_line(text))
+
+
+def sentences_of(line: str) -> list[str]:
+    """Return the sentences of a text that is one line, as sections and reasons are."""
+    return [one for one in _SENTENCE_END.split(line) if one]
+
+
+def numbers(text: str) -> frozenset[str]:
+    """Return the numbers that stand in `text`, as they are written."""
+    return frozenset(_NUMBER.findall(text))
+
+
+def citations(text: str) -> list[tuple[str, str]]:
+    """Return the tags in `text`, such as `[DATA:q3]`: kind, and name of the source or nothing."""
+    return _TAG.findall(text)
+
+
+def evidence_tags(text: str) -> frozenset[str]:
+    """Return the kinds of evidence that `text` claims by tag."""
+    return frozenset(kind for kind, _ in citations(text))
+
+
+def evidence_ids(text: str) -> frozenset[str]:
+    """Return the names of the pieces of evidence that `text` cites."""
+    return frozenset(name for _, name in citations(text) if name)
+
+
+def polarity(spoken: Sequence[str]) -> int:
+    """Return how many words point up less how many point down; a negation turns the next two."""
+    pointing = [(place, _POINTS[word]) for place, word in enumerate(spoken) if word in _POINTS]
+    return sum(_turn_polarity(spoken, place, value) for place, value in pointing)
+
+
+def _turn_polarity(spoken: Sequence[str], place: int, value: int) -> int:
+    before = spoken[max(place - _REACH, 0) : place]
+    return -value if any(word in _NEGATIONS for word in before) else value
+
+
+@lru_cache(maxsize=65_536)
+def _stem(word: str) -> str:
+    for ending in ("ing", "ed", "es", "s"):
+        if word.endswith(ending) and len(word) - len(ending) >= _SHORT:
+            return word[: -len(ending)]
+    return word
+
+
+# The sections of a structured turn. A turn without claim and reasons is unstructured: None.
+
+
+_HEADING = re.compile(
+    r"[ \t]*(?:#{1,6}[ \t]*(?:\d+[.)][ \t]*)?|\d+[.)][ \t]*)"
+    r"(CLAIM|DECISION|REASON[ \t]*\d+|COUNTERARGUMENT|REBUTTAL|ASSUMPTIONS|EPISTEMIC[ \t]+CLARITY"
+    r"|WHAT[ \t]+WOULD[ \t]+CHANGE[ \t]+MY[ \t]+MIND|FINAL[ \t]+CONSISTENCY[ \t]+CHECK)\b[ \t]*:?"
+)
+_LABEL = re.compile(r"(M(?<!\wM)echanism|E(?<!\wE)vidence|F(?<!\wF)alsifier|F(?<!\wF)alsified if):")
+_FALSIFIERS = frozenset({"Falsifier", "Falsified if"})
+_OPENING = ""
+REASON, CHANGE_OF_MIND = "REASON", "WHAT WOULD CHANGE MY MIND"
+ALIKE = 0.8
+"""Reasons that share this part of their words are one reason said twice."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reason:
+    """One reason: what is argued, on one line; what would prove it wrong, None if it is unsaid."""
+
+    text: str
+    falsifier: str | None
+    words: tuple[str, ...]
+    """The words of `text`, read once."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StructuredTurn:
+    """The sections of a turn by name, on one line each; its reasons, each counted once."""
+
+    opening: str
+    """What is before the first heading."""
+    sections: Mapping[str, str]
+    reasons: tuple[Reason, ...]
+
+    def section(self, name: str) -> str:
+        """Return a section's text; empty where there is none."""
+        return self.sections.get(name, "")
+
+    @property
+    def asserted(self) -> list[str]:
+        """Return what is said in earnest: all but what is named as a condition to think again."""
+        apart = (REASON, CHANGE_OF_MIND)
+        said = [text for name, text in self.sections.items() if not name.startswith(apart)]
+        return [self.opening, *said, *(reason.text for reason in self.reasons)]
+
+    @property
+    def falsifiers(self) -> int:
+        """Return how many things are named that would change this mind."""
+        own = sum(1 for reason in self.reasons if reason.falsifier)
+        return own + len(sentences_of(self.section(CHANGE_OF_MIND)))
+
+
+def read_structure(content: str) -> StructuredTurn | None:
+    """Return the structure of `content`; None without a claim or decision and a reason."""
+    bodies = _bodies(content)
+    (opening,) = bodies.pop(_OPENING)
+    names = sorted((name for name in bodies if name.startswith(REASON)), key=_by_number)
+    if not names or not {"CLAIM", "DECISION"} & set(bodies):
+        return None
+    return StructuredTurn(
+        opening=opening,
+        sections={name: " ".join(filter(None, said)) for name, said in bodies.items()},
+        reasons=_distinct([_reason(bodies[name]) for name in names]),
+    )
+
+
+def _by_number(name: str) -> tuple[int, str]:
+    """Put REASON 10 behind REASON 9."""
+    return len(name), name
+
+
+def _bodies(content: str) -> dict[str, list[str]]:
+    """Return the bodies of each heading by its name, each on one line, and the opening."""
+    said: list[tuple[str, list[str]]] = [(_OPENING, [])]
+    for line in content.split("\n"):
+        first = line.lstrip(" \t")[:1]
+        is_candidate = first == "#" or first.isdigit()
+        heading = _HEADING.match(line) if is_candidate else None
+        if heading is None:
+            said[-1][1].append(line)
+        else:
+            said.append((one_line(heading.group(1)), [line[heading.end() :]]))
+    bodies: dict[str, list[str]] = {}
+    for name, lines in said:
+        bodies.setdefault(name, []).append(one_line(" ".join(lines)))
+    return bodies
+
+
+def _reason(bodies: list[str]) -> Reason:
+    """Read what is under one heading; a label ends with the body that it is in."""
+    kept: list[str] = []
+    falsifiers: list[str] = []
+    for body in bodies:
+        before, *labelled = _LABEL.split(body)
+        kept.append(before.strip())
+        for label, text in zip(labelled[::2], labelled[1::2], strict=True):
+            (falsifiers if label in _FALSIFIERS else kept).append(text.strip())
+    text = " ".join(filter(None, kept))
+    return Reason(
+        text=text, falsifier=" ".join(filter(None, falsifiers)) or None, words=tuple(words(text))
+    )
+
+
+def _distinct(reasons: list[Reason]) -> tuple[Reason, ...]:
+    kept: list[tuple[Reason, frozenset[str]]] = []
+    for reason in reasons:
+        said = content_of(reason.words)
+        if not any(_overlap(said, other) >= ALIKE for _, other in kept):
+            kept.append((reason, said))
+    return tuple(reason for reason, _ in kept)
+
+
+def _overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    return len(one & other) / len(one | other) if one | other else 1.0

@@ -1,0 +1,358 @@
+"""Where people's scores come in: the rubric step at which a theatre's programme waits.
+
+Source: docs/contract/template.md §5. The journal's audit chain is the store: a score
+is durable once its entry is, and so is a refusal.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple, Self, cast
+
+from theatre.engine.audit_chain import AuditEvent
+from theatre.engine.canonical_json import MAX_SAFE_INTEGER, JsonObject, JsonValue, canonical_json
+from theatre.engine.clock import Clock, format_rfc3339
+from theatre.engine.errors import HumanScoreRefusedError, InvalidTransitionError
+from theatre.engine.models import EpisodeResult
+from theatre.engine.oracle_contract import clean_detail
+from theatre.engine.replay.context import RunJournal
+from theatre.engine.replay.programme_trail import (
+    HUMAN_SCORE,
+    HUMAN_SCORE_REFUSED,
+    OpenedRubric,
+    ProgrammeTrail,
+)
+from theatre.engine.replay.records import calls_of, outputs_of
+from theatre.engine.schema_registry import Quoted, phrase
+from theatre.engine.scoring import CommittedRating, PanelScores, committed_ratings
+from theatre.engine.state_machine import TheatreState
+from theatre.engine.theatre import Theatre
+
+# Who may score what: the identity rules of a rubric step, and the scores that count.
+#
+# Source: docs/contract/template.md §2; docs/contract/evidence.md §9. Pure.
+
+
+MAX_NAME = 200
+MAX_COMMENT = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SubmittedScore:
+    """A person's score of one item, as it was received: nothing is checked yet."""
+
+    episode_id: str
+    score: JsonValue
+    comment: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScoreRefusal:
+    """Why a score is not taken: a stable code, and what was expected and seen."""
+
+    submitted: SubmittedScore
+    code: str
+    message: str
+
+
+class _Reason(NamedTuple):
+    code: str
+    message: str
+
+
+def identity(name: str) -> str:
+    """Return by what two names are the same person: trimmed, NFC, case folded."""
+    folded = unicodedata.normalize("NFC", name.strip()).casefold()
+    return unicodedata.normalize("NFC", folded)
+
+
+def normalise_name(name: str) -> str:
+    """Return a name as it is recorded: trimmed, NFC."""
+    return unicodedata.normalize("NFC", name.strip())
+
+
+def select_complete_scores(rubric: OpenedRubric, rating: CommittedRating) -> PanelScores:
+    """Return the scores of those who rated every item, by identity, in [0, 1]."""
+    by_scorer: dict[str, dict[str, float]] = {}
+    for line in rubric.scores:
+        own = by_scorer.setdefault(identity(cast("str", line["scorer"])), {})
+        own[cast("str", line["episode_id"])] = cast("float", line["score"])
+    return {
+        scorer: {item: rating.scaled(scores[item]) for item in rubric.items}
+        for scorer, scores in by_scorer.items()
+        if len(scores) == len(rubric.items)
+    }
+
+
+class Eligibility:
+    """Judges scores for one open rubric step."""
+
+    def __init__(
+        self, rating: CommittedRating, rubric: OpenedRubric, authors: Iterable[str]
+    ) -> None:
+        """Take the step, what it holds so far, and the authors of template and constructs."""
+        self._rating = rating
+        self._items = frozenset(rubric.items)
+        self._authors = frozenset(identity(author) for author in authors)
+        self._taken = {
+            (identity(cast("str", line["scorer"])), line["episode_id"]) for line in rubric.scores
+        }
+
+    def refusals(
+        self, scorer: str, submitted: Sequence[SubmittedScore]
+    ) -> tuple[ScoreRefusal, ...]:
+        """Return why scores of one person cannot be taken, the first reason for each."""
+        found = []
+        taken = set(self._taken)
+        for one in submitted:
+            place = (identity(scorer), one.episode_id)
+            reason = (
+                self._check_person(scorer)
+                or self._check_item(one, taken=place in taken)
+                or self._check_score(one.score)
+                or _check_comment(one.comment)
+            )
+            taken.add(place)
+            if reason is not None:
+                found.append(ScoreRefusal(submitted=one, code=reason.code, message=reason.message))
+        return tuple(found)
+
+    def _check_person(self, scorer: str) -> _Reason | None:
+        name = normalise_name(scorer)
+        if not name:
+            return _Reason("identity-empty", "expected the name of whoever scores, got none")
+        if not name.isprintable() or len(name) > MAX_NAME:
+            expected = f"expected a name of at most {MAX_NAME} printable characters"
+            return _Reason(
+                "identity-unreadable", phrase(f"{expected}, got ", Quoted(name, spelt=_begun))
+            )
+        if self._rating.scorer_must_not_be_author and identity(name) in self._authors:
+            expected = "expected somebody who is no author of the template or of a construct"
+            return _Reason("scorer-is-author", phrase(f"{expected}, got ", Quoted(name, spelt=str)))
+        return None
+
+    def _check_item(self, one: SubmittedScore, *, taken: bool) -> _Reason | None:
+        item = Quoted(one.episode_id, spelt=_quote_id)
+        if one.episode_id not in self._items:
+            expected = f"expected one of the {len(self._items)} items of the step"
+            return _Reason("not-an-item", phrase(f"{expected}, got ", item))
+        if taken:
+            expected = "expected one score a person for each item"
+            return _Reason(
+                "item-already-scored", phrase(f"{expected}, got a second one for ", item)
+            )
+        return None
+
+    def _check_score(self, score: JsonValue) -> _Reason | None:
+        scale = f"from {float(self._rating.low):g} to {float(self._rating.high):g}"
+        seen = Quoted(score, spelt=_cut)
+        if not _is_number(score):
+            expected = f"expected a finite number {scale}"
+            return _Reason("score-not-a-number", phrase(f"{expected}, got ", seen))
+        if not self._rating.on_scale(cast("float", score)):
+            return _Reason("score-off-scale", phrase(f"expected a number {scale}, got ", seen))
+        return None
+
+
+def _check_comment(comment: str | None) -> _Reason | None:
+    if comment is None or comment == clean_detail(comment, limit=MAX_COMMENT):
+        return None
+    expected = f"expected a comment of at most {MAX_COMMENT} characters and no invisible ones"
+    return _Reason("comment-unreadable", phrase(f"{expected}, got ", Quoted(comment, spelt=_begun)))
+
+
+def _quote_id(episode_id: object) -> str:
+    return ascii(str(episode_id)[:100])
+
+
+def _begun(text: object) -> str:
+    return ascii(str(text)[:40])
+
+
+def _cut(score: object) -> str:
+    return f"{score!a:.40}"
+
+
+def _is_number(score: JsonValue) -> bool:
+    """Return whether a score has a canonical form as a number."""
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        return False
+    return abs(score) <= MAX_SAFE_INTEGER if isinstance(score, int) else math.isfinite(score)
+
+
+def refused_detail(step_id: str, scorer: str, refusal: ScoreRefusal) -> JsonObject:
+    """Return the detail of `human_score_refused`: cleaned and cut, whatever came in."""
+    score = refusal.submitted.score
+    return {
+        "step_id": clean_detail(step_id, limit=MAX_NAME),
+        "scorer": clean_detail(normalise_name(scorer), limit=MAX_NAME),
+        "episode_id": clean_detail(refusal.submitted.episode_id, limit=MAX_NAME),
+        "score": score if _is_number(score) else clean_detail(repr(score), limit=MAX_NAME),
+        "code": refusal.code,
+    }
+
+
+def score_detail(step_id: str, scorer: str, one: SubmittedScore) -> JsonObject:
+    """Return the detail of `human_score`."""
+    return {
+        "step_id": step_id,
+        "scorer": normalise_name(scorer),
+        "episode_id": one.episode_id,
+        "score": one.score,
+        "comment": one.comment,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HumanReview:
+    """The open rubric step of one theatre. The caller holds the theatre: there is one writer."""
+
+    rating: CommittedRating
+    rubric: OpenedRubric
+    authors: tuple[str, ...]
+    journal: RunJournal
+    clock: Clock
+
+    @classmethod
+    async def of(cls, theatre: Theatre, journal: RunJournal, clock: Clock) -> Self:
+        """Return the desk of a theatre whose programme waits for people.
+
+        Raises InvalidTransitionError for any other: nothing may follow the end of a programme in
+        the chain, where a sealed bundle continues.
+        """
+        trail = await ProgrammeTrail.read(journal)
+        for rating in committed_ratings(theatre.template):
+            rubric = trail.rubrics.get(rating.step_id)
+            if rubric is not None and trail.settled(rating.step_id) is None:
+                return cls(
+                    rating=rating,
+                    rubric=rubric,
+                    authors=_authors(theatre.template, trail),
+                    journal=journal,
+                    clock=clock,
+                )
+        raise InvalidTransitionError(
+            f"expected a theatre that waits for human scores, got {theatre.theatre_id} in "
+            f"{theatre.state} without an open rubric: {_advice(theatre.state)}"
+        )
+
+    @property
+    def answered(self) -> dict[str, int]:
+        """Return scorer, as first written → number of items that are rated."""
+        names: dict[str, str] = {}
+        counts: Counter[str] = Counter()
+        for line in self.rubric.scores:
+            name = cast("str", line["scorer"])
+            counts[names.setdefault(identity(name), name)] += 1
+        return dict(counts)
+
+    @property
+    def complete_scorers(self) -> int:
+        """Return how many people have rated every item."""
+        return len(select_complete_scores(self.rubric, self.rating))
+
+    @property
+    def enough(self) -> bool:
+        """Return whether the programme can continue."""
+        return self.complete_scorers >= self.rating.minimum_scorers
+
+    async def submit(
+        self, scorer: str, submitted: Sequence[SubmittedScore], *, step_id: str | None = None
+    ) -> Self:
+        """Record the scores of one person, all or none; return the desk after it.
+
+        Raises HumanScoreRefusedError with every reason; each is in the audit chain then.
+        """
+        asked = self.rating.step_id if step_id is None else step_id
+        # Read the clock once: a score that was accepted in time is also recorded in time.
+        now = self.clock()
+        refusals = self._refusals(scorer, submitted, asked, now)
+        if refusals:
+            details = [refused_detail(asked, scorer, refusal) for refusal in refusals]
+            await self._note(HUMAN_SCORE_REFUSED, details, now)
+            raise HumanScoreRefusedError([(one.code, one.message) for one in refusals])
+        details = [score_detail(asked, scorer, one) for one in submitted]
+        await self._note(HUMAN_SCORE, details, now)
+        trail = await ProgrammeTrail.read(self.journal)
+        return type(self)(
+            rating=self.rating,
+            rubric=trail.rubrics[asked],
+            authors=self.authors,
+            journal=self.journal,
+            clock=self.clock,
+        )
+
+    def _refusals(
+        self, scorer: str, submitted: Sequence[SubmittedScore], step_id: str, now: datetime
+    ) -> tuple[ScoreRefusal, ...]:
+        closed = self._check_open(step_id, now)
+        if closed is not None:
+            return tuple(
+                ScoreRefusal(submitted=one, code="step-not-open", message=closed)
+                for one in submitted
+            )
+        return Eligibility(self.rating, self.rubric, self.authors).refusals(scorer, submitted)
+
+    def _check_open(self, step_id: str, now: datetime) -> str | None:
+        own = self.rating.step_id
+        if step_id != own:
+            seen = Quoted(step_id[:100], spelt=ascii)
+            return phrase(f"expected a score for the open step {own}, got one for ", seen)
+        if self.rubric.is_expired(now):
+            return (
+                f"expected a score within {canonical_json(self.rubric.timeout_seconds)} s of "
+                f"{format_rfc3339(self.rubric.opened_at)}, got one later"
+            )
+        return None
+
+    async def _note(self, event_type: str, details: Sequence[JsonObject], now: datetime) -> None:
+        at = format_rfc3339(now)
+        events = [AuditEvent(event_type=event_type, at=at, detail=detail) for detail in details]
+        await self.journal.append([], events)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RatingItem:
+    """What a person is shown of one episode: its input as it was sent, and every answer to it."""
+
+    episode_id: str
+    input_data: JsonObject
+    answers: dict[str, JsonObject]
+
+
+async def rating_items(journal: RunJournal, rubric: OpenedRubric) -> tuple[RatingItem, ...]:
+    """Return the items of a rubric step in the order of the draw, from the recorded calls."""
+    wanted = frozenset(rubric.items)
+    found = {
+        result.episode_id: _item(result)
+        async for result in journal.results()
+        if result.episode_id in wanted
+    }
+    return tuple(found[episode_id] for episode_id in rubric.items)
+
+
+def _item(result: EpisodeResult) -> RatingItem:
+    request = cast("JsonObject", calls_of(result.record.document)[0]["request"])
+    return RatingItem(
+        episode_id=result.episode_id,
+        input_data=cast("JsonObject", request["input_data"]),
+        answers=outputs_of(result.record.document),
+    )
+
+
+def _authors(template: JsonObject, trail: ProgrammeTrail) -> tuple[str, ...]:
+    """Return who wrote the template and the constructs, as far as they are named."""
+    metadata = template.get("metadata")
+    named = [metadata.get("author")] if isinstance(metadata, dict) else []
+    return tuple(a for a in [*named, *trail.authors.values()] if isinstance(a, str) and a.strip())
+
+
+def _advice(state: TheatreState) -> str:
+    if state in {TheatreState.RESOLVED, TheatreState.ARCHIVED}:
+        return "its run is over"
+    return "run it first, it opens its rubric when it comes to it"

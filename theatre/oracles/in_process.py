@@ -1,0 +1,176 @@
+"""`python@1`: a Python callable as a construct, `module:name` (docs/contract/construct.md §2).
+
+It runs in a child process of its own, served by the construct kit: this process never imports
+it. For the command line only; no template that comes over HTTP can name a module.
+"""
+
+from __future__ import annotations
+
+import glob
+from collections.abc import Callable, Mapping, Sequence
+from importlib.machinery import (
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+)
+from pathlib import Path
+from typing import TypeAlias
+
+from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.clock import Clock
+from theatre.engine.models import InvocationStatus
+from theatre.engine.oracle_contract import (
+    NOT_ISOLATED,
+    Attempt,
+    Isolation,
+    OracleInvocationRequest,
+    RehearsalAdapter,
+    failed_attempt,
+    read_answer,
+    served_argv,
+)
+from theatre.oracles.construct_registry import RegisteredConstruct, source_of
+from theatre.oracles.errors import ConstructFilesError, ConstructRegistryError
+from theatre.oracles.limited_process import ProcessLimits
+from theatre.oracles.local import LocalOracleAdapter
+
+# `mock@1`: canned answers, for tests and rehearsals only (docs/contract/construct.md §2).
+
+
+CannedAnswers: TypeAlias = Mapping[tuple[str | None, str], JsonObject]
+"""(Construct id, or None for any; episode id of the dataset) → members of an answer envelope."""
+
+
+class MockOracleAdapter(RehearsalAdapter):
+    """Answers from a table: `answers` by the id that an episode is asked under, else `default`.
+
+    A canned answer holds members of an answer envelope, at least `output_data` for a success;
+    the ids and `status` success are filled in where it leaves them out. It goes through the
+    same reader as a real one. Without any, the attempt is an error, reason `no-canned-answer`.
+    """
+
+    def __init__(
+        self,
+        answers: Mapping[str, JsonObject],
+        *,
+        clock: Clock,
+        default: JsonObject | None = None,
+    ) -> None:
+        self._answers = dict(answers)
+        self._default = default
+        self._clock = clock
+
+    @property
+    def pin(self) -> str:
+        """Return `mock@1`."""
+        return "mock@1"
+
+    @property
+    def computed_version(self) -> None:
+        """Return None: there is no program whose files could be hashed."""
+
+    async def check_reachable(self) -> None:
+        """Answer from memory: there is nothing to be reached."""
+
+    async def probe_isolation(self, _: Sequence[Path]) -> Isolation:
+        """Return that nothing is closed: there is no program that could try."""
+        return NOT_ISOLATED
+
+    async def invoke(self, request: OracleInvocationRequest) -> Attempt:
+        """Return the canned answer, as if it had come at once."""
+        canned = self._answers.get(request.episode_id, self._default)
+        if canned is None:
+            return failed_attempt(
+                request,
+                InvocationStatus.ERROR,
+                reason="no-canned-answer",
+                detail="expected a canned answer to this question, got none",
+                latency_ms=0,
+                responded_at=self._clock(),
+            )
+        envelope: JsonObject = {
+            "invocation_id": request.invocation_id,
+            "construct_id": request.construct_id,
+            "construct_version": request.construct_version,
+            "status": InvocationStatus.SUCCESS.value,
+            **canned,
+        }
+        return read_answer(
+            canonical_bytes(envelope), request, latency_ms=0, responded_at=self._clock()
+        )
+
+    async def aclose(self) -> None:
+        """Hold nothing, so let go of nothing."""
+
+
+class PythonOracleAdapter(LocalOracleAdapter):
+    """The local adapter over the kit's server on stdin and stdout.
+
+    Clocks, limits and reasons as in `LocalOracleAdapter`. The callable's prints, and those of
+    its module, are complaints: they go where stderr goes.
+    """
+
+    def __init__(
+        self, construct: RegisteredConstruct, *, clock: Clock, monotonic: Callable[[], float]
+    ) -> None:
+        """Take a construct from `construct_from_callable`."""
+        super().__init__(
+            source_of(construct).bind,
+            limits=construct.limits,
+            clock=clock,
+            monotonic=monotonic,
+            reach=construct.reach,
+        )
+
+    @property
+    def pin(self) -> str:
+        """Return `python@1`."""
+        return "python@1"
+
+
+def construct_from_callable(
+    construct_id: str, target: str, folder: Path, *, limits: ProcessLimits | None = None
+) -> RegisteredConstruct:
+    """Return the construct that `target`, `module:name`, stands for in `folder`.
+
+    Its files are the module's own or, where the module belongs to a package, every `*.py` of the
+    outermost one. What else lies in `folder` is not there when it runs: register the construct to
+    list modules next to it, or data, as well.
+
+    Raises ConstructRegistryError where `target` has another form, and ConstructFilesError where
+    `folder` holds no source of such a module.
+    """
+    module_name, _, name = target.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), name)):
+        raise ConstructRegistryError(f"expected module:name, got {target!r:.200}")
+    folder = folder.resolve()
+    return RegisteredConstruct(
+        construct_id=construct_id,
+        argv=served_argv(target),
+        folder=folder,
+        files=(_pattern(module_name, folder),),
+        limits=limits or ProcessLimits(),
+    )
+
+
+def _pattern(module_name: str, folder: Path) -> str:
+    """Return the glob, below `folder`, for the source of a module or its outermost package.
+
+    Asks Python's own finder, so that it is the very file that an import would take.
+    """
+    outermost = module_name.partition(".")[0]
+    finder = FileFinder(
+        str(folder),
+        (ExtensionFileLoader, EXTENSION_SUFFIXES),
+        (SourceFileLoader, SOURCE_SUFFIXES),
+    )
+    spec = finder.find_spec(outermost)
+    if spec is not None and spec.submodule_search_locations is not None:
+        return f"{glob.escape(outermost)}/**/*.py"
+    if spec is None or spec.origin is None or not spec.origin.endswith(tuple(SOURCE_SUFFIXES)):
+        raise ConstructFilesError(
+            f"expected the source of module {outermost} in {folder}, got none"
+        )
+    return glob.escape(Path(spec.origin).name)
