@@ -211,7 +211,7 @@ def test_what_does_not_begin_in_time_is_refused_and_then_void(
         refused = run(ada, path)
         assert (refused.status, refused.slug) == (409, "invalid-transition")
         assert "begin by 2026-12-21T12:00:00Z" in refused.document["detail"]
-        assert "commit its template again" in refused.document["detail"]
+        assert "Commit its template again" in refused.document["detail"]
         assert swept(database, settings, OVERDUE) == 2
         assert swept(database, settings, OVERDUE) == 0
         for one in (path, queued):

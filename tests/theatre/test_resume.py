@@ -214,7 +214,7 @@ from theatre.engine.replay.recording import batch_events
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.files.run_journal import FileRunJournal
 from theatre.oracles.construct_registry import local_adapter_for
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import make_retrying_invoker
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.scorers import load_scorers
 import time
@@ -238,7 +238,7 @@ async def main():
         around = RunContext(
             coin=held.coin,
             adapters={"cartograph": adapter},
-            invoke=retrying(asyncio.sleep),
+            invoke=make_retrying_invoker(asyncio.sleep),
             datasets=workspace.datasets_for(held.template_folder),
             scorers=load_scorers(),
             registry=SchemaRegistry(),

@@ -110,7 +110,7 @@ from theatre.files.datasets import DatasetRoots
 from theatre.files.theatre_store import FileTheatreStore
 from theatre.oracles.http import HTTPOracleAdapter
 from theatre.oracles.outbound_policy import OutboundPolicy
-from theatre.oracles.retry import retrying
+from theatre.oracles.retry import make_retrying_invoker
 from theatre.scorers import load_scorers
 
 home, theatre_id, construct_id, url, batch_size = sys.argv[1:]
@@ -123,7 +123,7 @@ async def main():
         around = RunContext(
             coin=held.coin,
             adapters={construct_id: adapter},
-            invoke=retrying(asyncio.sleep),
+            invoke=make_retrying_invoker(asyncio.sleep),
             datasets=DatasetRoots([held.template_folder]),
             scorers=load_scorers(),
             registry=SchemaRegistry(),
