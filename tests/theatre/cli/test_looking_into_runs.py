@@ -321,7 +321,7 @@ def test_what_cannot_be_shown_is_refused_in_a_line(
 
     cases: Mapping[tuple[str | Path, ...], tuple[ExitCode, str]] = {
         ("episodes", "ffffffff"): (ExitCode.NOT_FOUND, "ffffffff"),
-        ("episodes", ""): (ExitCode.NOT_FOUND, "expected the id of a theatre"),
+        ("episodes", ""): (ExitCode.NOT_FOUND, "The theatre was not found in"),
         ("episodes", tmp_path): (ExitCode.NOT_FOUND, "expected an evidence bundle"),
         ("episode", real_run.sealed, "sum-11"): (ExitCode.NOT_FOUND, "of the 10 episodes"),
         ("episodes", real_run.sealed, "--criterion", "x"): (ExitCode.USAGE, "one of addition"),
