@@ -245,7 +245,9 @@ def test_data_that_are_not_the_committed_ones_are_not_previewed(tmp_path: Path) 
     told = forked("theatre", "validate", tmp_path / "template.json", "--json", home=tmp_path / "h")
     (warning,) = told.document["warnings"]
     assert (told.document["evidence"], warning["rule"]) == (None, "no-evidence-preview")
-    assert warning["detail"].startswith("The dataset changed since the commitment: expected truth.jsonl")
+    assert warning["detail"].startswith(
+        "The dataset changed since the commitment: expected truth.jsonl"
+    )
 
 
 def test_questions_that_differ_are_counted_and_cap_nothing(tmp_path: Path) -> None:

@@ -215,7 +215,12 @@ NOT_REACHED: dict[str, tuple[str, str, type[Exception], str]] = {
         ConstructTransportError,
         "expected module:name for the python construct doubler, got construct:local",
     ),
-    "unknown": ("http", "construct:nobody", UnknownConstructError, "The construct is not registered: 'nobody'"),
+    "unknown": (
+        "http",
+        "construct:nobody",
+        UnknownConstructError,
+        "The construct is not registered: 'nobody'",
+    ),
     "a port in an argv": (
         "local",
         '["{python}", "doubling.py", "{port}"]',
