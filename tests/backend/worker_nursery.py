@@ -41,8 +41,8 @@ STATEMENTS = {
 STEPS: dict[str, tuple[type[Any], str]] = {
     "invoke": (EpisodeCaller, "call"),
     "seal": (EvidenceBundleBuilder, "seal"),
-    "keep": (RunEvidence, "keep"),
-    "publish": (RunEvidence, "keep_export"),
+    "keep": (RunEvidence, "store_bundle"),
+    "publish": (RunEvidence, "store_export"),
 }
 """Crash points beside the database: what does each."""
 OTHER_SCORER = "other scorer "

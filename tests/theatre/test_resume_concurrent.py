@@ -70,12 +70,12 @@ def answer(asked):
 SERVER = """
 import json, sys, threading
 
-from theatre.construct_kit import __main__, calls, http_requests, http_server
+from theatre.construct_kit import __main__, http_server, loading
 
 log, lock, under_way = sys.argv.pop(1), threading.Lock(), []
 
 
-class CountedCalls(calls.Calls):
+class CountedCalls(loading.Calls):
     def answer(self, raw):
         called = json.loads(raw)["invocation_id"]
         with lock:
@@ -89,7 +89,7 @@ class CountedCalls(calls.Calls):
                 under_way.remove(called)
 
 
-class CountedRequestHandler(http_requests.RequestHandler):
+class CountedRequestHandler(http_server.RequestHandler):
     def do_POST(self):
         threading.current_thread().key = self.headers["Idempotency-Key"]
         super().do_POST()
