@@ -1,6 +1,6 @@
 """A red test shows what constructs and commands said: most assertions compare a status or a code.
 
-What went wrong is in the `error_detail` beside a status, and in what a command wrote beside its
+What went wrong is in the `error_detail` next to a status, and in what a command wrote next to its
 exit code. For each frame of the tests below the failure, those of its local variables are shown.
 """
 

@@ -68,7 +68,7 @@ class Panel(NamedTuple):
     def frame(
         self, across: Ticks, up: Ticks, *, below: str = "", beside: str = ""
     ) -> Iterator[str]:
-        """Yield grid and ticks, and the words below and beside them."""
+        """Yield grid and ticks, and the words below and next to them."""
         bottom = self.top + self.height
         for value, words in across:
             x, _ = self.at(value, self.up[0])

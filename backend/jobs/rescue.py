@@ -1,4 +1,4 @@
-"""Runs and ingestions whose worker is gone, and jobs that nobody needs any more."""
+"""Runs and ingestions whose worker is gone, and jobs that are no longer needed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from backend.jobs.queue import END_WAITING, queue_ingestion, queue_run
 
 
 def _lost(table: str, *, job: str, state: str, going: str) -> str:
-    """Return the query that finds, and locks, the rows of `table` that nobody carries.
+    """Return the query that finds, and locks, the rows of `table` that no worker carries.
 
     A row is held by the `job` that it names where that is being done by a worker whose heart
     beats, and may wait, `queued`, for one that is to be done; one that is `going` may not. A job

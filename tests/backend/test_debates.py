@@ -40,7 +40,7 @@ NUMBERS = count()
 
 @pytest.fixture(scope="module")
 def shared(module_database: Database, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """One service for all whose debates are nobody else's."""
+    """One service for all tests whose debates no other test sees."""
     settings = settings_for(module_database, tmp_path_factory.mktemp("home"))
     with served(create_app(settings)) as client:
         yield client

@@ -154,7 +154,7 @@ def wrong_citations(path: Path, text: str) -> Iterator[str]:
     yield from wrong_pages(text)
     yield from wrong_numbers(text)
     yield from wrong_modules(text) if path.suffix == ".md" else unknown_sources(text)
-    yield from re.findall(r"spec/[a-z-]+\.md|/work/[a-z]+|BUTTERFREEZONE", text)
+    yield from re.findall(r"spec/[a-z-]+\.md|BUTTERFREEZONE", text)
 
 
 def wrong_own_sections(page: Path) -> set[str]:

@@ -42,7 +42,7 @@ _TOP = 48
 _MOST_NAME = 300
 _COUNTS = 3
 _ROOM = 0.08
-"""Free space beside the outermost bound of a comparison, in units of the difference."""
+"""Free space next to the outermost bound of a comparison, in units of the difference."""
 
 
 def draw_bundle(bundle: Path, folder: Path) -> list[Path]:
@@ -83,7 +83,7 @@ def certificate_pictures(aggregate: Document, certificate: Document) -> dict[str
 
 
 class _Score(NamedTuple):
-    """A row of the picture: a score, what it is made of, and what it stands beside."""
+    """A row of the picture: a score, what it is made of, and what it is compared with."""
 
     name: str
     score: float | None

@@ -180,7 +180,7 @@ class CallingPass:
     ) -> None:
         """Call for every episode that is not recorded.
 
-        RunStoppedError where the surroundings said that the run is to stop; what was called is
+        RunStoppedError where the context says that the run is to stop; what was called is
         recorded.
         """
         config = self._template.product_theatre_config
