@@ -15,6 +15,7 @@ from theatre.cli.workspace import Workspace
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Draws
+from theatre.engine.errors import DatasetError
 from theatre.engine.models import EpisodeResult
 from theatre.engine.oracle_contract import Invoker
 from theatre.engine.replay import Progress, Rehearsal, ReplayEngine, RunContext, RunSettings
@@ -128,9 +129,12 @@ async def run_theatre(
         on_start(held)
         is_calling = held.theatre.state in _BEFORE_THE_LAST_CALL
         datasets = workspace.datasets_for(held.template_folder, held.data)
-        # The version binds the files from then on. A rehearsal leads to no certificate.
-        if held.theatre.state is TheatreState.COMMITTED and options.on_rehearsed is None:
-            await refuse_copies(template, workspace, held.template_folder, datasets)
+        # A rehearsal leads to no certificate. In every state: what a killed rehearsal left behind
+        # could be run to its end here. Data that are gone later are the engine's to report.
+        if options.on_rehearsed is None:
+            is_new = held.theatre.state is TheatreState.COMMITTED
+            with contextlib.suppress(*(() if is_new else (DatasetError,))):
+                await refuse_copies(template, workspace, held.template_folder, datasets)
         async with (
             open_adapters(
                 template,

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.theatre.cli.test_adversaries_command import own_theatre
-from tests.theatre.echelon_process import Answer
+from tests.theatre.echelon_process import Answer, ended, started, until
 from tests.theatre.forked_echelon import forked
+from theatre.oracles.construct_registry import ConstructRegistry, construct_version
 
 
 def rehearsed(folder: Path, *options: str | Path) -> Answer:
@@ -110,3 +112,37 @@ def test_a_mock_can_be_rehearsed_and_never_run(sums: Path) -> None:
     assert rehearsed(sums, "--answers", answers, "--json").document["caps"][-1] == "mock-adapter"
     needs_calls = forked("theatre", "run", template, "--answers", answers, home=home)
     assert (needs_calls.code, needs_calls.stdout) == (2, "")
+
+
+def test_what_a_killed_rehearsal_left_is_held_to_the_same_refusal(tmp_path: Path) -> None:
+    """A liar lists the answers, kills his rehearsal, and runs its store on to a certificate."""
+    template = own_theatre(tmp_path, lambda seq: [seq, seq * seq])
+    mine = tmp_path / "mine"
+    shutil.copyfile(tmp_path / "data" / "sums.jsonl", mine / "answers.jsonl")
+    registry = mine / "constructs.toml"
+    for path, old, new in (
+        (mine / "sums.py", 'if do == "hang":', 'if request["input_data"]["numbers"][0] > 30:'),
+        (registry, '["sums.py"]', '["sums.py", "answers.jsonl"]'),
+    ):
+        path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    document = json.loads(template.read_text(encoding="utf-8"))
+    version = construct_version(ConstructRegistry.load(registry).find("sums"))
+    document["version_pins"]["constructs"] = {"sums": version}
+    write_lines(template, document)
+    more = {"ECHELON_DATASET_ROOTS": str(tmp_path / "data")}
+    arguments = ("theatre", "run", template, "--rehearsal", "--quiet")
+    with started(*arguments, home=tmp_path / "home", more=more) as rehearsal:
+        journal = until(
+            lambda: next(filter(_has_lines, tmp_path.rglob("journal.jsonl")), None), "a batch"
+        )
+        rehearsal.kill()
+        ended(rehearsal)
+    theatre = journal.parent
+    answer = forked(
+        *("theatre", "run", theatre.name, "--quiet"), home=theatre.parents[1], more=more
+    )
+    assert (answer.code, "dataset-copy" in answer.stderr) == (5, True), answer.stderr
+
+
+def _has_lines(journal: Path) -> bool:
+    return journal.stat().st_size > 0
