@@ -3,7 +3,7 @@
 usage: python -m tests.trips [episode | template | certificate]
 
 - template: from the text of a file to a committed theatre in the store of the command line;
-- episode: from the first call of a construct over HTTP to the last, with the batches of the journal;
+- episode: from the first call of a construct over HTTP to the last, with the journal's batches;
 - certificate: from the last recorded answer to the sealed bundle that has passed the check.
 
 A reader who wants to follow one of them has to open these modules, in this order.
@@ -88,6 +88,7 @@ def _commit_calls(home: Path) -> Sequence[Call]:
     (home / "constructs.toml").write_text(
         '[constructs.trivial]\nurl = "https://trivial.example/"\n'
     )
+    calls: list[Call] = []
     for _ in range(2):
         with profiled() as calls:
             outcome = CliRunner().invoke(
