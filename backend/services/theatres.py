@@ -56,7 +56,7 @@ from theatre.engine.templates import ProductTheatreTemplate, view_template
 from theatre.engine.theatre import OVERDUE, Theatre
 from theatre.files.datasets import verify_datasets
 from theatre.oracles.endpoints import endpoints
-from theatre.scorers.registration import scorers_in_use
+from theatre.scorers import scorers_in_use
 
 # Ground truth is read between two statements of a commitment.
 _READ_AT_LEISURE = text("SET LOCAL idle_in_transaction_session_timeout = 0")

@@ -45,8 +45,8 @@ import theatre.cli.show_command
 import theatre.cli.theatre_group
 import theatre.cli.validate_command
 from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_computations
+from theatre.scorers import load_episode_runners
 
 
 def next_command(server):

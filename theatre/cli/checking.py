@@ -12,9 +12,7 @@ from theatre.cli.exits import CommandEndedError, ExitCode, echo, print_document,
 from theatre.engine.bundle_check import CheckReport, CheckStatus, check_bundle
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_computations, load_episode_runners, load_scorers
 
 
 def check_folder(bundle: Path, *, certificate: Path | None = None) -> CheckReport:

@@ -37,8 +37,7 @@ from theatre.oracles.dataset_copies import refuse_dataset_copies
 from theatre.oracles.endpoints import Places
 from theatre.oracles.environment import environment_for, isolation_for
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.registration import load_episode_runners, scorers_in_use
+from theatre.scorers import load_episode_runners, load_scorers, scorers_in_use
 
 
 def utc_now() -> datetime:

@@ -15,7 +15,7 @@ from theatre.cli.extras import explained
 from theatre.debate import errors as debate_errors
 from theatre.engine import errors
 from theatre.engine.errors import NotFoundError
-from theatre.judging.errors import JudgeUnavailableError
+from theatre.judging import JudgeUnavailableError
 from theatre.oracles import errors as oracle_errors
 from theatre.verification import errors as verification_errors
 

@@ -16,7 +16,7 @@ from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.models import Judge
 from theatre.engine.scoring import TheatreScoringProvider
-from theatre.judging.errors import JudgeUnavailableError
+from theatre.judging import JudgeUnavailableError
 from theatre.scorers import load_scorers
 from theatre.verification.judge.scorer import MAX_REPEATS, probe
 from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring, ScoringProvider

@@ -29,9 +29,7 @@ from theatre.oracles.endpoints import ReachableAdapter
 from theatre.oracles.in_process import CannedAnswers
 from theatre.oracles.retry import make_retrying_invoker, require_reachable
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_computations, load_episode_runners, load_scorers
 
 # Signals that end a command as Ctrl-C does: what is in is kept, what was started is stopped.
 

@@ -13,9 +13,11 @@ from theatre.debate import errors as debate
 from theatre.engine import errors as engine
 from theatre.engine.bundle_check.json_values import DefectError
 from theatre.oracles import errors as oracles
-from theatre.scorers import ScorerRegistrationError
-from theatre.scorers.computations import ComputationRegistrationError
-from theatre.scorers.registration import RunnerRegistrationError
+from theatre.scorers import (
+    ComputationRegistrationError,
+    RunnerRegistrationError,
+    ScorerRegistrationError,
+)
 
 
 class ProblemKind(NamedTuple):

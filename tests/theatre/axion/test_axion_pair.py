@@ -41,7 +41,7 @@ from theatre.oracles.construct_registry import (
     construct_version,
     local_adapter_for,
 )
-from theatre.scorers.registration import load_episode_runners
+from theatre.scorers import load_episode_runners
 
 pytestmark = pytest.mark.untraced
 

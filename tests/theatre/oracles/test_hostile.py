@@ -38,8 +38,7 @@ from theatre.oracles.local import LocalOracleAdapter
 from theatre.oracles.outbound_policy import OutboundPolicy
 from theatre.oracles.retry import invoke_with_retries
 from theatre.oracles.sanitise import TextSanitiser
-from theatre.scorers import load_scorers
-from theatre.scorers.computations import load_computations
+from theatre.scorers import load_computations, load_scorers
 
 RequestFor = Callable[..., OracleInvocationRequest]
 

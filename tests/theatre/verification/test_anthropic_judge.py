@@ -16,8 +16,8 @@ from tests.theatre.oracles.loopback import Received, response, serving
 from tests.theatre.verification.github_service import FakeTime
 from tests.theatre.verification.messages_server import KEY, MessagesService, reading
 from theatre.engine.canonical_json import JsonObject
+from theatre.judging import JudgeUnavailableError
 from theatre.judging.anthropic_judge import MAX_ATTEMPTS, AnthropicJudge, open_anthropic_judge
-from theatre.judging.errors import JudgeUnavailableError
 from theatre.judging.messages import answered_by
 from theatre.verification.judge.asking import read_answer, request
 from theatre.verification.judge.scorer import committed_judge, probe

@@ -83,7 +83,12 @@ class RlmfExport:
         """
         for episode in self._bundle.episodes():
             record = training_record(self._facts, episode)
-            self._require_valid(record)
+            if violations := self._violations(record):
+                listed = "; ".join(f"{each.pointer or '/'}: {each.detail}" for each in violations)
+                raise RlmfExportError(
+                    f"expected a record of episode {record['timestep']} that fits {RLMF_SCHEMA}, "
+                    f"got: {listed[:1500]}"
+                )
             line = canonical_line(record)
             self._records += 1
             self._hasher.update(line)
@@ -95,12 +100,3 @@ class RlmfExport:
         return ExportSummary(
             records=self._records, not_run=counts["not_run"], sha256=self._hasher.hexdigest()
         )
-
-    def _require_valid(self, record: JsonObject) -> None:
-        violations = self._violations(record)
-        if violations:
-            listed = "; ".join(f"{each.pointer or '/'}: {each.detail}" for each in violations)
-            raise RlmfExportError(
-                f"expected a record of episode {record['timestep']} that fits {RLMF_SCHEMA}, "
-                f"got: {listed[:1500]}"
-            )
