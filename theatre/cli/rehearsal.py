@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -103,7 +103,7 @@ def rehearse_file(
     template = read_template(path)
     if answers is not None:
         options = replace(options, answers=read_answers(answers))
-        template = with_canned_answers(template)
+        template = with_adapter(template, "mock")
     require_runnable(template, certificate_run=False)
     failures = FirstFailures()
     with (
@@ -182,16 +182,20 @@ def read_answers(path: Path) -> CannedAnswers:
     return answers
 
 
-def with_canned_answers(template: JsonObject) -> JsonObject:
-    """Return the template with `mock` in the place of every construct's adapter.
+def with_adapter(
+    template: Mapping[str, Any], adapter_type: str, versions: Mapping[str, str] | None = None
+) -> JsonObject:
+    """Return the template with one adapter for every construct, and with `versions` as its pins.
 
     How constructs are reached changes; all that is asked and scored stays.
     """
     changed: Any = parse_object(canonical_bytes(template))
     pins, config = changed.get("version_pins", {}), changed.get("product_theatre_config", {})
     if "adapter_version" in pins:
-        pins["adapter_version"] = "mock@1"
-    config["adapter_type"] = "mock"
+        pins["adapter_version"] = f"{adapter_type}@1"
+    if versions is not None:
+        pins["constructs"] = {**versions}
+    config["adapter_type"] = adapter_type
     for elsewhere in ("adapter_endpoint", "construct_endpoints"):
         config.pop(elsewhere, None)
     return parse_object(canonical_bytes(changed))
