@@ -12,7 +12,7 @@ from typing import cast
 import click
 
 from theatre.cli.exits import echo, json_option
-from theatre.cli.value_text import on_a_line, shortened, terminal_width
+from theatre.cli.tables import on_a_line, shortened, terminal_width
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import BundleError, InvalidTransitionError

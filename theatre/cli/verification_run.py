@@ -22,11 +22,11 @@ from theatre.cli.exits import (
     print_document,
     read_file,
 )
+from theatre.cli.inspect_command import print_measures
 from theatre.cli.reports import print_run, run_report
 from theatre.cli.run_command import find_or_commit_theatre, run_to_end
+from theatre.cli.tables import format_number
 from theatre.cli.theatre_run import RunOptions
-from theatre.cli.verification_certificate import write_certificate
-from theatre.cli.verification_inspection import print_measures
 from theatre.cli.verification_log import VerificationLog, replay_line
 from theatre.cli.workspace import CONSTRUCTS_FILE, Workspace
 from theatre.engine.bundle_check import CheckReport
@@ -47,6 +47,7 @@ from theatre.oracles.errors import ConstructTransportError, ConstructUnreachable
 from theatre.oracles.in_process import construct_from_callable
 from theatre.oracles.wire_forms import PLAIN_PIN, WireForm
 from theatre.verification import version_probe
+from theatre.verification.certificate import CERTIFICATE_FILE, verification_certificate
 from theatre.verification.errors import NoVerificationError
 from theatre.verification.provenance import require_built_in
 from theatre.verification.template import CRITERIA, TEMPLATE_ID, OracleUnderTest
@@ -277,7 +278,10 @@ class VerificationFolder:
         sound = bundle if check is not None and not check.failed else None
         issued = None
         if sound is not None and scored >= minimum:
-            issued = write_certificate(sound, self.folder)
+            certificate = verification_certificate(sound)
+            replace_durably(sound.parent / CERTIFICATE_FILE, certificate)
+            issued = str(self.folder / CERTIFICATE_FILE)
+            replace_durably(self.folder / CERTIFICATE_FILE, certificate)
         self._log_end(report, check, issued)
         self._print(report, check, issued)
         if check is not None and check.failed:
@@ -337,7 +341,7 @@ def print_scores_so_far(partial: JsonObject) -> None:
     """Print what `_scores_so_far` returns."""
     echo(f"so far       {partial['recorded']} changes, no certificate")
     for criterion, score in cast("dict[str, float | None]", partial["scores_so_far"]).items():
-        echo(f"             {criterion} {'-' if score is None else f'{score:.3f}'}")
+        echo(f"             {criterion} {format_number(score)}")
 
 
 async def _scores_so_far(theatre_id: str, workspace: Workspace) -> JsonObject:
