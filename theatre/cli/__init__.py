@@ -22,8 +22,14 @@ COMMANDS = {
     ),
     "check": ("theatre.cli.check_command:check", "Recompute everything in an evidence bundle."),
     "compare": ("theatre.cli.compare_command:compare", "Compare oracles on one ground truth."),
-    "construct": ("theatre.cli.construct_group:construct", "Serve constructs, print versions."),
-    "debate": ("theatre.cli.debate_group:debate", "Validate, check and audit debate artefacts."),
+    "construct": (
+        "theatre.cli.construct_group:construct",
+        "Serve and list constructs, print versions.",
+    ),
+    "debate": (
+        "theatre.cli.debate_group:debate",
+        "Validate, check, evaluate, draw and sweep debates.",
+    ),
     "demo": (
         "theatre.cli.demo.command:demo",
         "Start the service, certify, catch a forgery, stop it.",
@@ -48,7 +54,7 @@ THEATRE_COMMANDS = {
     ),
     "episodes": (
         "theatre.cli.episodes_command:episodes",
-        "List episodes: failed, wrong, with a text.",
+        "List episodes: all, failed, wrong, or with a text.",
     ),
     "export": ("theatre.cli.export_command:export", "Export a certified theatre, and archive it."),
     "hash": (

@@ -39,7 +39,7 @@ def construct() -> None:
     """Serve a callable as a construct, list what is registered, and print versions."""
 
 
-@construct.command()
+@construct.command(short_help="Serve a Python callable as a construct.")
 @click.argument("target", metavar="MODULE:NAME")
 @click.option("--stdio", is_flag=True, help="One envelope a line on stdin and stdout.")
 @click.option("--port", type=click.IntRange(0, _MAX_PORT), help="HTTP; 0 takes a free port.")
@@ -72,7 +72,7 @@ def serve(
         serve_construct(served, host=host, port=port)
 
 
-@construct.command()
+@construct.command(short_help="Print the version of a construct, for its pin.")
 @click.argument("subject", metavar="ID|MODULE:NAME")
 @folder_option
 @json_option
@@ -99,7 +99,7 @@ def version(subject: str, folder: Path, *, as_json: bool) -> None:
         click.echo(construct_version)
 
 
-@construct.command(name="list")
+@construct.command(name="list", short_help="List what is registered, and what each is kept from.")
 @folder_option
 @json_option
 def list_constructs(folder: Path, *, as_json: bool) -> None:

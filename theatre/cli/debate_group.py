@@ -52,7 +52,7 @@ def debate() -> None:
 debate.add_command(sweep)
 
 
-@debate.command()
+@debate.command(short_help="Check debates against the schema and every rule.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--lenient", is_flag=True, help="Order of turns and retry counts: warn only.")
 @json_option
@@ -75,7 +75,7 @@ def validate(files: tuple[Path, ...], *, lenient: bool, as_json: bool) -> None:
     _report(files, findings, as_json=as_json)
 
 
-@debate.command()
+@debate.command(short_help="Print what evaluators find in a debate, as JSON.")
 @click.argument("artefact", type=click.Path(path_type=Path))
 @click.option(
     "--evaluator",
@@ -129,7 +129,7 @@ def evaluate(
     print_document({"artefact_sha256": read.sha256, "results": results})
 
 
-@debate.command()
+@debate.command(short_help="Check that a debate was only added to.")
 @click.argument("artefact", type=click.Path(path_type=Path))
 @click.option("--earlier", type=click.Path(path_type=Path), help="An earlier version of it.")
 @click.option(
@@ -149,10 +149,10 @@ def check(artefact: Path, *, earlier: Path | None, log_path: Path | None, as_jso
     _report((artefact,), [sorted(findings)], as_json=as_json, failure=ExitCode.CHECK_FAILED)
 
 
-@debate.command()
+@debate.command(short_help="Draw what the loop of a debate measured.")
 @click.argument("artefact", type=click.Path(path_type=Path))
 @click.option(
-    "--out", "folder", type=click.Path(path_type=Path), required=True, help="For the SVGs."
+    "--out", "folder", type=click.Path(path_type=Path), required=True, help="Folder for the SVGs."
 )
 def plot(artefact: Path, *, folder: Path) -> None:
     """Draw what the loop of ARTEFACT measured: quality, controller, quadrants."""

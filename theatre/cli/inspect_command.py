@@ -26,6 +26,8 @@ from theatre.verification.errors import NoVerificationError
 from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring
 from theatre.verification.template import CRITERIA
 
+_SHOWN = 5
+
 
 @click.command()
 @click.argument("certificate", type=click.Path(path_type=Path))
@@ -75,14 +77,18 @@ class Inspection:
 def read_inspection(document: JsonObject) -> Inspection:
     """Return a certificate as it is shown.
 
-    Raises NoVerificationError, with every violation, for a document that fits neither form.
+    Raises NoVerificationError, with the first violations, for a document that fits neither form.
     """
     is_verification = document.get("schema_version") == SCHEMA_VERSION
     name = SCHEMA if is_verification else CERTIFICATE_SCHEMA
     violations = SchemaRegistry().validate(name, document)
     if violations:
-        listed = "; ".join(f"{v.pointer}: {v.detail}" for v in violations)
-        raise NoVerificationError(f"expected a certificate that fits {name}, got: {listed[:1500]}")
+        listed = "; ".join(f"{v.pointer or '/'}: {v.detail}" for v in violations[:_SHOWN])
+        more = len(violations) - _SHOWN
+        raise NoVerificationError(
+            f"expected a certificate that fits {name}, got: {listed[:1500]}"
+            + (f"; and {more} more" if more > 0 else "")
+        )
     counts = _count_replays(document) if is_verification else _count_episodes(document)
     return Inspection(certificate=document, is_verification=is_verification, counts=counts)
 

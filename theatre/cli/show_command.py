@@ -52,6 +52,10 @@ def list_(*, as_json: bool) -> None:
         ("theatre", "template", "state", "result", "episodes", "composite"),
         [_row(one, length) for one in theatres],
     )
+    # What changes a theatre takes no beginning of an id: it could be meant for another one.
+    if theatres:
+        note = "note: show has the whole id, which run, hitl, cancel and export need"
+        click.echo(note, err=True)
 
 
 def _theatres(store: FileTheatreStore) -> Iterator[JsonObject]:

@@ -122,7 +122,13 @@ def source_options(command: CommandT) -> CommandT:
             show_default=True,
             help="Which commits: all but merges, those of the branch itself, or its merges.",
         ),
-        click.option("--range", "commit_range", default="HEAD", show_default=True, help="A..B"),
+        click.option(
+            "--range",
+            "commit_range",
+            default="HEAD",
+            show_default=True,
+            help="Which commits, as git names them: A..B, or all up to one.",
+        ),
         click.option(
             "--label", "labels", multiple=True, help="GitHub: only pull requests with it."
         ),

@@ -180,24 +180,20 @@ TEMPLATE_FILE = "template.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPreferences:
-    """Output options of a run, and the headers for services."""
+class VerificationFolder:
+    """A folder with ground truth, dataset and template, and how its run is wanted.
 
+    `headers_env` are request headers and the variables that hold their values.
+    """
+
+    folder: Path
+    workspace: Workspace
+    log: VerificationLog
     new: bool
     quiet: bool
     verbose: bool
     headers_env: Mapping[str, str]
     as_json: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VerificationFolder:
-    """A folder with ground truth, dataset and template, and where theatres are kept."""
-
-    folder: Path
-    workspace: Workspace
-    preferences: RunPreferences
-    log: VerificationLog
 
     @property
     def minimum(self) -> int:
@@ -216,7 +212,7 @@ class VerificationFolder:
 
     def resumption(self, *, new: bool = False) -> str:
         """Return the command that goes on with what lies here, or begins it anew."""
-        headers = (f"{name}={variable}" for name, variable in self.preferences.headers_env.items())
+        headers = (f"{name}={variable}" for name, variable in self.headers_env.items())
         words = [
             *("echelon", "verify", "--resume", str(self.folder)),
             *(word for header in headers for word in ("--header", header)),
@@ -231,17 +227,17 @@ class VerificationFolder:
         """
         minimum = self.minimum
         template = self.folder / TEMPLATE_FILE
-        theatre_id = find_or_commit_theatre(str(template), self.workspace, new=self.preferences.new)
+        theatre_id = find_or_commit_theatre(str(template), self.workspace, new=self.new)
         self.log.log_event("run", theatre_id=theatre_id, folder=str(self.folder))
-        if not self.preferences.quiet:
+        if not self.quiet:
             click.echo(f"note: should this be stopped, go on with: {self.resumption()}", err=True)
         options = RunOptions(
-            headers_env=self.preferences.headers_env,
+            headers_env=self.headers_env,
             on_recorded=self._log_results,
             ends_with_construct=True,
         )
         try:
-            quiet = self.preferences.quiet or self.preferences.verbose
+            quiet = self.quiet or self.verbose
             run_to_end(theatre_id, self.workspace, options, quiet=quiet)
         except (InterruptedRunError, ConstructUnreachableError) as stopped:
             self._print_stopped(theatre_id, stopped)
@@ -249,7 +245,7 @@ class VerificationFolder:
 
     def _log_results(self, results: Sequence[EpisodeResult]) -> None:
         self.log.log_replays(results)
-        if self.preferences.verbose:
+        if self.verbose:
             for result in results:
                 echo(replay_line(result), err=True)
 
@@ -258,14 +254,14 @@ class VerificationFolder:
         partial = asyncio.run(_scores_so_far(theatre_id, self.workspace))
         resumption = self.resumption()
         self.log.log_event("stopped", theatre_id=theatre_id, code=error.code, **partial)
-        if self.preferences.as_json:
+        if self.as_json:
             failure = {"code": error.code, "message": str(error)}
             print_document(
                 {"error": failure, "theatre_id": theatre_id, **partial, "go_on_with": resumption}
             )
         else:
             echo(f"error ({error.code}): {error}", err=True)
-            print_scores_so_far(partial)
+            _print_scores_so_far(partial)
             echo(f"go on with: {resumption}")
         raise CommandEndedError(ExitCode.INCOMPLETE) from error
 
@@ -310,7 +306,7 @@ class VerificationFolder:
         )
 
     def _print(self, report: JsonObject, check: CheckReport | None, issued: str | None) -> None:
-        if self.preferences.as_json:
+        if self.as_json:
             counts = cast("JsonObject", report["episode_counts"] or {})
             print_document(
                 {
@@ -337,8 +333,8 @@ class VerificationFolder:
             echo(f"in short     {issued}")
 
 
-def print_scores_so_far(partial: JsonObject) -> None:
-    """Print what `_scores_so_far` returns."""
+def _print_scores_so_far(partial: JsonObject) -> None:
+    """Print the means of a run that was stopped."""
     echo(f"so far       {partial['recorded']} changes, no certificate")
     for criterion, score in cast("dict[str, float | None]", partial["scores_so_far"]).items():
         echo(f"             {criterion} {format_number(score)}")
