@@ -42,7 +42,6 @@ import theatre.cli.gate_command
 import theatre.cli.http_adapters
 import theatre.cli.run_command
 import theatre.cli.show_command
-import theatre.cli.theatre_group
 import theatre.cli.validate_command
 from theatre.scorers import load_scorers
 from theatre.scorers import load_computations

@@ -19,14 +19,15 @@ from tests.theatre.adversary_attacks import ATTACKS, judged
 from tests.theatre.runs import Stage, ticking_clock
 from tests.theatre.thinned import FIXTURES, thinned
 from theatre.cli.adversaries.command import Trial
-from theatre.cli.adversaries.leak import Leak, make_leak
 from theatre.cli.adversaries.rehearsal import (
     COMPOSITE,
     Kind,
+    Leak,
     RehearsalResult,
     Rehearsals,
     generic_adversaries,
     known_adversaries,
+    make_leak,
     paid,
     programs_folder,
     with_programs,

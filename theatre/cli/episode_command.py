@@ -9,7 +9,7 @@ import click
 
 from theatre.cli.episodes_command import found_run, readable, score_text, trouble_of
 from theatre.cli.exits import echo, json_option, print_document
-from theatre.cli.value_text import on_a_line, print_value, shortened, terminal_width
+from theatre.cli.tables import on_a_line, print_value, shortened, terminal_width
 from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject, JsonValue, parse_object
 from theatre.engine.errors import NotFoundError, ParseError

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
@@ -25,6 +25,7 @@ from theatre.engine.errors import ParseError, TheatreError
 from theatre.engine.models import EpisodeOutcome, EpisodeResult
 from theatre.engine.replay import Progress, Rehearsal
 from theatre.engine.replay.records import answering_attempt
+from theatre.engine.scoring import COMPOSITE
 from theatre.oracles.in_process import CannedAnswers
 
 _SHOWN_FAILURES = 5
@@ -103,7 +104,7 @@ def rehearse_file(
     template = read_template(path)
     if answers is not None:
         options = replace(options, answers=read_answers(answers))
-        template = with_canned_answers(template)
+        template = with_adapter(template, "mock")
     require_runnable(template, certificate_run=False)
     failures = FirstFailures()
     with (
@@ -123,7 +124,7 @@ def rehearse_file(
         "would_be_tier": rehearsal.assessment.tier.value,
         "caps": list(rehearsal.assessment.caps),
         "episode_counts": aggregate["episode_counts"],
-        "scores": {**aggregate["scores"], "composite_score": aggregate["composite_score"]},
+        "scores": {**aggregate["scores"], COMPOSITE: aggregate[COMPOSITE]},
         "score_intervals": aggregate["score_intervals"],
         "failures": failures.count,
         "first_failures": [*failures.shown],
@@ -134,10 +135,14 @@ def print_rehearsal(report: JsonObject) -> None:
     """Print what `rehearse_file` returned."""
     document: Any = report
     rows = [
-        (name, format_number(value), format_interval(document["score_intervals"][name]))
+        (
+            "composite" if name == COMPOSITE else name,
+            format_number(value),
+            format_interval(document["score_intervals"][name]),
+        )
         for name, value in document["scores"].items()
     ]
-    print_table(("criterion", "score", "interval"), rows)
+    print_table(("criterion", "score", "95 % interval"), rows)
     counts = {name: count for name, count in document["episode_counts"].items() if count}
     echo("episodes   " + ", ".join(f"{count} {name}" for name, count in counts.items()))
     for one in document["first_failures"]:
@@ -145,8 +150,8 @@ def print_rehearsal(report: JsonObject) -> None:
     if document["failures"] > len(document["first_failures"]):
         echo(f"           and {document['failures'] - len(document['first_failures'])} more")
     echo(f"would be   {document['would_be_tier']}")
-    for cap in document["caps"]:
-        echo(f"           {cap}")
+    for number, cap in enumerate(document["caps"]):
+        echo(f"{'' if number else 'missing':11}{cap}")
     echo("a rehearsal: nothing is certified, and nothing is kept")
 
 
@@ -182,16 +187,20 @@ def read_answers(path: Path) -> CannedAnswers:
     return answers
 
 
-def with_canned_answers(template: JsonObject) -> JsonObject:
-    """Return the template with `mock` in the place of every construct's adapter.
+def with_adapter(
+    template: Mapping[str, Any], adapter_type: str, versions: Mapping[str, str] | None = None
+) -> JsonObject:
+    """Return the template with one adapter for every construct, and with `versions` as its pins.
 
     How constructs are reached changes; all that is asked and scored stays.
     """
     changed: Any = parse_object(canonical_bytes(template))
     pins, config = changed.get("version_pins", {}), changed.get("product_theatre_config", {})
     if "adapter_version" in pins:
-        pins["adapter_version"] = "mock@1"
-    config["adapter_type"] = "mock"
+        pins["adapter_version"] = f"{adapter_type}@1"
+    if versions is not None:
+        pins["constructs"] = {**versions}
+    config["adapter_type"] = adapter_type
     for elsewhere in ("adapter_endpoint", "construct_endpoints"):
         config.pop(elsewhere, None)
     return parse_object(canonical_bytes(changed))
