@@ -53,6 +53,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_resume.py::test_an_interruption_after_the_end",
         "tests/theatre/test_resume.py::test_data_that_are_gone_in_the_middle",
         "tests/theatre/test_resume.py::test_events_that_a_crash_kept_back",
+        "tests/theatre/test_resume.py::test_the_shipped_cartograph_resumes",
         "tests/theatre/test_resume_concurrent.py",
     ),
     # Changed bundles and requests in number, and what draws them at random.
