@@ -13,6 +13,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "chaos": (
         "tests/backend/test_axion_runs.py",
         "tests/backend/test_bucket_backups.py",
+        "tests/backend/test_changed_rows.py::test_a_killed_run",
         "tests/backend/test_crash_points.py",
         "tests/backend/test_database_outage.py",
         "tests/backend/test_embedded_server.py::test_a_home_that_was_removed",
@@ -79,6 +80,10 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/debate/test_debate_theatres.py",
         "tests/theatre/test_adversarial.py",
         "tests/theatre/test_adversarial_easel.py",
+        "tests/theatre/test_adversaries.py::test_a_rehearsal_that_is_worth_nothing",
+        "tests/theatre/test_adversaries.py::test_who_knows_nothing_stays_below_the_construct[product_axion_pair",
+        "tests/theatre/test_adversaries.py::test_who_knows_nothing_stays_below_the_construct[product_debate_auditor",
+        "tests/theatre/test_adversaries.py::test_who_knows_nothing_stays_below_the_construct[product_debate_control",
         "tests/theatre/test_easel_requests_theatre.py",
         "tests/theatre/test_fakes.py",
         "tests/theatre/test_observer_theatre.py",
