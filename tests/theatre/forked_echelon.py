@@ -32,7 +32,6 @@ import socket
 import sys
 
 import aiohttp
-import anthropic
 import numpy.random
 
 import theatre.cli

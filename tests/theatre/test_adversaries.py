@@ -1,7 +1,7 @@
 """The table of adversaries: each row is carried out, and ends as the table says.
 
-`make test` tries five of those that answer on one template of each family, `make soak-adversaries`
-all of them on all templates that are shipped.
+`make test` tries five of those that answer on one template of each family, `make soak-data` on
+three more, `make soak-adversaries` all of them on all templates that are shipped.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ TEMPLATES = FIXTURES / "templates"
 FAMILIES = {
     "product_cartograph_v1": 4,
     "product_observer_v1": 2,
-    "product_easel_v1": 4,
+    "product_easel_v1": 8,
     "product_axion_pair_v1": 13,
     "product_axion_v1": 13,
     "product_debate_auditor_v1": 2,

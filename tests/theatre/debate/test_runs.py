@@ -172,8 +172,8 @@ def test_a_construct_debates_through_its_adapter(tmp_path: Path) -> None:
 
 
 async def _debate_and_misbehave(debater: ConstructDebater) -> None:
-    from theatre.debate.models import counting_clock  # noqa: PLC0415  # (the same)
-    from theatre.debate.runner import DebateRun  # noqa: PLC0415  # the loop of one test
+    from theatre.debate.models import counting_clock  # (the same)
+    from theatre.debate.runner import DebateRun  # the loop of one test
 
     try:
         run = DebateRun(plan(mode="posthoc"), counting_clock(), lambda _entry: None)
@@ -207,7 +207,7 @@ async def _debate_and_misbehave(debater: ConstructDebater) -> None:
 
 
 def _at(request: TurnRequest, turn_index: int) -> TurnRequest:
-    from dataclasses import replace  # noqa: PLC0415  # used once
+    from dataclasses import replace  # used once
 
     return replace(request, turn_index=turn_index)
 

@@ -16,7 +16,6 @@ from theatre.engine.errors import UnaskedError
 from theatre.engine.models import ScoringCase
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES as MAX_CONSTRUCT_ANSWER
 from theatre.engine.replay.recording import ANSWERS_SHARE
-from theatre.judging.anthropic_judge import MAX_ANSWER_BYTES
 from theatre.verification.judge.asking import ANSWER_SCHEMAS, PROMPTS_SHA256, RUBRICS, VERSION
 from theatre.verification.judge.measures import MAX_CLAIMS
 from theatre.verification.judge.scorer import MAX_REPEATS, SCORER, committed_judge, judgement
@@ -228,6 +227,8 @@ def test_other_exchanges_than_those_that_are_asked_for_are_refused() -> None:
 
 
 def test_everything_that_is_recorded_of_an_answer_fits_its_record() -> None:
+    from theatre.judging.anthropic_judge import MAX_ANSWER_BYTES
+
     widest = "\U0001f600"
     names = [f"{number:03}{widest * 1000}" for number in range(200)]
     diff = "".join(
