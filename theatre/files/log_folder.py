@@ -96,8 +96,8 @@ class LogFolder:
         self._folder.mkdir(parents=True, exist_ok=True)
         with (self._folder / _LOCK).open("ab") as handle:
             # Threads that wait for the lock would keep those away that write the holder's files.
-            while not _try_lock(handle.fileno()):
-                await asyncio.sleep(_LOCK_SECONDS)  # noqa: ASYNC110 - another process has it
+            while not _try_lock(handle.fileno()):  # noqa: ASYNC110 - another process has it
+                await asyncio.sleep(_LOCK_SECONDS)
             try:
                 yield
             finally:
