@@ -16,7 +16,7 @@ from pathlib import Path
 from theatre.engine.errors import DatasetError, DatasetMismatchError
 from theatre.engine.models import read_episodes, read_gold_labels
 from theatre.engine.replay import DatasetSource
-from theatre.engine.replay.recording import largest_episode_bytes
+from theatre.engine.replay.preflight import largest_episode_bytes
 from theatre.engine.schema_registry import Quoted, phrase
 from theatre.engine.templates import ProductTheatreTemplate
 

@@ -23,8 +23,6 @@ from theatre.engine.models import (
     read_gold_labels,
 )
 from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
-from theatre.engine.replay.episode import CalledEpisode
-from theatre.engine.replay.records import last_latency
 from theatre.engine.schema_registry import SchemaRegistry
 from theatre.engine.templates import GOLD_LABELS, ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierHistory
@@ -192,28 +190,6 @@ class Progress:
     total: int
     status: InvocationStatus | None = None
     latency_ms: int | None = None
-
-
-class ProgressCount:
-    """Reports to a listener how many answers have arrived, in order of arrival."""
-
-    def __init__(self, listener: Callable[[Progress], None], *, done: int, total: int) -> None:
-        self._listener = listener
-        self._done = done
-        self._total = total
-        listener(Progress(done=done, total=total))
-
-    def count(self, called: CalledEpisode) -> None:
-        """Take one more answer."""
-        self._done += 1
-        self._listener(
-            Progress(
-                done=self._done,
-                total=self._total,
-                status=called.answer.status,
-                latency_ms=last_latency(called.record),
-            )
-        )
 
 
 # What settling a run brought.

@@ -21,13 +21,13 @@ from theatre.engine.errors import HumanScoreRefusedError, InvalidTransitionError
 from theatre.engine.models import EpisodeResult
 from theatre.engine.oracle_contract import clean_detail
 from theatre.engine.replay.context import RunJournal
-from theatre.engine.replay.programme_trail import (
+from theatre.engine.replay.recording import calls_of, outputs_of
+from theatre.engine.replay.trail import (
     HUMAN_SCORE,
     HUMAN_SCORE_REFUSED,
     OpenedRubric,
     ProgrammeTrail,
 )
-from theatre.engine.replay.records import calls_of, outputs_of
 from theatre.engine.schema_registry import Quoted, phrase
 from theatre.engine.scoring import CommittedRating, PanelScores, committed_ratings
 from theatre.engine.state_machine import TheatreState

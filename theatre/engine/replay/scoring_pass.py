@@ -6,7 +6,7 @@ Memory does not grow with the number of episodes.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Draws
@@ -22,7 +22,8 @@ from theatre.engine.models import (
     read_episodes,
 )
 from theatre.engine.replay.context import DatasetReader, RunJournal, run_in_thread
-from theatre.engine.replay.records import input_sent
+from theatre.engine.replay.dispatch import failure_stop, pair_in_order
+from theatre.engine.replay.recording import input_sent
 from theatre.engine.replay.tier_evidence import CallFacts
 from theatre.engine.replay.trail_batches import TrailBatches
 from theatre.engine.schema_registry import SchemaRegistry
@@ -32,11 +33,9 @@ from theatre.engine.scoring import (
     BaselineScores,
     DataAudit,
     DrawnEpisodes,
-    FailureStop,
     ScoredEpisode,
     TheatreScoringProvider,
     TrivialPlayers,
-    exact,
     stated_probability,
 )
 from theatre.engine.templates import ProductTheatreTemplate
@@ -229,23 +228,3 @@ async def _in_groups(paired: AsyncIterator[_Pair]) -> AsyncIterator[list[_Pair]]
             yield group
             group = []
     yield group
-
-
-def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
-    """Return the committed stop rule for a dataset of `total` episodes."""
-    policy = template.execution_policy
-    threshold = exact(policy.failure_threshold) if policy.on_threshold == "settle" else None
-    return FailureStop(total=total, threshold=threshold)
-
-
-async def pair_in_order(
-    episodes: Iterator[GroundTruthEpisode], results: AsyncIterator[EpisodeResult]
-) -> AsyncIterator[_Pair]:
-    """Yield every episode of the dataset with the result recorded before, or None."""
-    result = await anext(results, None)
-    for episode in episodes:
-        if result is None or result.seq != episode.seq:
-            yield episode, None
-            continue
-        yield episode, result
-        result = await anext(results, None)
