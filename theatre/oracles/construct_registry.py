@@ -19,10 +19,10 @@ from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapt
 
 from theatre.engine.clock import Clock
 from theatre.engine.schema_registry import model_message
-from theatre.oracles.bound_program import ProgramSource
 from theatre.oracles.construct_files import (
     FOLDER,
     PYTHON,
+    ProgramSource,
     listed_files,
     named_paths,
     refuse_unlisted,
@@ -166,7 +166,7 @@ class RegisteredConstruct:
 
     `argv` is as written, `{python}` and `{folder}` unfilled; `folder` is absolute and `files` are
     globs below it. Both are bound by the version, and nothing else of the folder is there when it
-    runs (`theatre.oracles.bound_program`).
+    runs (`theatre.oracles.construct_files`).
     `start_seconds` is None for a program that speaks on stdin. Else it serves HTTP and must
     accept a connection within so many seconds: on the socket that it is handed or, where `{port}`
     is in `argv`, on that port. `network` lets it open sockets of its own.

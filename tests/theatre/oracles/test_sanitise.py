@@ -18,17 +18,17 @@ from theatre.oracles.sanitise import (
     FieldEdit,
     Sanitised,
     SanitisePolicy,
+    clean_text,
+    is_plain,
     sanitise,
 )
-from theatre.oracles.sanitise_text import (
+from theatre.oracles.sanitise_tables import (
     JOINING_SCRIPTS,
     NFC_ACTIVE,
     PICTOGRAPHS,
     REMOVED,
     REPLACED,
     TABLES_SHA256,
-    clean_text,
-    is_plain,
 )
 
 FLAG = SanitisePolicy(role_markers="flag")
