@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import os
 from array import array
 from collections.abc import AsyncIterator, Collection, Iterator, Sequence
 from pathlib import Path
@@ -31,243 +30,6 @@ from theatre.files.durable import append_durably, replace_durably, truncate_dura
 
 EPISODES = "journal.jsonl"
 TRAIL = "audit_trail.jsonl"
-
-
-class FileRunJournal:
-    """Implements `theatre.engine.replay.RunJournal` in one theatre's folder.
-
-    The caller holds the theatre's lock: there is one writer.
-    """
-
-    def __init__(self, folder: Path, theatre_id: str) -> None:
-        """Open the journal, verify the chain, cut what is unfinished.
-
-        Raises ChainBrokenError and JournalError for a trail that a crash cannot explain. Whether
-        the episodes are those that it names is verified when they are read (`TrailBatches`).
-        `torn` names the files that lost an unfinished end.
-        """
-        self._theatre_id = theatre_id
-        self._episodes = folder / EPISODES
-        self._trail = folder / TRAIL
-        torn = [TRAIL] if _cut(self._trail, _end_of_last_line(self._trail)) else []
-        self._head = ChainHead()
-        self._state: str | None = None
-        self._commitment_hash: str | None = None
-        named: list[range] = []
-        for entry in verified_entries(_documents(self._trail), theatre_id=theatre_id):
-            self._advance(entry)
-            named += read_sequences(entry)
-        self._index = EpisodeIndex()
-        if _cut(self._episodes, self._index_lines(named)):
-            torn.append(EPISODES)
-        self.torn = tuple(torn)
-
-    @property
-    def state(self) -> str | None:
-        """Return the state that the last transition led to; None for an empty chain."""
-        return self._state
-
-    @property
-    def commitment_hash(self) -> str | None:
-        """Return what the chain says was committed; None before."""
-        return self._commitment_hash
-
-    async def recorded(self) -> EpisodeIndex:
-        """Return which episodes are recorded."""
-        return self._index
-
-    async def append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
-        """Make `results` durable, then `events`; JournalError for an episode recorded before."""
-        await run_in_thread(self._append, results, events)
-
-    async def results(self) -> AsyncIterator[EpisodeResult]:
-        """Yield what was recorded when the iteration began, in dataset order."""
-        places = self._index.places()
-        if not len(self._index):
-            return
-        with self._episodes.open("rb") as handle:
-            for seq, offset in places:
-                handle.seek(offset)
-                yield read_result(seq, handle.readline())
-
-    async def note(self, event: AuditEvent) -> JsonObject:
-        """Append one event durably; a transition only from the state that it names."""
-        return await run_in_thread(self._note, event)
-
-    async def note_together(self, events: Sequence[AuditEvent]) -> None:
-        """Make transitions durable, all of them or none: the whole trail is rewritten.
-
-        For a theatre that ends: what comes after a crash finds it ended, or as it was.
-        """
-        await run_in_thread(self._note_together, events)
-
-    async def trail(self) -> AsyncIterator[JsonObject]:
-        """Yield the audit entries in order."""
-        for entry in _documents(self._trail):
-            yield entry
-
-    def _append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
-        self._index.check_new([result.seq for result in results])
-        if not results:
-            self._append_events(events)
-            return
-        # As the trail names them.
-        results = sorted(results, key=lambda result: result.seq)
-        # Episodes first: an entry of the trail must never name lines that a crash has lost.
-        offset = append_durably(self._episodes, b"".join(result.line for result in results))
-        try:
-            self._append_events(events)
-        except OSError:
-            # No line may stand before those that the trail names next.
-            truncate_durably(self._episodes, offset)
-            raise
-        for result in results:
-            self._index.put(result.seq, offset)
-            offset += len(result.line)
-
-    def _note(self, event: AuditEvent) -> JsonObject:
-        # Compare and swap: two processes cannot both make the same transition.
-        if event.to_state is not None and event.from_state != self._state:
-            raise StateConflictError(
-                f"expected theatre {self._theatre_id} in {event.from_state}, got {self._state}"
-            )
-        return self._append_events([event])[-1]
-
-    def _note_together(self, events: Sequence[AuditEvent]) -> None:
-        entries = self._chain(events)
-        lines = b"".join(canonical_line(entry) for entry in entries)
-        replace_durably(self._trail, self._trail.read_bytes() + lines)
-        for entry in entries:
-            self._advance(entry)
-
-    def _append_events(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
-        entries = self._chain(events)
-        if entries:
-            append_durably(self._trail, b"".join(canonical_line(entry) for entry in entries))
-        for entry in entries:
-            self._advance(entry)
-        return entries
-
-    def _chain(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
-        head, entries = self._head, []
-        for event in events:
-            entry = next_entry(head, self._theatre_id, event)
-            head = head_after(entry)
-            entries.append(entry)
-        return entries
-
-    def _index_lines(self, named: Sequence[range]) -> int:
-        """Index the lines that the trail names, and return where they end.
-
-        A line that cannot be read, or is not that of the episode which the trail names there, is
-        left out: the digest of its batch will not match without it.
-        """
-        end = 0
-        sequences = itertools.chain.from_iterable(named)
-        for line, seq in zip(_whole_lines(self._episodes), sequences, strict=False):
-            with contextlib.suppress(JournalError):
-                read_result(seq, line)
-                self._index.check_new([seq])
-                self._index.put(seq, end)
-            end += len(line)
-        return end
-
-    def _advance(self, entry: JsonObject) -> None:
-        self._head = head_after(entry)
-        if entry["to_state"] is not None:
-            self._state = cast("str", entry["to_state"])
-        if entry["event_type"] == "committed":
-            detail = cast("JsonObject", entry["detail"])
-            self._commitment_hash = cast("str", detail["commitment_hash"])
-
-
-def read_trail(folder: Path, theatre_id: str) -> Iterator[JsonObject]:
-    """Yield a theatre's audit entries for a reader, verified one against the other.
-
-    A line that is still being written is left out. Raises as `FileRunJournal`.
-    """
-    return verified_entries(_documents(folder / TRAIL), theatre_id=theatre_id)
-
-
-def count_episodes(folder: Path) -> int:
-    """Return how many episodes are recorded durably, for a reader."""
-    return sum(1 for _ in _whole_lines(folder / EPISODES))
-
-
-def recorded_results(folder: Path, seqs: Collection[int]) -> Iterator[EpisodeResult]:
-    """Yield what is recorded of some episodes, for a reader."""
-    missing = set(seqs)
-    for line in _whole_lines(folder / EPISODES) if missing else ():
-        result = EpisodeResult.from_line(line)
-        if result.seq in missing:
-            missing.discard(result.seq)
-            yield result
-        if not missing:
-            return
-
-
-def results_in_order(folder: Path) -> Iterator[EpisodeResult]:
-    """Yield what is recorded in dataset order, for a reader; errors as `RunJournal.results`."""
-    path, index, offset = folder / EPISODES, EpisodeIndex(), 0
-    for line in _whole_lines(path):
-        seq = EpisodeResult.from_line(line).seq
-        index.check_new([seq])
-        index.put(seq, offset)
-        offset += len(line)
-    if len(index):
-        with path.open("rb") as handle:
-            for seq, place in index.places():
-                handle.seek(place)
-                yield read_result(seq, handle.readline())
-
-
-def _documents(path: Path) -> Iterator[JsonObject]:
-    """Yield the document of each whole line; JournalError for a line that is none."""
-    for number, line in enumerate(_whole_lines(path), start=1):
-        try:
-            yield parse_object(line)
-        except ParseError as error:
-            raise JournalError(
-                f"{path.name}, line {number}: {error}; put the file back as it was, or run the "
-                "template anew"
-            ) from error
-
-
-def _whole_lines(path: Path) -> Iterator[bytes]:
-    """Yield each line that has its line feed."""
-    if not path.exists():
-        return
-    with path.open("rb") as handle:
-        for line in handle:
-            if line.endswith(b"\n"):
-                yield line
-
-
-def _cut(path: Path, end: int) -> bool:
-    """Remove what is behind `end`; log_event whether there was anything."""
-    if not path.exists() or path.stat().st_size == end:
-        return False
-    truncate_durably(path, end)
-    return True
-
-
-def _end_of_last_line(path: Path) -> int:
-    if not path.exists():
-        return 0
-    block = 64 * 1024
-    with path.open("rb") as handle:
-        position = handle.seek(0, os.SEEK_END)
-        while position > 0:
-            start = max(0, position - block)
-            handle.seek(start)
-            found = handle.read(position - start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
-            position = start
-    return 0
-
-
-# Where each recorded episode begins, small enough for a million of them.
 
 
 _ABSENT = -1
@@ -314,3 +76,214 @@ class EpisodeIndex:
         """Return episode and offset in dataset order, as they are now."""
         now = enumerate(self._offsets[:], start=1)
         return ((seq, offset) for seq, offset in now if offset != _ABSENT)
+
+    def results(self, path: Path) -> Iterator[EpisodeResult]:
+        """Yield in dataset order what `path` holds of the episodes that are entered now."""
+        places = self.places()
+        if self._count:
+            with path.open("rb") as handle:
+                for seq, offset in places:
+                    handle.seek(offset)
+                    yield read_result(seq, handle.readline())
+
+
+class FileRunJournal:
+    """Implements `theatre.engine.replay.RunJournal` in one theatre's folder.
+
+    The caller holds the theatre's lock: there is one writer.
+    """
+
+    def __init__(self, folder: Path, theatre_id: str) -> None:
+        """Open the journal, verify the chain, cut what is unfinished.
+
+        Raises ChainBrokenError and JournalError for a trail that a crash cannot explain. Whether
+        the episodes are those that it names is verified when they are read (`TrailBatches`).
+        `torn` names the files that lost an unfinished end.
+        """
+        self._theatre_id = theatre_id
+        self._episodes = folder / EPISODES
+        self._trail = folder / TRAIL
+        end_of_last_line = sum(map(len, _whole_lines(self._trail)))
+        torn = [TRAIL] if _cut(self._trail, end_of_last_line) else []
+        self._head = ChainHead()
+        self.state: str | None = None
+        """The state that the last transition led to; None for an empty chain."""
+        self.commitment_hash: str | None = None
+        """What the chain says was committed; None before."""
+        named: list[range] = []
+        for entry in verified_entries(_documents(self._trail), theatre_id=theatre_id):
+            self._advance(entry)
+            named += read_sequences(entry)
+        self._index = EpisodeIndex()
+        if _cut(self._episodes, self._index_lines(named)):
+            torn.append(EPISODES)
+        self.torn = tuple(torn)
+
+    async def recorded(self) -> EpisodeIndex:
+        """Return which episodes are recorded."""
+        return self._index
+
+    async def append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
+        """Make `results` durable, then `events`; JournalError for an episode recorded before."""
+        await run_in_thread(self._append, results, events)
+
+    async def results(self) -> AsyncIterator[EpisodeResult]:
+        """Yield what was recorded when the iteration began, in dataset order."""
+        for result in self._index.results(self._episodes):
+            yield result
+
+    async def note(self, event: AuditEvent) -> JsonObject:
+        """Append one event durably; a transition only from the state that it names."""
+        return await run_in_thread(self._note, event)
+
+    async def note_together(self, events: Sequence[AuditEvent]) -> None:
+        """Make transitions durable, all of them or none: the whole trail is rewritten.
+
+        For a theatre that ends: what comes after a crash finds it ended, or as it was.
+        """
+        await run_in_thread(self._note_together, events)
+
+    async def trail(self) -> AsyncIterator[JsonObject]:
+        """Yield the audit entries in order."""
+        for entry in _documents(self._trail):
+            yield entry
+
+    def _append(self, results: Sequence[EpisodeResult], events: Sequence[AuditEvent]) -> None:
+        self._index.check_new([result.seq for result in results])
+        if not results:
+            self._append_events(events)
+            return
+        # As the trail names them.
+        results = sorted(results, key=lambda result: result.seq)
+        # Episodes first: an entry of the trail must never name lines that a crash has lost.
+        offset = append_durably(self._episodes, b"".join(result.line for result in results))
+        try:
+            self._append_events(events)
+        except OSError:
+            # No line may stand before those that the trail names next.
+            truncate_durably(self._episodes, offset)
+            raise
+        for result in results:
+            self._index.put(result.seq, offset)
+            offset += len(result.line)
+
+    def _note(self, event: AuditEvent) -> JsonObject:
+        # Compare and swap: two processes cannot both make the same transition.
+        if event.to_state is not None and event.from_state != self.state:
+            raise StateConflictError(
+                f"expected theatre {self._theatre_id} in {event.from_state}, got {self.state}"
+            )
+        return self._append_events([event])[-1]
+
+    def _note_together(self, events: Sequence[AuditEvent]) -> None:
+        entries = self._chain(events)
+        lines = b"".join(canonical_line(entry) for entry in entries)
+        replace_durably(self._trail, self._trail.read_bytes() + lines)
+        for entry in entries:
+            self._advance(entry)
+
+    def _append_events(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
+        entries = self._chain(events)
+        if entries:
+            append_durably(self._trail, b"".join(canonical_line(entry) for entry in entries))
+        for entry in entries:
+            self._advance(entry)
+        return entries
+
+    def _chain(self, events: Sequence[AuditEvent]) -> list[JsonObject]:
+        head, entries = self._head, []
+        for event in events:
+            entry = next_entry(head, self._theatre_id, event)
+            head = head_after(entry)
+            entries.append(entry)
+        return entries
+
+    def _index_lines(self, named: Sequence[range]) -> int:
+        """Index the lines that the trail names, and return where they end.
+
+        A line that cannot be read, or is not that of the episode which the trail names there, is
+        left out: the digest of its batch will not match without it.
+        """
+        end = 0
+        sequences = itertools.chain.from_iterable(named)
+        for line, seq in zip(_whole_lines(self._episodes), sequences, strict=False):
+            with contextlib.suppress(JournalError):
+                read_result(seq, line)
+                self._index.check_new([seq])
+                self._index.put(seq, end)
+            end += len(line)
+        return end
+
+    def _advance(self, entry: JsonObject) -> None:
+        self._head = head_after(entry)
+        if entry["to_state"] is not None:
+            self.state = cast("str", entry["to_state"])
+        if entry["event_type"] == "committed":
+            detail = cast("JsonObject", entry["detail"])
+            self.commitment_hash = cast("str", detail["commitment_hash"])
+
+
+def read_trail(folder: Path, theatre_id: str) -> Iterator[JsonObject]:
+    """Yield a theatre's audit entries for a reader, verified one against the other.
+
+    A line that is still being written is left out. Raises as `FileRunJournal`.
+    """
+    return verified_entries(_documents(folder / TRAIL), theatre_id=theatre_id)
+
+
+def count_episodes(folder: Path) -> int:
+    """Return how many episodes are recorded durably, for a reader."""
+    return sum(1 for _ in _whole_lines(folder / EPISODES))
+
+
+def recorded_results(folder: Path, seqs: Collection[int]) -> Iterator[EpisodeResult]:
+    """Yield what is recorded of some episodes, for a reader."""
+    missing = set(seqs)
+    for line in _whole_lines(folder / EPISODES) if missing else ():
+        result = EpisodeResult.from_line(line)
+        if result.seq in missing:
+            missing.discard(result.seq)
+            yield result
+        if not missing:
+            return
+
+
+def results_in_order(folder: Path) -> Iterator[EpisodeResult]:
+    """Yield what is recorded in dataset order, for a reader; errors as `RunJournal.results`."""
+    path, index, offset = folder / EPISODES, EpisodeIndex(), 0
+    for line in _whole_lines(path):
+        seq = EpisodeResult.from_line(line).seq
+        index.check_new([seq])
+        index.put(seq, offset)
+        offset += len(line)
+    yield from index.results(path)
+
+
+def _documents(path: Path) -> Iterator[JsonObject]:
+    """Yield the document of each whole line; JournalError for a line that is none."""
+    for number, line in enumerate(_whole_lines(path), start=1):
+        try:
+            yield parse_object(line)
+        except ParseError as error:
+            raise JournalError(
+                f"{path.name}, line {number}: {error}; put the file back as it was, or run the "
+                "template anew"
+            ) from error
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Yield each line that has its line feed."""
+    if not path.exists():
+        return
+    with path.open("rb") as handle:
+        for line in handle:
+            if line.endswith(b"\n"):
+                yield line
+
+
+def _cut(path: Path, end: int) -> bool:
+    """Remove what is behind `end`; return whether there was anything."""
+    if not path.exists() or path.stat().st_size == end:
+        return False
+    truncate_durably(path, end)
+    return True

@@ -66,13 +66,18 @@ class _CopiedForm(_Form):
         return {one.name: _copied(getattr(self, one.name)) for one in fields(self)}
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
 def _copied(value: object) -> JsonValue:
-    if isinstance(value, _Form):
-        return value.as_document()
-    if isinstance(value, dict | RetryPolicy):
-        return {name: _copied(item) for name, item in dict(value).items()}
+    if type(value) in _SCALARS:
+        return cast("JsonValue", value)
+    if isinstance(value, dict):
+        return {name: _copied(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [_copied(item) for item in value]
+    if isinstance(value, _Form | RetryPolicy):
+        return value.as_document()
     return cast("JsonValue", value.value if isinstance(value, Enum) else value)
 
 
@@ -83,6 +88,10 @@ class RetryPolicy(BaseModel):
 
     max_retries: int = Field(default=2, ge=0, le=10)
     backoff_seconds: float = Field(default=5, ge=0, le=3600)
+
+    def as_document(self) -> JsonObject:
+        """Return the policy as it is sent and stored."""
+        return {"max_retries": self.max_retries, "backoff_seconds": self.backoff_seconds}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
