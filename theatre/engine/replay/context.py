@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping, Sequence, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,6 +178,22 @@ class OpenDatasets:
             "ground_truth/dataset.jsonl": self.replay,
             **{f"ground_truth/{name}.jsonl": reader for name, reader in named.items()},
         }
+
+
+@contextlib.contextmanager
+def open_datasets(
+    template: ProductTheatreTemplate, source: DatasetSource
+) -> Iterator[OpenDatasets]:
+    """Open every dataset that the template commits to, and close them; errors as `source.open`."""
+    config, hashes = template.product_theatre_config, template.dataset_hashes
+    with contextlib.ExitStack() as stack:
+        readers = {}
+        for name, path in config.data_paths().items():
+            # Hashed and read through one descriptor: a file swapped in between is not read.
+            readers[name] = source.open(path, sha256=hashes[name])
+            stack.callback(readers[name].close)
+        replay = readers.pop(config.replay_dataset_id)
+        yield OpenDatasets(replay=replay, others=readers)
 
 
 # How far a run is, for display.

@@ -6,8 +6,7 @@ that died is run again with the same journal and does only what is not recorded 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import cast
 
@@ -30,6 +29,7 @@ from theatre.engine.replay.context import (
     RunJournal,
     RunSettings,
     SealedRun,
+    open_datasets,
     run_in_thread,
 )
 from theatre.engine.replay.dispatch import CallingPass
@@ -169,7 +169,7 @@ class ReplayEngine:
     async def _run_to_bundle(self) -> SealedRun | ResolutionResult | RefusedDraft:
         """Do what is left to do of the run, up to its bundle; CoinError where its coin is lost."""
         draws = self._require_coin()
-        with self._open_datasets() as datasets:
+        with open_datasets(self._template, self._context.datasets) as datasets:
             if self._theatre.state is TheatreState.COMMITTED:
                 await self._activate(datasets)
             if self._theatre.state is TheatreState.ACTIVE:
@@ -188,18 +188,6 @@ class ReplayEngine:
                 "and no other coin may stand in for it; commit the template again and run that"
             )
         return Draws(coin, self._receipt.commitment_hash)
-
-    @contextlib.contextmanager
-    def _open_datasets(self) -> Iterator[OpenDatasets]:
-        config, hashes = self._template.product_theatre_config, self._template.dataset_hashes
-        with contextlib.ExitStack() as stack:
-            readers = {}
-            for name, path in config.data_paths().items():
-                # Hashed and read through one descriptor: a file swapped in between is not read.
-                readers[name] = self._context.datasets.open(path, sha256=hashes[name])
-                stack.callback(readers[name].close)
-            replay = readers.pop(config.replay_dataset_id)
-            yield OpenDatasets(replay=replay, others=readers)
 
     async def _activate(self, datasets: OpenDatasets) -> None:
         self._theatre.require_in_time(self._clock())
