@@ -122,7 +122,16 @@ def construct_at(endpoint: Endpoint, places: Places) -> Construct:
     construct_id, place = endpoint.construct_id, endpoint.place
     match endpoint.adapter_type:
         case "python":
-            return _callable_at(endpoint, places.folder)
+            try:
+                return construct_from_callable(construct_id, place, places.folder)
+            except ConstructFilesError as error:
+                if not endpoint.is_registered:
+                    raise
+                # `construct:name` may be a callable of a module of that name, but there is none.
+                raise ConstructTransportError(
+                    f"expected module:name for the python construct {construct_id}, got {place}: "
+                    "the adapter of a registered construct is local or http"
+                ) from error
         case "local" if endpoint.is_registered:
             return program_of(places.find(place.removeprefix(REGISTERED)))
         case "local":
@@ -138,19 +147,6 @@ def construct_at(endpoint: Endpoint, places: Places) -> Construct:
                 f"expected adapter_type http, local or python for {construct_id}, got {other}: "
                 "only a real construct can be run"
             )
-
-
-def _callable_at(endpoint: Endpoint, folder: Path) -> RegisteredConstruct:
-    try:
-        return construct_from_callable(endpoint.construct_id, endpoint.place, folder)
-    except ConstructFilesError as error:
-        if not endpoint.is_registered:
-            raise
-        # `construct:name` may be a callable of a module of that name, but there is none.
-        raise ConstructTransportError(
-            f"expected module:name for the python construct {endpoint.construct_id}, got "
-            f"{endpoint.place}: the adapter of a registered construct is local or http"
-        ) from error
 
 
 # What a composition root asks of an adapter before the first call.
@@ -202,12 +198,13 @@ def python_environment() -> JsonObject:
     RECORD that there is none of. Computed once a process.
     """
     folders = [Path(folder) for folder in dict.fromkeys(site.getsitepackages())]
-    found = [
-        _distribution(info)
-        for folder in folders
-        for pattern in ("*.dist-info", "*.egg-info")
-        for info in folder.glob(pattern)
-    ]
+    found: list[JsonValue] = []
+    for folder in folders:
+        for info in (*folder.glob("*.dist-info"), *folder.glob("*.egg-info")):
+            about, record = Distribution.at(info), info / "RECORD"
+            is_recorded = record.is_file()
+            digest = hashlib.sha256(record.read_bytes()).hexdigest() if is_recorded else None
+            found.append([about.name, about.version, digest])
     return {
         "environment_hash": canonical_sha256(sorted(found, key=repr)),
         "interpreter": f"{platform.python_implementation()} {platform.python_version()}",
@@ -224,10 +221,3 @@ def local_programs(template: ProductTheatreTemplate, places: Places) -> list[Reg
             if isinstance(construct, RegisteredConstruct):
                 found.append(construct)
     return found
-
-
-def _distribution(info: Path) -> list[JsonValue]:
-    about, record = Distribution.at(info), info / "RECORD"
-    is_recorded = record.is_file()
-    digest = hashlib.sha256(record.read_bytes()).hexdigest() if is_recorded else None
-    return [about.name, about.version, digest]

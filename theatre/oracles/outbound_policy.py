@@ -167,7 +167,9 @@ class OutboundPolicy:
         an address that the policy refuses. Names are judged when they are resolved.
         """
         url = _parse(text)
-        host = _host_of(url)
+        host = url.raw_host or ""
+        if not 0 < len(host) <= _MAX_HOST_NAME:
+            raise OutboundRefusedError(f"expected a URL with a host, got {str(url)!r:.100}")
         if _HOST_NAME.fullmatch(host) and not _ENDS_IN_NUMBER.fullmatch(host):
             return url
         try:
@@ -189,9 +191,12 @@ class OutboundPolicy:
             outermost = ip_address(address)
         except ValueError as error:
             raise OutboundRefusedError(f"expected an IP address, got {address!r:.100}") from error
+        name = host.lower().rstrip(".")
         for layer in embedded_addresses(outermost):
             kind = classify_address(layer)
-            if kind is not None and not self._allows(layer, kind, host=host, port=port):
+            if kind is not None and not any(
+                entry.covers(layer, kind, host=name, port=port) for entry in self._exceptions
+            ):
                 inside = "" if layer == outermost else f" (it carries {layer})"
                 raise AddressNotAllowedError(
                     f"expected a public address for {host} port {port}, got {address}{inside}, "
@@ -216,10 +221,6 @@ class OutboundPolicy:
             return "expected a host that calls may go to, got one with addresses that are refused"
         return None if addresses else "expected a host name that resolves, got none that does now"
 
-    def _allows(self, address: Address, kind: str, *, host: str, port: int) -> bool:
-        name = host.lower().rstrip(".")
-        return any(entry.covers(address, kind, host=name, port=port) for entry in self._exceptions)
-
 
 def _parse(text: str) -> URL:
     # Whitespace and controls are dropped by some parsers, and not by others.
@@ -242,13 +243,6 @@ def _parse(text: str) -> URL:
     if url.raw_fragment or text.endswith("#"):
         raise OutboundRefusedError(f"expected a URL without a fragment, got {text!r:.100}")
     return url
-
-
-def _host_of(url: URL) -> str:
-    host = url.raw_host
-    if not host or len(host) > _MAX_HOST_NAME:
-        raise OutboundRefusedError(f"expected a URL with a host, got {str(url)!r:.100}")
-    return host
 
 
 def _read_entry(text: str) -> _Exception:
@@ -425,19 +419,18 @@ class _JudgingResolver(AbstractResolver):
         # Every address: a name that also resolves to a private one could lead there next time.
         for address in addresses:
             self._policy.judge(address, host=host, port=port)
-        results = [_result(host, address, port) for address in addresses]
-        return [result for result in results if family in (socket.AF_UNSPEC, result["family"])]
+        results = (
+            ResolveResult(
+                hostname=host,
+                host=address,
+                port=port,
+                family=socket.AF_INET6 if ":" in address else socket.AF_INET,
+                proto=0,
+                flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
+            )
+            for address in addresses
+        )
+        return [one for one in results if family in (socket.AF_UNSPEC, one["family"])]
 
     async def close(self) -> None:
         """Hold nothing, so let go of nothing."""
-
-
-def _result(host: str, address: str, port: int) -> ResolveResult:
-    return ResolveResult(
-        hostname=host,
-        host=address,
-        port=port,
-        family=socket.AF_INET6 if ":" in address else socket.AF_INET,
-        proto=0,
-        flags=socket.AI_NUMERICHOST | socket.AI_NUMERICSERV,
-    )

@@ -233,10 +233,6 @@ class FieldEdit:
     path: str
     counts: Mapping[str, int]
 
-    def as_document(self) -> JsonObject:
-        """Return the form that the evidence keeps."""
-        return {"path": self.path, "counts": dict(sorted(self.counts.items()))}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sanitised:
@@ -257,29 +253,26 @@ class Sanitised:
     counts: Mapping[str, int]
     wrong_keys: tuple[str, ...]
 
-    @property
-    def raw_sha256(self) -> str:
-        """Return the hash of the value's canonical bytes; errors as `canonical_bytes`."""
-        return canonical_sha256(self.raw)
-
-    @property
-    def sent_sha256(self) -> str:
-        """Return the hash of the canonical bytes of what is sent; errors as `canonical_bytes`."""
-        return canonical_sha256(self.value)
-
     def record(self) -> JsonObject:
-        """Return what the evidence keeps: enough to see what changed and to do it again."""
-        raw_sha256 = self.raw_sha256
+        """Return what the evidence keeps: enough to see what changed and to do it again.
+
+        Errors as `canonical_sha256`.
+        """
+        raw_sha256 = canonical_sha256(self.raw)
+        is_changed = self.value is not self.raw
         return {
             "sanitiser_version": SANITISER,
             "tables_sha256": TABLES_SHA256,
             "role_markers": self.policy.role_markers,
             "raw_fields": list(self.policy.raw_fields),
             "raw_sha256": raw_sha256,
-            "sent_sha256": raw_sha256 if self.value is self.raw else self.sent_sha256,
+            "sent_sha256": canonical_sha256(self.value) if is_changed else raw_sha256,
             "counts": dict(sorted(self.counts.items())),
             "fields_changed": self.fields_changed,
-            "fields": [edit.as_document() for edit in self.edits],
+            "fields": [
+                {"path": edit.path, "counts": dict(sorted(edit.counts.items()))}
+                for edit in self.edits
+            ],
             "wrong_keys": list(self.wrong_keys),
         }
 
@@ -324,10 +317,10 @@ class _Walk:
         if isinstance(item, dict) and isinstance(clean, dict):
             for key in sorted(item):
                 self._judge_key(key, path)
-                clean[key] = self._clean(item[key], (path, key), _raw_below(raw, key))
+                clean[key] = self._clean(item[key], (path, key), raw and raw.get(key))
         elif isinstance(clean, list):
             for n, child in enumerate(item):
-                clean.append(self._clean(child, (path, n), _raw_below(raw, n)))
+                clean.append(self._clean(child, (path, n), raw and raw.get(str(n))))
         if len(self._stack) > height + 1:
             self._stack[height:] = reversed(self._stack[height:])
 
@@ -373,10 +366,6 @@ def _raw_tree(pointers: Iterable[str]) -> _RawTree | None:
             node = node.setdefault(token.replace("~1", "/").replace("~0", "~"), {})
         node[None] = {}
     return tree or None
-
-
-def _raw_below(raw: _RawTree | None, token: str | int) -> _RawTree | None:
-    return None if raw is None else raw.get(str(token))
 
 
 def _pointer(path: _Path) -> str:
