@@ -12,9 +12,10 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from theatre.engine.canonical_json import MAX_INPUT_DEPTH, JsonObject, canonical_bytes, parse_json
 from theatre.engine.errors import ParseError
@@ -93,15 +94,27 @@ def version_mismatch(request: OracleInvocationRequest, computed: str) -> CallFai
 PLAIN_PIN = "plain_http@1"
 
 
-class WireForm(Protocol):
-    """One way to put a request into a body, and to read the body that comes back."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WireForm:
+    """How a request is put into a body, and how the body that comes back is read.
+
+    Without `bare` it is the envelope of docs/contract/construct.md, both ways. `bare` makes of
+    `input_data` what a service is sent that knows no envelope: it answers with the bare output,
+    echoes nothing and reports no version. The evidence says the pinned one, and the pin of this
+    form caps the tier (`version-unreported`).
+    """
+
+    bare: Callable[[JsonObject], JsonObject] | None = None
 
     @property
     def pin(self) -> str:
         """Return `name@version`, as evidence and `adapter_version` spell it."""
+        return "http@1" if self.bare is None else PLAIN_PIN
 
     def body(self, request: OracleInvocationRequest) -> bytes:
         """Return what is sent."""
+        bare = self.bare
+        return canonical_bytes(request.as_document() if bare is None else bare(request.input_data))
 
     def read(
         self,
@@ -111,63 +124,16 @@ class WireForm(Protocol):
         latency_ms: int,
         responded_at: datetime,
     ) -> Attempt:
-        """Read what came back, with reasons as `read_answer`; never raises."""
+        """Read what came back, with reasons as `read_answer`; never raises.
 
-
-class EnvelopeForm:
-    """The envelope of docs/contract/construct.md, both ways."""
-
-    pin = "http@1"
-
-    def body(self, request: OracleInvocationRequest) -> bytes:
-        """Return the envelope."""
-        return canonical_bytes(request.as_document())
-
-    def read(
-        self,
-        raw: bytes,
-        request: OracleInvocationRequest,
-        *,
-        latency_ms: int,
-        responded_at: datetime,
-    ) -> Attempt:
-        """Read an envelope."""
-        return read_answer(raw, request, latency_ms=latency_ms, responded_at=responded_at)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlainForm:
-    """The bare input out, the bare output back.
-
-    `bare` makes of `input_data` what the service is sent. Such a service echoes nothing and
-    reports no version: the evidence says the pinned one, and the pin of this form caps the tier
-    (`version-unreported`).
-    """
-
-    bare: Callable[[JsonObject], JsonObject]
-
-    @property
-    def pin(self) -> str:
-        """Return `plain_http@1`."""
-        return PLAIN_PIN
-
-    def body(self, request: OracleInvocationRequest) -> bytes:
-        """Return the bare input."""
-        return canonical_bytes(self.bare(request.input_data))
-
-    def read(
-        self,
-        raw: bytes,
-        request: OracleInvocationRequest,
-        *,
-        latency_ms: int,
-        responded_at: datetime,
-    ) -> Attempt:
-        """Take an object as `output_data`; all else is refused as no envelope would be."""
-        try:
-            output = parse_json(raw, max_bytes=MAX_ANSWER_BYTES, max_depth=MAX_INPUT_DEPTH - 1)
-        except ParseError:
-            output = None
+        Of a bare answer an object is the `output_data`; all else is refused as no envelope would
+        be.
+        """
+        output = None
+        with suppress(ParseError):
+            if self.bare is not None:
+                depth = MAX_INPUT_DEPTH - 1
+                output = parse_json(raw, max_bytes=MAX_ANSWER_BYTES, max_depth=depth)
         if isinstance(output, dict):
             reported: JsonObject = {
                 "invocation_id": request.invocation_id,
@@ -180,7 +146,7 @@ class PlainForm:
         return read_answer(raw, request, latency_ms=latency_ms, responded_at=responded_at)
 
 
-ENVELOPES = EnvelopeForm()
+ENVELOPES = WireForm()
 
 
 # The headers that an operator adds to each call.

@@ -278,12 +278,6 @@ class RunSettings:
     concurrency_limit: int | None = None
     attempt: int = 0
 
-    def concurrency(self, committed: int) -> int:
-        """Return how many calls to make at a time."""
-        return (
-            committed if self.concurrency_limit is None else min(committed, self.concurrency_limit)
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:

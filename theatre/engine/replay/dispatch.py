@@ -193,7 +193,9 @@ class CallingPass:
         recorded.
         """
         template, context = self._template, self._context
-        limit = self._settings.concurrency(template.execution_policy.max_concurrency)
+        limit = template.execution_policy.max_concurrency
+        if self._settings.concurrency_limit is not None:
+            limit = min(limit, self._settings.concurrency_limit)
         gold = datasets.gold_labels(template.product_theatre_config.gold_label_dataset_id)
         caller = self._caller(datasets, draws, gold)
         recorder = Recorder(self._journal, provider=self._provider, gold=gold, clock=self._clock)

@@ -37,7 +37,6 @@ from theatre.engine.replay.episode import require_judge
 from theatre.engine.replay.preflight import (
     activation_detail,
     check_adapters,
-    probe_isolation,
     read_isolation,
     refuse_rehearsal,
     refuse_unsupported,
@@ -206,8 +205,12 @@ class ReplayEngine:
         self._tried = tried
 
     async def _probe_isolation(self) -> Mapping[str, Isolation]:
+        """Try what each construct of an episode can reach now."""
         closed = [self._settings.output_dir, *self._context.closed]
-        return await probe_isolation(self._template, closed, self._context)
+        return {
+            hop.construct_id: await self._context.adapters[hop.construct_id].probe_isolation(closed)
+            for hop in self._template.hops
+        }
 
     async def _require_isolated(self) -> None:
         """Try again where this process did not begin the run: on another machine all may be open.

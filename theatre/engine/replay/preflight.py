@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any, cast
 
 from theatre.engine.canonical_json import DEFAULT_MAX_BYTES, JsonObject
@@ -70,16 +69,6 @@ def activation_detail(
         names = (hop.construct_id for hop in template.hops)
         detail["authors"] = {name: context.authors.get(name) for name in names}
     return detail
-
-
-async def probe_isolation(
-    template: ProductTheatreTemplate, closed: Sequence[Path], context: RunContext
-) -> dict[str, Isolation]:
-    """Try what each construct of an episode can reach now; `closed` are places with answers."""
-    return {
-        hop.construct_id: await context.adapters[hop.construct_id].probe_isolation(closed)
-        for hop in template.hops
-    }
 
 
 def read_isolation(activated: JsonObject) -> dict[str, Isolation]:
