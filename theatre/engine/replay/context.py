@@ -18,6 +18,7 @@ from theatre.engine.models import (
     Computation,
     EpisodeResult,
     EpisodeRunner,
+    GroundTruthEpisode,
     InvocationStatus,
     Judge,
     Scorer,
@@ -25,6 +26,7 @@ from theatre.engine.models import (
 )
 from theatre.engine.oracle_contract import InputSanitiser, Invoker, OracleAdapter
 from theatre.engine.schema_registry import SchemaRegistry
+from theatre.engine.scoring import FailureStop, exact
 from theatre.engine.templates import GOLD_LABELS, ProductTheatreTemplate
 from theatre.engine.tier_assigner import TierAssessment, TierHistory
 
@@ -194,6 +196,32 @@ def open_datasets(
             stack.callback(readers[name].close)
         replay = readers.pop(config.replay_dataset_id)
         yield OpenDatasets(replay=replay, others=readers)
+
+
+# What is to be called, and when to stop.
+
+
+EpisodePair = tuple[GroundTruthEpisode, EpisodeResult | None]
+
+
+async def pair_in_order(
+    episodes: Iterator[GroundTruthEpisode], results: AsyncIterator[EpisodeResult]
+) -> AsyncIterator[EpisodePair]:
+    """Yield every episode of the dataset with the result recorded before, or None."""
+    result = await anext(results, None)
+    for episode in episodes:
+        if result is None or result.seq != episode.seq:
+            yield episode, None
+            continue
+        yield episode, result
+        result = await anext(results, None)
+
+
+def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
+    """Return the committed stop rule for a dataset of `total` episodes."""
+    policy = template.execution_policy
+    threshold = exact(policy.failure_threshold) if policy.on_threshold == "settle" else None
+    return FailureStop(total=total, threshold=threshold)
 
 
 # How far a run is, for display.

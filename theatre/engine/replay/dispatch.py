@@ -6,7 +6,7 @@ Source: docs/contract/construct.md §5; docs/contract/scoring.md on the stop.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import SteadyClock
@@ -21,11 +21,14 @@ from theatre.engine.models import (
     read_episodes,
 )
 from theatre.engine.replay.context import (
+    EpisodePair,
     OpenDatasets,
     Progress,
     RunContext,
     RunJournal,
     RunSettings,
+    failure_stop,
+    pair_in_order,
 )
 from theatre.engine.replay.episode import (
     CalledEpisode,
@@ -34,30 +37,8 @@ from theatre.engine.replay.episode import (
     wrap_in_shape_check,
 )
 from theatre.engine.replay.recording import BatchWriter, Recorder, last_latency
-from theatre.engine.scoring import FailureStop, TheatreScoringProvider, exact
+from theatre.engine.scoring import FailureStop, TheatreScoringProvider
 from theatre.engine.templates import ProductTheatreTemplate
-
-_Pair = tuple[GroundTruthEpisode, EpisodeResult | None]
-
-
-def failure_stop(template: ProductTheatreTemplate, total: int) -> FailureStop:
-    """Return the committed stop rule for a dataset of `total` episodes."""
-    policy = template.execution_policy
-    threshold = exact(policy.failure_threshold) if policy.on_threshold == "settle" else None
-    return FailureStop(total=total, threshold=threshold)
-
-
-async def pair_in_order(
-    episodes: Iterator[GroundTruthEpisode], results: AsyncIterator[EpisodeResult]
-) -> AsyncIterator[_Pair]:
-    """Yield every episode of the dataset with the result recorded before, or None."""
-    result = await anext(results, None)
-    for episode in episodes:
-        if result is None or result.seq != episode.seq:
-            yield episode, None
-            continue
-        yield episode, result
-        result = await anext(results, None)
 
 
 class Dispatcher:
@@ -88,7 +69,7 @@ class Dispatcher:
         self._next = 1
         self._early: dict[int, bool] = {}
 
-    async def run(self, pairs: AsyncIterator[_Pair]) -> None:
+    async def run(self, pairs: AsyncIterator[EpisodePair]) -> None:
         """Call for every episode without a result, until the stop.
 
         Raises what `call` or `record` raised first; the other calls are given up then. Raises

@@ -37,7 +37,6 @@ from theatre.engine.replay.episode import require_judge
 from theatre.engine.replay.preflight import (
     activation_detail,
     check_adapters,
-    read_isolation,
     refuse_rehearsal,
     refuse_unsupported,
     refuse_weaker,
@@ -50,7 +49,7 @@ from theatre.engine.replay.self_check import (
     refuse,
 )
 from theatre.engine.replay.settlement import Settlement
-from theatre.engine.replay.trail import with_reasons
+from theatre.engine.replay.trail import read_isolation, with_reasons
 from theatre.engine.replay.trail_batches import find_unrecorded_events
 from theatre.engine.replay.workflow import ResolutionResult, planned_computations
 from theatre.engine.resolution import ProgrammeStatus

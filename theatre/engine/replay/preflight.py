@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, cast
 
 from theatre.engine.canonical_json import DEFAULT_MAX_BYTES, JsonObject
 from theatre.engine.errors import (
@@ -69,12 +68,6 @@ def activation_detail(
         names = (hop.construct_id for hop in template.hops)
         detail["authors"] = {name: context.authors.get(name) for name in names}
     return detail
-
-
-def read_isolation(activated: JsonObject) -> dict[str, Isolation]:
-    """Return what `activated` says of each construct's isolation."""
-    documents = cast("dict[str, dict[str, Any]]", activated["isolation"])
-    return {name: Isolation(**document) for name, document in documents.items()}
 
 
 def refuse_weaker(tried: Mapping[str, Isolation], begun: Mapping[str, Isolation]) -> None:

@@ -21,8 +21,14 @@ from theatre.engine.models import (
     Verdict,
     read_episodes,
 )
-from theatre.engine.replay.context import DatasetReader, RunJournal, run_in_thread
-from theatre.engine.replay.dispatch import failure_stop, pair_in_order
+from theatre.engine.replay.context import (
+    DatasetReader,
+    EpisodePair,
+    RunJournal,
+    failure_stop,
+    pair_in_order,
+    run_in_thread,
+)
 from theatre.engine.replay.recording import input_sent
 from theatre.engine.replay.tier_evidence import CallFacts
 from theatre.engine.replay.trail_batches import TrailBatches
@@ -139,7 +145,6 @@ class DistinctEvidence:
 _PAIRS_AT_A_TIME = 100
 """So many episodes are written at a time, in a thread."""
 
-_Pair = tuple[GroundTruthEpisode, EpisodeResult | None]
 EpisodeListener = Callable[[GroundTruthEpisode, EpisodeResult], None]
 """Is shown every episode that counts, in dataset order, with its result."""
 
@@ -177,7 +182,7 @@ class ScoringPass:
             records = stack.enter_context(builder.invocation_writer(total))
             stop = failure_stop(self._template, total)
 
-            def write(pairs: Sequence[_Pair]) -> None:
+            def write(pairs: Sequence[EpisodePair]) -> None:
                 for episode, result in pairs:
                     if result is not None:
                         records.write(result.seq, result.record.line)
@@ -220,8 +225,8 @@ def _require_present(episode: GroundTruthEpisode, result: EpisodeResult | None) 
     return result
 
 
-async def _in_groups(paired: AsyncIterator[_Pair]) -> AsyncIterator[list[_Pair]]:
-    group: list[_Pair] = []
+async def _in_groups(paired: AsyncIterator[EpisodePair]) -> AsyncIterator[list[EpisodePair]]:
+    group: list[EpisodePair] = []
     async for pair in paired:
         group.append(pair)
         if len(group) == _PAIRS_AT_A_TIME:

@@ -46,11 +46,10 @@ from theatre.engine.replay.context import (
     cancellation_check,
     run_in_thread,
 )
-from theatre.engine.replay.preflight import read_isolation
 from theatre.engine.replay.scoring_pass import DistinctEvidence, ScoringPass
 from theatre.engine.replay.self_check import RefusedDraft, check_draft, refuse
 from theatre.engine.replay.tier_evidence import CallFacts, tier_document, tier_facts_of
-from theatre.engine.replay.trail import ProgrammeTrail
+from theatre.engine.replay.trail import ProgrammeTrail, read_isolation
 from theatre.engine.replay.workflow import (
     EPISODES,
     EpisodeLines,

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Self, cast
+from typing import Any, Self, cast
 
 from theatre.engine.audit_chain import AuditEvent
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import JournalError
 from theatre.engine.models import InvocationStatus
-from theatre.engine.oracle_contract import clean_detail
+from theatre.engine.oracle_contract import Isolation, clean_detail
 from theatre.engine.replay.context import RunJournal
 from theatre.engine.replay.recording import FAILED, RECORDED, REFUSED, answering_attempt
 from theatre.engine.resolution import StepResult, StepStatus
@@ -132,6 +132,12 @@ class ProgrammeTrail:
             line = {name: value for name, value in detail.items() if name != "step_id"}
             step_id = cast("str", detail["step_id"])
             self.rubrics[step_id].scores.append(line | {"at": entry["at"]})
+
+
+def read_isolation(activated: JsonObject) -> dict[str, Isolation]:
+    """Return what `activated` says of each construct's isolation."""
+    documents = cast("dict[str, dict[str, Any]]", activated["isolation"])
+    return {name: Isolation(**document) for name, document in documents.items()}
 
 
 # Why a run has no certificate: how its episodes ended, and what went wrong most often.
