@@ -17,7 +17,7 @@ from theatre.cli.workspace import Workspace
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import BundleError, InvalidTransitionError
 from theatre.engine.models import EpisodeOutcome, GroundTruthEpisode
-from theatre.engine.replay.records import answering_attempt
+from theatre.engine.replay.recording import answering_attempt
 from theatre.files.recorded_run import BundledRun, RecordedEpisode, RecordedRun, recorded_run
 
 _ID_WIDTH = 24

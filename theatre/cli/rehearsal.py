@@ -24,7 +24,7 @@ from theatre.engine.canonical_json import JsonObject, canonical_bytes, parse_obj
 from theatre.engine.errors import ParseError, TheatreError
 from theatre.engine.models import EpisodeOutcome, EpisodeResult
 from theatre.engine.replay import Progress, Rehearsal
-from theatre.engine.replay.records import answering_attempt
+from theatre.engine.replay.recording import answering_attempt
 from theatre.engine.scoring import COMPOSITE
 from theatre.oracles.in_process import CannedAnswers
 

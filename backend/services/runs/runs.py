@@ -24,7 +24,7 @@ from backend.services.theatres import end_uncalled, read_theatre, require_state,
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.errors import DatasetError, InvalidTransitionError, ProgrammeError
 from theatre.engine.models import read_episodes
-from theatre.engine.replay.recording import largest_episode_bytes
+from theatre.engine.replay.preflight import largest_episode_bytes
 from theatre.engine.scoring.provider import criteria_scorers
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template

@@ -15,7 +15,7 @@ from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import UnaskedError
 from theatre.engine.models import ScoringCase
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES as MAX_CONSTRUCT_ANSWER
-from theatre.engine.replay.recording import ANSWERS_SHARE
+from theatre.engine.replay.preflight import ANSWERS_SHARE
 from theatre.verification.judge.asking import ANSWER_SCHEMAS, PROMPTS_SHA256, RUBRICS, VERSION
 from theatre.verification.judge.measures import MAX_CLAIMS
 from theatre.verification.judge.scorer import MAX_REPEATS, SCORER, committed_judge, judgement
