@@ -23,7 +23,7 @@ from tests.theatre.forged_bundle import (
 )
 from theatre.engine.bundle_check import CheckReport
 from theatre.engine.bundle_check.batches import batch_of
-from theatre.engine.bundle_check.json_values import DefectError
+from theatre.engine.bundle_check.report import DefectError
 from theatre.engine.canonical_json import JsonObject
 
 SHA = "ab" * 32

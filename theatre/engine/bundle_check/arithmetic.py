@@ -22,7 +22,7 @@ from datetime import datetime, timedelta
 from decimal import ROUND_HALF_EVEN, Decimal
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
 NANO: Final = 10**9
 Z: Final = 1.959963984540054
@@ -790,6 +790,26 @@ def missing_in(row: Sequence[datetime]) -> Iterator[tuple[str, str]]:
         yield "runs-span-below-90-days", str(span)
     if gap > timedelta(days=45):
         yield "run-gap-above-45-days", str(gap)
+
+
+CLOSED: Final = ("files", "processes", "network")
+WEAKEST_FIRST: Final = ("none", "other-user", "landlock", "namespaces", "remote")
+NOTHING_CLOSED: Final[Document] = {**dict.fromkeys(CLOSED, False), "by": "none"}
+
+
+def is_isolation(value: object) -> TypeGuard[Document]:
+    """Return whether a value says what was closed to a construct when that was tried."""
+    if not isinstance(value, dict) or value.keys() != NOTHING_CLOSED.keys():
+        return False
+    return all(isinstance(value[name], bool) for name in CLOSED) and value["by"] in WEAKEST_FIRST
+
+
+def weakest_isolation(found: Sequence[Document]) -> Document:
+    """Return what was closed to every construct of an episode (docs/certificate.md)."""
+    return {
+        **{name: all(one[name] for one in found) for name in CLOSED},
+        "by": min((one["by"] for one in found), key=WEAKEST_FIRST.index),
+    }
 
 
 def parsed_time(text: str) -> datetime:

@@ -14,11 +14,13 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from theatre.engine.audit_chain import verify_chain
-from theatre.engine.bundle_check.batches import Batch, batch_of
+from theatre.engine.bundle_check.batches import Batch, Recorded, batch_of
 from theatre.engine.bundle_check.folder import AUDIT_TRAIL, BundleFolder, canonical_object
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.report import (
     NOTHING,
+    CheckId,
     DefectError,
+    Ledger,
     Nothing,
     at,
     render,
@@ -27,8 +29,6 @@ from theatre.engine.bundle_check.json_values import (
     same_json,
     text_members,
 )
-from theatre.engine.bundle_check.recorded import Recorded
-from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.clock import format_rfc3339, parse_rfc3339
 from theatre.engine.errors import ChainBrokenError, ClockError

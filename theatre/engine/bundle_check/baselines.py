@@ -14,17 +14,23 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import COMPOSITE, Document, Tally
+from theatre.engine.bundle_check.batches import PART_SIZE
 from theatre.engine.bundle_check.calls import OutputShape
 from theatre.engine.bundle_check.commitment import bare_lines
 from theatre.engine.bundle_check.data_audit import BASELINES, PLAYED, evidence_findings, texts_in
-from theatre.engine.bundle_check.episodes import EpisodeEvidence
 from theatre.engine.bundle_check.folder import AGGREGATE, DATA_AUDIT, BundleFolder, Documents
 from theatre.engine.bundle_check.folder import BASELINES as BASELINE_FILE
-from theatre.engine.bundle_check.json_values import NOTHING, DefectError, Nothing, at
-from theatre.engine.bundle_check.plan import REPLAY_DATASET, CommittedPlan
-from theatre.engine.bundle_check.recorded import PART_SIZE
-from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
-from theatre.engine.bundle_check.results import near_interval
+from theatre.engine.bundle_check.plan import REPLAY_DATASET, CommittedHop, CommittedPlan
+from theatre.engine.bundle_check.report import (
+    NOTHING,
+    Cause,
+    CheckId,
+    DefectError,
+    Ledger,
+    Nothing,
+    at,
+)
+from theatre.engine.bundle_check.results import EpisodeEvidence, near_interval
 from theatre.engine.bundle_check.scorers import (
     NOT_APPLICABLE,
     EpisodeAnswer,
@@ -33,7 +39,6 @@ from theatre.engine.bundle_check.scorers import (
     error_by_chance,
     resampled_bounds,
 )
-from theatre.engine.bundle_check.steps import CommittedHop
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.coin import Draws
 from theatre.engine.errors import DatasetError, ParseError, TheatreError, UnplayableError

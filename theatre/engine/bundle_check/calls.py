@@ -9,7 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.batches import SOURCES, STATUSES, is_mock
+from theatre.engine.bundle_check.plan import CommittedHop, CommittedPlan
+from theatre.engine.bundle_check.report import (
     DefectError,
     Nothing,
     at,
@@ -18,9 +20,6 @@ from theatre.engine.bundle_check.json_values import (
     require_same,
     require_time,
 )
-from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import SOURCES, STATUSES, is_mock
-from theatre.engine.bundle_check.steps import CommittedHop
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, parse_object
 from theatre.engine.coin import Draws
 from theatre.engine.errors import ParseError

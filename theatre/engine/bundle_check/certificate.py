@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from uuid import UUID, uuid5
 
+from theatre.engine.bundle_check.arithmetic import NOTHING_CLOSED, is_isolation
 from theatre.engine.bundle_check.audit_trail import AuditTrail, check_audit_facts
+from theatre.engine.bundle_check.batches import CallFacts
 from theatre.engine.bundle_check.calls import require_adapter
 from theatre.engine.bundle_check.folder import (
     AGGREGATE,
@@ -21,18 +23,17 @@ from theatre.engine.bundle_check.folder import (
     TIER,
     Documents,
 )
-from theatre.engine.bundle_check.isolation import isolation_by_construct
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.plan import CommittedPlan
+from theatre.engine.bundle_check.report import (
     NOTHING,
+    CheckId,
     DefectError,
+    Ledger,
     Nothing,
     at,
     render,
     text_members,
 )
-from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import CallFacts
-from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.bundle_check.resolution import computation_versions
 from theatre.engine.bundle_check.tier import ON_CERTIFICATE, history_summary
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_sha256, parse_object
@@ -309,9 +310,7 @@ def check_trail_facts(
         "sealed/theatre_resolved_at": sealed_at,
     }
     if sources.plan is not None:
-        expected["activated/isolation"] = isolation_by_construct(
-            [hop.construct_id for hop in sources.plan.hops], trail.detail("activated", "isolation")
-        )
+        expected["activated/isolation"] = isolation_by_construct(sources.plan, trail)
         expected["activated/adapters"] = _adapters(sources.plan, trail, sources.calls, ledger)
         expected["activated/computations"] = computation_versions(sources.plan, trail)
         if sources.plan.sanitising is None:
@@ -348,6 +347,15 @@ def _adapters(
             ledger.wrong(CheckId.AUDIT_CHAIN, f"activated with {defect.expected}", defect.actual)
         adapters[hop.construct_id] = None if isinstance(seen, Nothing) else seen
     return adapters
+
+
+def isolation_by_construct(plan: CommittedPlan | None, trail: AuditTrail) -> JsonObject:
+    """Return construct → what was closed to it; nothing where that is not said in its form."""
+    found: JsonObject = {}
+    for hop in () if plan is None else plan.hops:
+        one = trail.detail("activated", "isolation", hop.construct_id)
+        found[hop.construct_id] = one if is_isolation(one) else NOTHING_CLOSED
+    return found
 
 
 def name_what_nothing_settles(documents: Documents, trail: AuditTrail, ledger: Ledger) -> None:

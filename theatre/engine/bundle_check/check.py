@@ -11,13 +11,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
+from theatre.engine.bundle_check.arithmetic import NOTHING_CLOSED, weakest_isolation
 from theatre.engine.bundle_check.audit_trail import AuditTrail, Times, read_audit_trail
 from theatre.engine.bundle_check.baselines import (
     CountedEvidence,
     TrivialPlays,
     check_counted_evidence,
 )
-from theatre.engine.bundle_check.batches import BatchIndex, InputSanitiser, SanitisingCheck
+from theatre.engine.bundle_check.batches import BatchIndex
 from theatre.engine.bundle_check.calls import CallChecker
 from theatre.engine.bundle_check.certificate import (
     CertificateSources,
@@ -27,6 +28,7 @@ from theatre.engine.bundle_check.certificate import (
     check_certificate_schema,
     check_reproduction,
     check_trail_facts,
+    isolation_by_construct,
     name_what_nothing_settles,
 )
 from theatre.engine.bundle_check.commitment import (
@@ -39,12 +41,6 @@ from theatre.engine.bundle_check.commitment import (
     pinned_scorers,
     theatre_id_of,
 )
-from theatre.engine.bundle_check.episodes import (
-    EpisodeEvidence,
-    EpisodeSources,
-    check_episodes,
-    unread_episodes,
-)
 from theatre.engine.bundle_check.folder import (
     AGGREGATE,
     RECEIPT,
@@ -54,11 +50,23 @@ from theatre.engine.bundle_check.folder import (
 )
 from theatre.engine.bundle_check.human_scores import RatingSources, check_human_scores, rated_files
 from theatre.engine.bundle_check.inventory import check_inventory, check_manifest, check_sums
-from theatre.engine.bundle_check.isolation import weakest_isolation
-from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at, text_members
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.records import JudgementCheck, RecordChecker
-from theatre.engine.bundle_check.report import Cause, CheckId, CheckReport, Ledger
+from theatre.engine.bundle_check.records import (
+    InputSanitiser,
+    JudgementCheck,
+    RecordChecker,
+    SanitisingCheck,
+)
+from theatre.engine.bundle_check.report import (
+    NOTHING,
+    Cause,
+    CheckId,
+    CheckReport,
+    Ledger,
+    Nothing,
+    at,
+    text_members,
+)
 from theatre.engine.bundle_check.resolution import (
     ProgrammeSources,
     ReplayedProgramme,
@@ -68,7 +76,14 @@ from theatre.engine.bundle_check.resolution import (
     step_caps,
     step_findings,
 )
-from theatre.engine.bundle_check.results import check_aggregate, check_results_hash
+from theatre.engine.bundle_check.results import (
+    EpisodeEvidence,
+    EpisodeSources,
+    check_aggregate,
+    check_episodes,
+    check_results_hash,
+    unread_episodes,
+)
 from theatre.engine.bundle_check.tier import TierEvidence, check_tier
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.coin import Coin, Draws
@@ -353,9 +368,9 @@ class _BundleCheck:
         )
 
     def _isolation(self) -> JsonObject:
-        hops = () if self._plan is None else self._plan.hops
-        stated = self._trail.detail("activated", "isolation")
-        return weakest_isolation([hop.construct_id for hop in hops], stated)
+        each = isolation_by_construct(self._plan, self._trail).values()
+        found = [one for one in each if isinstance(one, dict)]
+        return weakest_isolation(found or [NOTHING_CLOSED])
 
     def _check_results(
         self, evidence: EpisodeEvidence, ground_truth: GroundTruth | None

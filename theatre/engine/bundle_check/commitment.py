@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import cast
 from uuid import UUID
 
-from theatre.engine.bundle_check.arithmetic import kinds_of
+from theatre.engine.bundle_check.arithmetic import is_isolation, kinds_of
 from theatre.engine.bundle_check.folder import (
     CERTIFICATE,
     COIN,
@@ -19,10 +19,19 @@ from theatre.engine.bundle_check.folder import (
     BundleFolder,
     Documents,
 )
-from theatre.engine.bundle_check.isolation import is_isolation
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.plan import (
+    GOLD_LABELS,
+    REPLAY_DATASET,
+    CommittedPlan,
+    commitment_hash,
+    committed_plan,
+)
+from theatre.engine.bundle_check.report import (
     NOTHING,
+    Cause,
+    CheckId,
     DefectError,
+    Ledger,
     Nothing,
     at,
     render,
@@ -31,14 +40,6 @@ from theatre.engine.bundle_check.json_values import (
     same_json,
     text_members,
 )
-from theatre.engine.bundle_check.plan import (
-    GOLD_LABELS,
-    REPLAY_DATASET,
-    CommittedPlan,
-    commitment_hash,
-    committed_plan,
-)
-from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
 from theatre.engine.bundle_check.scorers import PinnedScorers
 from theatre.engine.canonical_json import JsonObject, JsonValue
 from theatre.engine.coin import Coin

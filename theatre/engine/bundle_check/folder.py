@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from theatre.engine.bundle_check.json_values import NOTHING, DefectError, Nothing, at
-from theatre.engine.bundle_check.report import CheckId, Ledger
+from theatre.engine.bundle_check.report import NOTHING, CheckId, DefectError, Ledger, Nothing, at
 from theatre.engine.canonical_json import (
     DEFAULT_MAX_BYTES,
     JsonObject,

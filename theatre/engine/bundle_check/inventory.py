@@ -24,16 +24,17 @@ from theatre.engine.bundle_check.folder import (
     BundleFolder,
     Documents,
 )
-from theatre.engine.bundle_check.json_values import (
+from theatre.engine.bundle_check.plan import GOLD_LABELS, REPLAY_DATASET, CommittedPlan
+from theatre.engine.bundle_check.report import (
     NOTHING,
+    CheckId,
     DefectError,
+    Ledger,
     Nothing,
     at,
     render,
     require_members,
 )
-from theatre.engine.bundle_check.plan import GOLD_LABELS, REPLAY_DATASET, CommittedPlan
-from theatre.engine.bundle_check.report import CheckId, Ledger
 from theatre.engine.canonical_json import JsonValue, sha256_hex
 
 UNSUMMED = frozenset({MANIFEST, SUMS, CERTIFICATE, REPRODUCTION})

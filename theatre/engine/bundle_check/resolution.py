@@ -10,22 +10,29 @@ from dataclasses import dataclass, replace
 
 from theatre.engine.bundle_check.arithmetic import published
 from theatre.engine.bundle_check.audit_trail import AuditTrail
+from theatre.engine.bundle_check.batches import Recorded, stored_records
 from theatre.engine.bundle_check.calls import survives
 from theatre.engine.bundle_check.commitment import GroundTruth, bare_lines, episodes
-from theatre.engine.bundle_check.episodes import EpisodeEvidence
 from theatre.engine.bundle_check.folder import RESOLUTION, BundleFolder, Documents
-from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, text_members
-from theatre.engine.bundle_check.panels import Panel
-from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import Recorded, stored_records
-from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
-from theatre.engine.bundle_check.steps import (
+from theatre.engine.bundle_check.human_scores import Panel
+from theatre.engine.bundle_check.plan import (
     AGGREGATION,
     EPISODES,
     INVOCATION,
     CommittedComputation,
+    CommittedPlan,
     CommittedStep,
 )
+from theatre.engine.bundle_check.report import (
+    Cause,
+    CheckId,
+    DefectError,
+    Ledger,
+    Nothing,
+    at,
+    text_members,
+)
+from theatre.engine.bundle_check.results import EpisodeEvidence
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.errors import CanonicalisationError
 from theatre.engine.models import JUDGEMENTS, Computation, EpisodeOutcome, GroundTruthEpisode

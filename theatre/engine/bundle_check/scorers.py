@@ -8,6 +8,7 @@ specified number by number.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -20,10 +21,9 @@ import numpy.typing as npt
 
 from theatre.engine.bundle_check.arithmetic import COMPOSITE, NANO, Tally
 from theatre.engine.bundle_check.data_audit import BaselineDraw, DataAudit, Question
-from theatre.engine.bundle_check.json_values import NOTHING, Nothing, at
-from theatre.engine.bundle_check.panels import HumanParts, Panel, RatedColumns
+from theatre.engine.bundle_check.human_scores import HumanParts, Panel, RatedColumns
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.results import ResultsHash
+from theatre.engine.bundle_check.report import NOTHING, Nothing, at
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes, canonical_line
 from theatre.engine.coin import Draws
 from theatre.engine.models import (
@@ -209,6 +209,31 @@ def at_path(value: JsonValue, path: str) -> JsonValue | Nothing:
         else:
             current = at(current, step)
     return current
+
+
+_NOT_HASHED = frozenset({"results_hash", "score_intervals"})
+
+
+class ResultsHash:
+    """Takes the lines as they come; then it gives the hash with any aggregate behind them."""
+
+    def __init__(self) -> None:
+        self._lines = hashlib.sha256()
+
+    def add(self, lines: bytes) -> None:
+        """Take the next bytes of the lines, line feeds included."""
+        self._lines.update(lines)
+
+    def of(self, aggregate: JsonObject) -> str:
+        """Return the hash of the lines so far and `aggregate`."""
+        hasher = self._lines.copy()
+        hashed = {key: value for key, value in aggregate.items() if key not in _NOT_HASHED}
+        hasher.update(canonical_bytes(hashed))
+        return hasher.hexdigest()
+
+    def within(self, aggregate: JsonObject) -> JsonObject:
+        """Return `aggregate` with its own hash."""
+        return aggregate | {"results_hash": self.of(aggregate)}
 
 
 class EpisodeScoring:

@@ -26,11 +26,13 @@ from theatre.engine.bundle_check.arithmetic import (
     Document,
     exact,
     identity,
+    is_isolation,
     kinds_of,
     parsed_time,
     published,
     rated,
     tier,
+    weakest_isolation,
     wilson,
 )
 from theatre.engine.bundle_check.bundle_reader import (
@@ -71,9 +73,6 @@ RESERVED: Final = (
     "owner",
 )
 """Members of the certificate that are null in this release."""
-CLOSED: Final = ("files", "processes", "network")
-ISOLATION: Final[Form] = {**dict.fromkeys(CLOSED, (bool,)), "by": (str,)}
-WEAKEST_FIRST: Final = ("none", "other-user", "landlock", "namespaces", "remote")
 TOLERANCE: Final = 2e-6
 A_UUID: Final = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # The checks, each a function of the evidence that yields what is wrong.
@@ -183,19 +182,10 @@ def is_environment(value: object) -> bool:
     return texts and bool(SHA256.fullmatch(value["environment_hash"]))
 
 
-def is_isolation(value: object) -> bool:
-    """Return whether a value says what was closed to a construct when that was tried."""
-    return has_form(value, ISOLATION) and value["by"] in WEAKEST_FIRST
-
-
 def isolation(evidence: Evidence) -> Document:
     """Return what was closed to every construct of an episode at the start of the run."""
     (activated,) = evidence.details("activated")
-    found = [activated["isolation"][one] for one in evidence.chain]
-    return {
-        **{name: all(one[name] for one in found) for name in CLOSED},
-        "by": min((one["by"] for one in found), key=WEAKEST_FIRST.index),
-    }
+    return weakest_isolation([activated["isolation"][one] for one in evidence.chain])
 
 
 def check_commitment(evidence: Evidence) -> Problems:

@@ -7,12 +7,18 @@ from dataclasses import dataclass
 from typing import cast
 
 from theatre.engine.bundle_check.arithmetic import Plan, parsed_time, tier
+from theatre.engine.bundle_check.batches import CallFacts
 from theatre.engine.bundle_check.folder import CERTIFICATE, TIER, Documents
-from theatre.engine.bundle_check.isolation import holds
-from theatre.engine.bundle_check.json_values import DefectError, Nothing, at, render
 from theatre.engine.bundle_check.plan import CommittedPlan
-from theatre.engine.bundle_check.recorded import CallFacts
-from theatre.engine.bundle_check.report import Cause, CheckId, Ledger
+from theatre.engine.bundle_check.report import (
+    Cause,
+    CheckId,
+    DefectError,
+    Ledger,
+    Nothing,
+    at,
+    render,
+)
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_bytes
 from theatre.engine.schema_registry import SchemaRegistry
 
@@ -154,7 +160,7 @@ def _require_a_past(history: JsonObject, evidence: TierEvidence) -> None:
 
 
 def _facts(evidence: TierEvidence) -> JsonObject:
-    plan, calls = evidence.plan, evidence.calls
+    plan, calls, closed = evidence.plan, evidence.calls, evidence.isolation
     adapter_pin = calls.adapters.get(plan.construct_id, "")
     seen = _counts(evidence.aggregate, "episode_counts", words=_OUTCOMES)
     counts = cast("dict[str, int]", seen)
@@ -200,7 +206,8 @@ def _facts(evidence: TierEvidence) -> JsonObject:
             # (docs/contract/evidence.md §8).
             *(["version-unreported"] if adapter_pin.startswith("plain_") else []),
             *(["reproduction"] if evidence.is_reproduction else []),
-            *([] if holds(evidence.isolation) else ["construct-not-isolated"]),
+            # Who can read answers, or the run itself, needs no skill.
+            *([] if closed["files"] and closed["processes"] else ["construct-not-isolated"]),
             *_missing_human_parts(evidence.aggregate),
             *sorted(evidence.step_caps),
         ],
