@@ -4,7 +4,7 @@ Imports nothing that writes bundles: what it knows, it has from the published fo
 """
 
 from theatre.engine.bundle_check.check import check_bundle
-from theatre.engine.bundle_check.records import InputSanitiser, SanitisedInput
+from theatre.engine.bundle_check.evidence import InputSanitiser, SanitisedInput
 from theatre.engine.bundle_check.report import Check, CheckId, CheckReport, CheckStatus, Verdict
 
 __all__ = [

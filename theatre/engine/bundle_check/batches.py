@@ -18,6 +18,7 @@ from typing import cast
 from theatre.engine.bundle_check.folder import BundleFolder, canonical_object
 from theatre.engine.bundle_check.report import (
     NOTHING,
+    SHA256,
     Cause,
     CheckId,
     DefectError,
@@ -151,19 +152,16 @@ class CallFacts:
         self.recorded += 1
         self.determinism_differences += record.differs
         for call in record.calls:
-            self._note_call(call)
-
-    def _note_call(self, call: JsonValue) -> None:
-        attempts, construct = at(call, "attempts"), at(call, "construct_id")
-        self.version_mismatches += isinstance(attempts, list) and any(
-            at(attempt, "reason") == "version-mismatch" for attempt in attempts
-        )
-        adapter = at(call, "adapter")
-        if isinstance(adapter, str):
-            self.rehearsal |= is_mock(adapter)
-            if isinstance(construct, str):
-                self.adapters[construct] = adapter
-        self.claimed |= at(call, "version_source") == "claimed"
+            attempts, construct = at(call, "attempts"), at(call, "construct_id")
+            self.version_mismatches += isinstance(attempts, list) and any(
+                at(attempt, "reason") == "version-mismatch" for attempt in attempts
+            )
+            adapter = at(call, "adapter")
+            if isinstance(adapter, str):
+                self.rehearsal |= is_mock(adapter)
+                if isinstance(construct, str):
+                    self.adapters[construct] = adapter
+            self.claimed |= at(call, "version_source") == "claimed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,13 +185,15 @@ def stored_records(folder: BundleFolder, total: int | None, ledger: Ledger) -> I
         layout = f"parts of {PART_SIZE} records" if in_parts else "a file for each record"
         ledger.wrong(CheckId.INVOCATIONS, f"{layout} in invocations", f"also {path}")
     for number, path in parts if in_parts else episodes:
-        try:
-            if in_parts:
-                yield from _of_part(folder, number, path, ledger)
-            else:
+        with ledger.noting(CheckId.INVOCATIONS):
+            if not in_parts:
                 yield _item(folder.read(path), path, number, ledger)
-        except DefectError as defect:
-            ledger.wrong(CheckId.INVOCATIONS, defect.expected, defect.actual)
+                continue
+            for line, raw in enumerate(folder.lines(path), start=1):
+                if line > PART_SIZE:
+                    raise DefectError(f"{path} with at most {PART_SIZE} lines", "more")
+                position = (number - 1) * PART_SIZE + line
+                yield _item(raw, f"{path} line {line}", position, ledger)
 
 
 def _list_numbered(folder: BundleFolder, pattern: re.Pattern[str]) -> list[tuple[int, str]]:
@@ -209,24 +209,11 @@ def _list_numbered(folder: BundleFolder, pattern: re.Pattern[str]) -> list[tuple
     return sorted(found)
 
 
-def _of_part(folder: BundleFolder, number: int, path: str, ledger: Ledger) -> Iterator[RecordItem]:
-    for line, raw in enumerate(folder.lines(path), start=1):
-        if line > PART_SIZE:
-            raise DefectError(f"{path} with at most {PART_SIZE} lines", "more")
-        position = (number - 1) * PART_SIZE + line
-        yield _item(raw, f"{path} line {line}", position, ledger)
-
-
 def _item(raw: bytes, where: str, position: int, ledger: Ledger) -> RecordItem:
     record: Recorded | None = None
-    try:
+    with ledger.noting(CheckId.INVOCATIONS):
         record = Recorded(canonical_object(raw, where, ledger))
-    except DefectError as defect:
-        ledger.wrong(CheckId.INVOCATIONS, defect.expected, defect.actual)
     return RecordItem(where=where, position=position, raw=raw, record=record)
-
-
-_SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 class Batch:
@@ -265,6 +252,7 @@ class Batch:
         """Check the records that were seen against what the trail says of them."""
         check, what = CheckId.AUDIT_EPISODES, str(self)
         covered = sum(last - first + 1 for first, last in self.ranges)
+        # Who exchanges a record must change the trail, and so the head on the certificate.
         if self._records != covered:
             ledger.wrong(check, f"{covered} records for {what}", f"{self._records} records")
         if self._digest.hexdigest() != self._entry.records_sha256:
@@ -297,7 +285,7 @@ def batch_of(detail: JsonValue | Nothing) -> Batch:
 
 def _digest(detail: JsonValue | Nothing, name: str) -> str:
     digest = at(detail, name)
-    if not isinstance(digest, str) or not _SHA256.fullmatch(digest):
+    if not isinstance(digest, str) or not SHA256.fullmatch(digest):
         raise DefectError(f"{name} as 64 hex digits", render(digest))
     return digest
 

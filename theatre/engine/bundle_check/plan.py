@@ -74,12 +74,15 @@ def committed_hops(document: JsonObject, *, timeout_seconds: float) -> tuple[Com
     constructs = _constructs(document, [step["construct_id"] for step in steps])
     version_pins = cast("Mapping[str, Mapping[str, str]]", document["version_pins"])
     pins = version_pins.get("constructs", {})
+    for construct in constructs:
+        if construct not in pins:
+            raise DefectError(f"a version pin of {render(construct)}", "none")
     of_hops = steps if len(steps) > 1 else [steps[0]] * len(constructs)
     last = len(constructs) - 1
     return tuple(
         CommittedHop(
             construct_id=construct,
-            version=_pin(pins, construct),
+            version=pins[construct],
             timeout_seconds=cast("float", step.get("timeout_seconds", timeout_seconds)),
             output_spec=cast("JsonObject", step.get("output_spec", {}))
             if len(steps) > 1 or hop == last
@@ -99,7 +102,9 @@ def committed_sanitising(document: JsonObject) -> SanitisePolicy:
     markers, fields = chosen["role_markers"], chosen["raw_fields"]
     if markers not in _ROLE_MARKERS:
         raise DefectError(f"role_markers {' or '.join(_ROLE_MARKERS)}", render(markers))
-    if not isinstance(fields, list) or not all(_is_pointer(field) for field in fields):
+    if not isinstance(fields, list) or not all(
+        isinstance(one, str) and _POINTER.fullmatch(one) for one in fields
+    ):
         raise DefectError("raw_fields as an array of JSON pointers", render(fields))
     return SanitisePolicy(role_markers=markers, raw_fields=tuple(cast("list[str]", fields)))
 
@@ -130,16 +135,6 @@ def _constructs(document: JsonObject, invoked: Sequence[JsonValue]) -> Sequence[
         wanted = f"a chain that begins or ends with the construct under test, {render(under_test)}"
         raise DefectError(wanted, render(list(chain)))
     return list(ids)
-
-
-def _pin(pins: Mapping[str, str], construct_id: str) -> str:
-    if construct_id not in pins:
-        raise DefectError(f"a version pin of {render(construct_id)}", "none")
-    return pins[construct_id]
-
-
-def _is_pointer(value: JsonValue) -> bool:
-    return isinstance(value, str) and _POINTER.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,20 +284,15 @@ def committed_steps(
     ids = Counter(cast("str", step["step_id"]) for step in steps)
     if len(ids) != len(steps):
         raise DefectError("step ids that are unique", render(ids.most_common(1)[0][0]))
-    order = list(ids)
-    read = tuple(
-        _step(step, dataset_hashes, order[number + 1 :]) for number, step in enumerate(steps)
-    )
-    _refuse_late(read)
-    return read
-
-
-def _refuse_late(steps: Sequence[CommittedStep]) -> None:
-    kinds = [step.type for step in steps]
-    first = kinds.index(AGGREGATION) if AGGREGATION in kinds else len(kinds)
-    for step in steps[first:]:
-        if step.computation is not None and step.computation.in_aggregate:
-            raise DefectError("a step in_aggregate before the first aggregation", step.step_id)
+    order, aggregated, read = list(ids), False, []
+    for number, step in enumerate(steps):
+        committed = _step(step, dataset_hashes, order[number + 1 :])
+        aggregated = aggregated or committed.type == AGGREGATION
+        named = committed.computation
+        if aggregated and named is not None and named.in_aggregate:
+            raise DefectError("a step in_aggregate before the first aggregation", committed.step_id)
+        read.append(committed)
+    return tuple(read)
 
 
 def _step(
@@ -415,32 +405,15 @@ def _chosen(document: JsonObject) -> dict[str, JsonObject]:
     return chosen
 
 
-def names_its_scorers(document: JsonObject) -> bool:
-    """Return whether the template itself says how each criterion is scored."""
-    return bool(cast("JsonObject", document["scoring"]).get("criteria_scorers"))
-
-
-def committed_scorers(document: JsonObject) -> dict[str, str]:
-    """Return criterion → name of its scorer; DefectError for a criterion without one."""
-    return {
-        criterion: cast("str", entry["scorer"]) for criterion, entry in _chosen(document).items()
-    }
-
-
-def committed_params(document: JsonObject) -> dict[str, JsonObject]:
+def _params(chosen: Mapping[str, JsonObject]) -> dict[str, JsonObject]:
     """Return criterion → parameters of its scorer; DefectError for a path beyond all measure."""
-    params = {
-        criterion: cast("JsonObject", entry.get("params", {}))
-        for criterion, entry in _chosen(document).items()
-    }
+    params = {name: cast("JsonObject", entry.get("params", {})) for name, entry in chosen.items()}
     for criterion, given in params.items():
         for name in ("field", "expected"):
             path = given.get(name)
             if isinstance(path, str) and len(path) > _MAX_PATH:
-                raise DefectError(
-                    f"a path of at most {_MAX_PATH} characters at {criterion}/{name}",
-                    f"{len(path)} characters",
-                )
+                expected = f"a path of at most {_MAX_PATH} characters at {criterion}/{name}"
+                raise DefectError(expected, f"{len(path)} characters")
     return params
 
 
@@ -529,6 +502,12 @@ def committed_plan(
     threshold = exact(cast("float", policy["failure_threshold"]))
     if (named := config.get("episode_runner", SINGLE_CALL)) != SINGLE_CALL:
         _refuse_beyond_play(policy, hops, installed[cast("str", named)])
+    named_dataset = config.get("replay_dataset_id")
+    if not isinstance(named_dataset, str) or named_dataset not in hashes:
+        raise DefectError("a dataset hash for replay_dataset_id", render(named_dataset))
+    criteria, chosen = committed_criteria(document), _chosen(document)
+    # Gold labels are named without a hash: a 2.0.1 template may do so, unused.
+    unpinned = document["schema_version"] == "2.0.1" and "gold_label_set" in config
     return CommittedPlan(
         document=document,
         commitment_hash=commitment_hash(document),
@@ -541,12 +520,12 @@ def committed_plan(
         scorer_version=cast("str", pins["scorer_version"]),
         methodology_version=cast("str", pins.get("methodology_version", "1.0.0")),
         ground_truth_source=cast("str", config["ground_truth_source"]),
-        criteria=committed_criteria(document),
-        scorers=committed_scorers(document),
-        scorers_committed=names_its_scorers(document),
-        params=committed_params(document),
+        criteria=criteria,
+        scorers={name: cast("str", entry["scorer"]) for name, entry in chosen.items()},
+        scorers_committed=bool(_object(document, "scoring").get("criteria_scorers")),
+        params=_params(chosen),
         dataset_hashes=dict(hashes),
-        replay_dataset_hash=_replay_hash(config, hashes),
+        replay_dataset_hash=hashes[named_dataset],
         dataset_paths=_dataset_paths(config, hashes),
         retry_policy=_RETRY_DEFAULTS | _object(policy, "retry_policy"),
         failure_threshold=threshold if policy["on_threshold"] == "settle" else None,
@@ -557,7 +536,7 @@ def committed_plan(
         sanitising=committed_sanitising(document) if policy["sanitise_input"] else None,
         steps=committed_steps(document, hashes),
         rubrics=committed_rubrics(document),
-        caps=("gold-unpinned",) if _gold_is_unpinned(document, config, hashes) else (),
+        caps=("gold-unpinned",) if unpinned and "gold_labels" not in hashes else (),
     )
 
 
@@ -573,25 +552,27 @@ def _refuse_beyond(config: JsonObject, runners: Mapping[str, EpisodeRunner]) -> 
         raise DefectError(
             f"episode_runner {SINGLE_CALL}{installed} (all this version can check)", render(runner)
         )
-    endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
-    if "mock" in {config["adapter_type"], *(e["adapter_type"] for e in endpoints.values())}:
+    if "mock" in _adapter_types(config):  # canned answers show nothing of a construct
         raise DefectError("an adapter_type that reaches a real construct", '"mock"')
+
+
+def _adapter_types(config: JsonObject) -> set[str]:
+    endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
+    return cast(
+        "set[str]",
+        {config["adapter_type"], *(one["adapter_type"] for one in endpoints.values())},
+    )
 
 
 def _refuse_reserved(document: JsonObject) -> None:
     """Raise DefectError for what 2.2.0 reserves: no version runs it, so no run obeyed it."""
     if document["schema_version"] != "2.2.0":
         return
-    policy, config = (
-        _object(document, "execution_policy"),
-        _object(document, "product_theatre_config"),
-    )
-    endpoints = cast("Mapping[str, JsonObject]", config.get("construct_endpoints", {}))
-    types = {config["adapter_type"], *(one["adapter_type"] for one in endpoints.values())}
+    types = _adapter_types(_object(document, "product_theatre_config"))
     found = [
-        *sorted(policy.keys() & {"repeats", "budget"}),
+        *sorted(_object(document, "execution_policy").keys() & {"repeats", "budget"}),
         *sorted(_object(document, "scoring").keys() & {"qualifications"}),
-        *sorted(cast("set[str]", types) & {"openai", "anthropic", "mcp", "command"}),
+        *sorted(types & {"openai", "anthropic", "mcp", "command"}),
     ]
     if found:
         raise DefectError("a template without what 2.2.0 reserves", ", ".join(found))
@@ -608,19 +589,6 @@ def _refuse_beyond_play(
             "and inputs as they are",
             f"{len(hops)} constructs, {render(policy)}",
         )
-
-
-def _replay_hash(config: JsonObject, hashes: Mapping[str, str]) -> str:
-    name = config.get("replay_dataset_id")
-    if not isinstance(name, str) or name not in hashes:
-        raise DefectError("a dataset hash for replay_dataset_id", render(name))
-    return hashes[name]
-
-
-def _gold_is_unpinned(document: JsonObject, config: JsonObject, hashes: Mapping[str, str]) -> bool:
-    """Return whether gold labels are named without a hash: rule 19 lets 2.0.1 do so, unused."""
-    named = document["schema_version"] == "2.0.1" and "gold_label_set" in config
-    return named and "gold_labels" not in hashes
 
 
 def _dataset_paths(config: JsonObject, hashes: Mapping[str, str]) -> dict[str, str]:

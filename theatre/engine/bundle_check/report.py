@@ -5,14 +5,17 @@ Source: docs/contract/evidence.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum
-from typing import Final
+from typing import Final, TypeGuard
 
 from theatre.engine.canonical_json import JsonObject, JsonValue, canonical_json, json_type
 from theatre.engine.clock import parse_rfc3339
 from theatre.engine.errors import ClockError, TheatreError
+
+SHA256 = re.compile("[0-9a-f]{64}")
 
 MAX_SHOWN = 100
 """The most characters of a value that a report repeats."""
@@ -81,7 +84,7 @@ def same_json(one: JsonValue | Nothing, other: JsonValue | Nothing) -> bool:
         )
     if isinstance(one, Nothing) or isinstance(other, Nothing):
         return False
-    if _is_number(one) and _is_number(other):
+    if is_number(one) and is_number(other):
         return one == other
     return type(one) is type(other) and one == other
 
@@ -95,14 +98,16 @@ def first_difference(
         return None
     if same_json(expected, actual):
         return None
+    keys: Iterable[str | int] = ()
     if isinstance(expected, dict) and isinstance(actual, dict):
-        for key in sorted(expected.keys() | actual.keys()):
-            if not same_json(at(expected, key), at(actual, key)):
-                return _below(f"/{key}", at(expected, key), at(actual, key))
+        keys = sorted(expected.keys() | actual.keys())
     if isinstance(expected, list) and isinstance(actual, list):
-        for index in range(max(len(expected), len(actual))):
-            if not same_json(at(expected, index), at(actual, index)):
-                return _below(f"/{index}", at(expected, index), at(actual, index))
+        keys = range(max(len(expected), len(actual)))
+    for key in keys:
+        one, other = at(expected, key), at(actual, key)
+        if not same_json(one, other):
+            inner = first_difference(one, other) or Difference("", one, other)
+            return Difference(f"/{key}{inner.pointer}", inner.expected, inner.actual)
     return Difference("", expected, actual)
 
 
@@ -166,14 +171,8 @@ def text_members(value: JsonValue | Nothing) -> Mapping[str, str]:
     return {key: item for key, item in value.items() if isinstance(item, str)}
 
 
-def _below(prefix: str, expected: JsonValue | Nothing, actual: JsonValue | Nothing) -> Difference:
-    inner = first_difference(expected, actual)
-    if inner is None:
-        return Difference(prefix, expected, actual)
-    return Difference(prefix + inner.pointer, inner.expected, inner.actual)
-
-
-def _is_number(value: JsonValue) -> bool:
+def is_number(value: JsonValue | Nothing) -> TypeGuard[int | float]:
+    """Return whether `value` is a number (no boolean)."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
@@ -367,6 +366,26 @@ class Cause:
     unavailable: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class _Noting:
+    """Notes the defect that ends its block; what is behind the block is still computed."""
+
+    ledger: Ledger
+    checks: tuple[CheckId, ...]
+    where: str
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> bool:
+        """Note a defect; let everything else pass."""
+        if not isinstance(error, DefectError):
+            return False
+        for check in self.checks:
+            self.ledger.wrong(check, f"{self.where}{error.expected}", error.actual)
+        return True
+
+
 class Ledger:
     """Takes what every check finds. A check that was not completed has failed: none is silent."""
 
@@ -380,6 +399,10 @@ class Ledger:
         """Note that `check` found `actual` instead of `expected`."""
         self._first.setdefault(check, (expected, actual))
         self._problems[check] = self._problems.get(check, 0) + 1
+
+    def noting(self, *checks: CheckId, where: str = "") -> _Noting:
+        """Return a context that notes a DefectError at `checks`, and ends there."""
+        return _Noting(self, checks, where)
 
     def compare(
         self,

@@ -1,25 +1,25 @@
-"""The score files of a bundle, checked line by line and whole against what is recomputed.
+"""The run: records, outcomes and scores, read side by side once, and held against what is stated.
 
-Source: docs/contract/evidence.md §4.
+Recomputes every outcome and score from the recorded answers (docs/contract/evidence.md §4, §8). Of
+an episode only its outcome is kept, so memory does not grow with the dataset.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import cast
 
-from theatre.engine.bundle_check.audit_trail import Times
 from theatre.engine.bundle_check.batches import BatchIndex, CallFacts, RecordItem, stored_records
-from theatre.engine.bundle_check.commitment import GroundTruth, episodes
-from theatre.engine.bundle_check.folder import (
-    AGGREGATE,
-    PER_EPISODE,
-    BundleFolder,
-    Documents,
-    canonical_object,
+from theatre.engine.bundle_check.commitment import (
+    GroundTruth,
+    check_ground_truth,
+    episodes,
+    pinned_scorers,
 )
-from theatre.engine.bundle_check.human_scores import Panel
+from theatre.engine.bundle_check.evidence import Evidence
+from theatre.engine.bundle_check.folder import AGGREGATE, PER_EPISODE, canonical_object
+from theatre.engine.bundle_check.human_scores import Panel, check_human_scores
 from theatre.engine.bundle_check.plan import CommittedPlan
 from theatre.engine.bundle_check.records import RecordChecker
 from theatre.engine.bundle_check.report import (
@@ -31,6 +31,7 @@ from theatre.engine.bundle_check.report import (
     Nothing,
     at,
     first_difference,
+    is_number,
     render,
     same_json,
 )
@@ -49,150 +50,9 @@ BOUND_TOLERANCE = 2e-6
 
 _ROUNDING = 1e-12
 
-
-class ScoreLines:
-    """Takes the episodes in dataset order; feeds `outcomes` and `scores`."""
-
-    def __init__(self, folder: BundleFolder, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._raw = self._read_stored(folder)
-        self._number = 0
-
-    def take(
-        self,
-        episode: GroundTruthEpisode,
-        outcomes: frozenset[EpisodeOutcome],
-        line: bytes | None,
-    ) -> None:
-        """Compare the next stored line: with `line`, or where that is unknown by its outcome.
-
-        Without any `outcomes` nothing is known of it.
-        """
-        self._number += 1
-        raw = next(self._raw, None)
-        where = f"{PER_EPISODE} line {self._number}"
-        if raw is None:
-            for check in (CheckId.OUTCOMES, CheckId.SCORES):
-                self._ledger.wrong(check, f"{where} for episode {episode.seq}", "none")
-        elif line is None or raw != line:
-            self._compare(raw, where, episode, outcomes, line)
-
-    def finish(self, cause: Cause | None) -> None:
-        """Note lines behind the last episode; `cause` says why scores were not recomputed."""
-        known = cause is None or cause.unavailable
-        extra = sum(1 for _ in self._raw) if known else 0
-        for check in (CheckId.OUTCOMES, CheckId.SCORES):
-            if extra:
-                self._ledger.wrong(check, f"{self._number} lines", f"{extra} more")
-        if cause is not None:
-            self._ledger.cannot(CheckId.SCORES, cause)
-        if cause is None or known:
-            self._ledger.completed(CheckId.OUTCOMES, f"{self._number} episodes")
-        else:
-            self._ledger.cannot(CheckId.OUTCOMES, cause)
-        self._ledger.completed(CheckId.SCORES, f"{self._number} lines")
-
-    def _compare(
-        self,
-        raw: bytes,
-        where: str,
-        episode: GroundTruthEpisode,
-        outcomes: frozenset[EpisodeOutcome],
-        line: bytes | None,
-    ) -> None:
-        try:
-            seen = canonical_object(raw, where, self._ledger)
-        except DefectError as defect:
-            for check in (CheckId.OUTCOMES, CheckId.SCORES):
-                self._ledger.wrong(check, defect.expected, defect.actual)
-            return
-        outcome = at(seen, "outcome")
-        if outcomes and not (isinstance(outcome, str) and outcome in outcomes):
-            expected = f"{where}: {' or '.join(sorted(outcomes))}"
-            self._ledger.wrong(CheckId.OUTCOMES, expected, render(outcome))
-        if line is not None:
-            self._note_difference(where, parse_object(line), seen)
-        elif (at(seen, "seq"), at(seen, "episode_id")) != (episode.seq, episode.episode_id):
-            self._ledger.wrong(CheckId.SCORES, f"{where} of {episode.episode_id}", render(seen))
-
-    def _note_difference(self, where: str, expected: JsonObject, seen: JsonObject) -> None:
-        found = first_difference(expected, seen)
-        if found is None:
-            self._ledger.wrong(CheckId.SCORES, f"{where} byte for byte", "other bytes")
-            return
-        place = f"{where}{found.pointer}"
-        self._ledger.wrong(
-            CheckId.SCORES, f"{place} {render(found.expected)}", render(found.actual)
-        )
-
-    def _read_stored(self, folder: BundleFolder) -> Iterator[bytes]:
-        try:
-            yield from folder.lines(PER_EPISODE)
-        except DefectError as defect:
-            self._ledger.wrong(CheckId.SCORES, defect.expected, defect.actual)
-
-
-def check_aggregate(documents: Documents, recomputed: JsonObject | Cause, ledger: Ledger) -> None:
-    """Make the check `aggregate`."""
-    if isinstance(recomputed, Cause):
-        ledger.cannot(CheckId.AGGREGATE, recomputed)
-        return
-    seen = documents.at(AGGREGATE)
-    intervals = at(seen, "score_intervals")
-    expected: JsonObject = dict(recomputed)
-    if _near(recomputed["score_intervals"], intervals):
-        expected["score_intervals"] = cast("JsonValue", intervals)
-    ledger.compare(CheckId.AGGREGATE, "aggregate.json", expected, seen)
-    ledger.completed(CheckId.AGGREGATE, f"composite {render(recomputed['composite_score'])}")
-
-
-def _near(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
-    """Return whether all intervals agree: bounds within the tolerance, everything else exactly."""
-    names = at(expected), at(actual)
-    if not all(isinstance(value, dict) for value in names):
-        return False
-    wanted, found = cast("JsonObject", expected), cast("JsonObject", actual)
-    return wanted.keys() == found.keys() and all(
-        near_interval(interval, found[name]) for name, interval in wanted.items()
-    )
-
-
-def near_interval(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
-    """Return whether one interval agrees: bounds within the tolerance, everything else exactly."""
-    moved = dict(cast("JsonObject", expected))
-    for bound in ("low", "high"):
-        wanted, found = at(expected, bound), at(actual, bound)
-        if _is_number(wanted) and _is_number(found):
-            distance = abs(cast("float", wanted) - cast("float", found))
-            if distance <= BOUND_TOLERANCE + _ROUNDING:
-                moved[bound] = cast("JsonValue", found)
-    return same_json(moved, actual)
-
-
-def _is_number(value: JsonValue | Nothing) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def check_results_hash(folder: BundleFolder, documents: Documents, ledger: Ledger) -> str | Nothing:
-    """Make the check `results-hash` over the score files as they are; return that hash."""
-    aggregate = documents.get(AGGREGATE)
-    if aggregate is None:
-        ledger.cannot(CheckId.RESULTS_HASH, Cause(f"{AGGREGATE} cannot be read"))
-        return NOTHING
-    hasher = ResultsHash()
-    try:
-        for chunk in folder.chunks(PER_EPISODE):
-            hasher.add(chunk)
-    except DefectError as defect:
-        ledger.wrong(CheckId.RESULTS_HASH, defect.expected, defect.actual)
-        return NOTHING
-    results_hash = hasher.of(aggregate)
-    for path in (AGGREGATE, documents.conclusion):
-        seen = documents.at(path, "results_hash")
-        ledger.compare(CheckId.RESULTS_HASH, f"results_hash of {path}", results_hash, seen)
-    ledger.completed(CheckId.RESULTS_HASH, results_hash)
-    return results_hash
-
+NO_TEMPLATE = Cause("no valid template says what was committed")
+PROGRESS_STEP = 100
+"""A caller hears of the pass, and may end it, every so many episodes."""
 
 _OUTCOMES = {
     InvocationStatus.SUCCESS: frozenset({EpisodeOutcome.SCORED, EpisodeOutcome.UNSCORED}),
@@ -200,29 +60,12 @@ _OUTCOMES = {
     InvocationStatus.TIMEOUT: frozenset({EpisodeOutcome.MISSING}),
     InvocationStatus.ERROR: frozenset({EpisodeOutcome.MISSING}),
 }
-_NOT_RUN = frozenset({EpisodeOutcome.NOT_RUN})
 _OF_RECORDS = (CheckId.INVOCATIONS, CheckId.SANITISED_INPUT, CheckId.VERSION_PINS)
-
-PROGRESS_STEP = 100
-"""A caller hears of the pass, and may end it, every so many episodes."""
-
-NOT_AGGREGATED = Cause("the scores were not added up")
-
-
-def episode_scoring(
-    scorers: PinnedScorers | Cause, ground_truth: GroundTruth, plan: CommittedPlan, draws: Draws
-) -> EpisodeScoring | Cause:
-    """Return what scores the episodes, or why nothing does."""
-    gold = ground_truth.gold
-    if isinstance(gold, Cause):
-        return gold
-    if isinstance(scorers, Cause):
-        return scorers
-    return EpisodeScoring(scorers, gold, plan, draws, ground_truth.total)
+_OF_LINES = (CheckId.OUTCOMES, CheckId.SCORES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeEvidence:
+class RunEvidence:
     """The result of the pass: the facts of the calls, and what was scored or why nothing was.
 
     `sanitiser` is its version by the records, null where none was committed. `outcomes` has one
@@ -232,78 +75,120 @@ class EpisodeEvidence:
 
     calls: CallFacts
     scoring: EpisodeScoring | Cause
-    sanitiser: JsonValue | Nothing
-    aggregate: JsonObject | Cause = NOT_AGGREGATED
+    aggregate: JsonObject | Cause
+    ground_truth: GroundTruth | None = None
+    sanitiser: JsonValue | Nothing = NOTHING
     outcomes: Sequence[EpisodeOutcome] = ()
     panels: Mapping[str, Panel] = field(default_factory=dict)
     other_runner: Cause | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EpisodeSources:
-    """What the pass reads, in addition to the folder."""
+def check_run(evidence: Evidence) -> RunEvidence:
+    """Make the checks of datasets, scorers, records and people; return their results."""
+    plan, ledger = evidence.plan, evidence.ledger
+    batches = BatchIndex(evidence.trail.batches, ledger)
+    if plan is None:
+        for check in (CheckId.DATASETS, CheckId.SCORERS, CheckId.HUMAN_SCORES):
+            ledger.cannot(check, NO_TEMPLATE)
+        run = _unread(evidence, batches, NO_TEMPLATE)
+    else:
+        run = _check_committed_run(evidence, plan, batches)
+        ledger.completed(CheckId.DATASETS, f"{len(plan.datasets)} files")
+        scoring = run.scoring
+        columns = scoring if isinstance(scoring, Cause) else scoring.columns
+        panels = check_human_scores(evidence, plan, columns)
+        run = replace(run, panels=panels)
+        if isinstance(scoring, EpisodeScoring):
+            run = replace(run, aggregate=scoring.aggregate(list(panels.values())))
+    batches.finish(readable=evidence.trail.readable)
+    return run
 
-    plan: CommittedPlan
-    draws: Draws
-    ground_truth: GroundTruth
-    checker: RecordChecker
-    scorers: PinnedScorers | Cause
-    batches: BatchIndex
-    times: Times
-    progress: Callable[[int], None]
+
+def _check_committed_run(
+    evidence: Evidence, plan: CommittedPlan, batches: BatchIndex
+) -> RunEvidence:
+    ground_truth = check_ground_truth(evidence.folder, plan, evidence.ledger)
+    scorers = pinned_scorers(evidence, plan)
+    if ground_truth is None:
+        return _unread(evidence, batches, Cause("the replay dataset cannot be read"))
+    if isinstance(evidence.theatre_id, Nothing):
+        cause = Cause("no document names the theatre")
+        return replace(_unread(evidence, batches, cause), ground_truth=ground_truth)
+    if isinstance(evidence.coin, Cause):
+        return replace(_unread(evidence, batches, evidence.coin), ground_truth=ground_truth)
+    draws = Draws(evidence.coin, plan.commitment_hash)
+    # Of what is wrong with the dataset the pass over its episodes tells.
+    ids = (episode.episode_id for episode in episodes(evidence.folder, Ledger()))
+    checker = RecordChecker(
+        evidence,
+        plan,
+        theatre_id=evidence.theatre_id,
+        draws=draws,
+        repeated=draws.repeated(ids, plan.deterministic_sample),
+        scorers=scorers,
+        gold=ground_truth.gold,
+    )
+    return _EpisodePass(evidence, plan, ground_truth, checker, batches, scorers, draws).run()
 
 
-def unread_episodes(
-    folder: BundleFolder, batches: BatchIndex, times: Times, cause: Cause, ledger: Ledger
-) -> EpisodeEvidence:
+def _unread(evidence: Evidence, batches: BatchIndex, cause: Cause) -> RunEvidence:
     """Take the records alone, where there is nothing to hold them against but the trail."""
     calls = CallFacts()
-    for item in stored_records(folder, None, ledger):
+    for item in stored_records(evidence.folder, None, evidence.ledger):
         if item.record is not None:
             calls.note(item.record)
-            times.note_record(item.record, item.where)
+            evidence.times.note_record(item.record, item.where)
             batches.note_record(item.position, item.raw, item.record)
-    for check in (*_OF_RECORDS, CheckId.OUTCOMES, CheckId.SCORES):
-        ledger.cannot(check, cause)
-    return EpisodeEvidence(calls=calls, scoring=cause, aggregate=cause, sanitiser=NOTHING)
-
-
-def check_episodes(
-    folder: BundleFolder, sources: EpisodeSources, ledger: Ledger
-) -> EpisodeEvidence:
-    """Make the checks of each record and score line; `sanitised-input` ends with its checker."""
-    return _EpisodePass(folder, sources, ledger).run()
+    for check in (*_OF_RECORDS, *_OF_LINES):
+        evidence.ledger.cannot(check, cause)
+    return RunEvidence(calls=calls, scoring=cause, aggregate=cause)
 
 
 class _EpisodePass:
     """The state of the pass: the next record, and the scoring or what ended it."""
 
-    def __init__(self, folder: BundleFolder, sources: EpisodeSources, ledger: Ledger) -> None:
-        self._folder = folder
-        self._sources = sources
-        self._ledger = ledger
+    def __init__(
+        self,
+        evidence: Evidence,
+        plan: CommittedPlan,
+        ground_truth: GroundTruth,
+        checker: RecordChecker,
+        batches: BatchIndex,
+        scorers: PinnedScorers | Cause,
+        draws: Draws,
+    ) -> None:
+        self._evidence = evidence
+        self._ledger = evidence.ledger
+        self._plan = plan
+        self._ground_truth = ground_truth
+        self._checker = checker
+        self._batches = batches
         self._calls = CallFacts()
         self._outcomes: list[EpisodeOutcome] = []
-        self._records = stored_records(folder, sources.ground_truth.total, ledger)
+        self._records = stored_records(evidence.folder, ground_truth.total, evidence.ledger)
         self._next = next(self._records, None)
-        self._scoring: EpisodeScoring | Cause = episode_scoring(
-            sources.scorers, sources.ground_truth, sources.plan, sources.draws
-        )
+        gold = ground_truth.gold
+        self._scoring: EpisodeScoring | Cause
+        if isinstance(gold, Cause):
+            self._scoring = gold
+        elif isinstance(scorers, Cause):
+            self._scoring = scorers
+        else:
+            self._scoring = EpisodeScoring(scorers, gold, plan, draws, ground_truth.total)
 
-    def run(self) -> EpisodeEvidence:
-        sources, ledger = self._sources, self._ledger
-        total = sources.ground_truth.total
-        failures, threshold = 0, sources.plan.failure_threshold
+    def run(self) -> RunEvidence:
+        total, progress = self._ground_truth.total, self._evidence.progress
+        failures, threshold = 0, self._plan.failure_threshold
         most_failures = None if threshold is None else threshold * total
-        lines = ScoreLines(self._folder, ledger)
+        lines = ScoreLines(self._evidence)
         read = 0
-        for episode in episodes(self._folder, ledger):
+        for episode in episodes(self._evidence.folder, self._ledger):
             read += 1
             if read % PROGRESS_STEP == 0:
-                sources.progress(read)
+                progress(read)
             if most_failures is not None and failures > most_failures:
                 self._discard(episode)
-                answer, outcomes = None, _NOT_RUN
+                answer, outcomes = None, frozenset({EpisodeOutcome.NOT_RUN})
             else:
                 answer = self._answer(episode)
                 outcomes = frozenset() if answer is None else _OUTCOMES[answer.status]
@@ -314,10 +199,15 @@ class _EpisodePass:
                 outcomes = frozenset({outcome})
             lines.take(episode, outcomes, line)
             failures += EpisodeOutcome.MISSING in outcomes
-        sources.progress(read)
+        progress(read)
         if read != total:
             self._give_up("the dataset cannot be read to its end", *_OF_RECORDS)
-        self._take_rest(flagged=read == total)
+        while self._next is not None:  # records that no episode asked for
+            item = self._take(self._next)
+            if read == total:
+                self._refuse_misplaced(item)
+            elif item.record is not None:
+                self._calls.note(item.record)
         return self._finish(lines)
 
     def _answer(self, episode: GroundTruthEpisode) -> EpisodeAnswer | None:
@@ -329,10 +219,10 @@ class _EpisodePass:
             self._give_up(f"there is no record of episode {episode.seq}", *_OF_RECORDS[1:])
             return None
         if item.record is None:
-            self._give_up(_unreadable(episode), *_OF_RECORDS[1:])
+            self._give_up(f"the record of episode {episode.seq} cannot be read", *_OF_RECORDS[1:])
             return None
         self._calls.note(item.record)
-        answer = self._sources.checker.check(item.record, episode, item.where)
+        answer = self._checker.check(item.record, episode, item.where)
         if answer is None:
             self._give_up(f"the record of episode {episode.seq} holds no answer")
         return answer
@@ -343,14 +233,16 @@ class _EpisodePass:
         if item is None:
             return
         self._calls.discarded += 1
-        if self._sources.plan.max_concurrency == 1:
+        if self._plan.max_concurrency == 1:
+            # One at a time, none can have been under way: an answer too many was picked from.
             expected = f"no record of episode {episode.seq}: the run had ended"
             self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)
         if item.record is None:
             for check in _OF_RECORDS[1:]:
-                self._ledger.cannot(check, Cause(_unreadable(episode)))
+                cause = Cause(f"the record of episode {episode.seq} cannot be read")
+                self._ledger.cannot(check, cause)
         else:
-            self._sources.checker.check(item.record, episode, item.where)
+            self._checker.check(item.record, episode, item.where)
 
     def _give_up(self, text: str, *checks: CheckId) -> None:
         """Stop scoring, and `checks`: what comes now would rest on a gap.
@@ -371,20 +263,11 @@ class _EpisodePass:
             self._refuse_misplaced(item)
         return None
 
-    def _take_rest(self, *, flagged: bool) -> None:
-        """Take the records that no episode asked for."""
-        while self._next is not None:
-            item = self._take(self._next)
-            if flagged:
-                self._refuse_misplaced(item)
-            elif item.record is not None:
-                self._calls.note(item.record)
-
     def _take(self, item: RecordItem) -> RecordItem:
         self._next = next(self._records, None)
         if item.record is not None:
-            self._sources.batches.note_record(item.position, item.raw, item.record)
-            self._sources.times.note_record(item.record, item.where)
+            self._batches.note_record(item.position, item.raw, item.record)
+            self._evidence.times.note_record(item.record, item.where)
         return item
 
     def _refuse_misplaced(self, item: RecordItem) -> None:
@@ -393,22 +276,138 @@ class _EpisodePass:
         expected = "records of episodes of the dataset only"
         self._ledger.wrong(CheckId.INVOCATIONS, expected, item.where)
 
-    def _finish(self, lines: ScoreLines) -> EpisodeEvidence:
-        recorded, mismatches = self._calls.recorded, self._calls.version_mismatches
-        self._ledger.completed(CheckId.INVOCATIONS, f"{recorded + self._calls.discarded} records")
-        self._ledger.completed(CheckId.VERSION_PINS, f"{mismatches} mismatches")
-        self._sources.checker.finish()
-        scoring = self._scoring
+    def _finish(self, lines: ScoreLines) -> RunEvidence:
+        calls, scoring = self._calls, self._scoring
+        self._ledger.completed(CheckId.INVOCATIONS, f"{calls.recorded + calls.discarded} records")
+        self._ledger.completed(CheckId.VERSION_PINS, f"{calls.version_mismatches} mismatches")
+        self._checker.finish()
         lines.finish(scoring if isinstance(scoring, Cause) else None)
-        return EpisodeEvidence(
-            calls=self._calls,
+        return RunEvidence(
+            calls=calls,
             scoring=scoring,
-            aggregate=scoring if isinstance(scoring, Cause) else NOT_AGGREGATED,
-            sanitiser=self._sources.checker.sanitiser,
+            aggregate=scoring if isinstance(scoring, Cause) else {},
+            ground_truth=self._ground_truth,
+            sanitiser=self._checker.sanitiser,
             outcomes=self._outcomes,
-            other_runner=self._sources.checker.other_runner,
+            other_runner=self._checker.other_runner,
         )
 
 
-def _unreadable(episode: GroundTruthEpisode) -> str:
-    return f"the record of episode {episode.seq} cannot be read"
+class ScoreLines:
+    """Takes the episodes in dataset order; feeds `outcomes` and `scores`."""
+
+    def __init__(self, evidence: Evidence) -> None:
+        self._ledger = evidence.ledger
+        self._raw = evidence.folder.lines(PER_EPISODE)
+        self._number = 0
+
+    def take(
+        self,
+        episode: GroundTruthEpisode,
+        outcomes: frozenset[EpisodeOutcome],
+        line: bytes | None,
+    ) -> None:
+        """Compare the next stored line: with `line`, or where that is unknown by its outcome.
+
+        Without any `outcomes` nothing is known of it.
+        """
+        self._number += 1
+        where, raw = f"{PER_EPISODE} line {self._number}", None
+        with self._ledger.noting(CheckId.SCORES):
+            raw = next(self._raw, None)
+        if raw is None:
+            for check in _OF_LINES:
+                self._ledger.wrong(check, f"{where} for episode {episode.seq}", "none")
+        elif line is None or raw != line:
+            with self._ledger.noting(*_OF_LINES):
+                self._compare(raw, where, episode, outcomes, line)
+
+    def finish(self, cause: Cause | None) -> None:
+        """Note lines behind the last episode; `cause` says why scores were not recomputed."""
+        known, extra = cause is None or cause.unavailable, 0
+        with self._ledger.noting(CheckId.SCORES):
+            extra = sum(1 for _ in self._raw) if known else 0
+        for check in _OF_LINES:
+            if extra:
+                self._ledger.wrong(check, f"{self._number} lines", f"{extra} more")
+        if cause is not None:
+            self._ledger.cannot(CheckId.SCORES, cause)
+            if not known:
+                self._ledger.cannot(CheckId.OUTCOMES, cause)
+        self._ledger.completed(CheckId.OUTCOMES, f"{self._number} episodes")
+        self._ledger.completed(CheckId.SCORES, f"{self._number} lines")
+
+    def _compare(
+        self,
+        raw: bytes,
+        where: str,
+        episode: GroundTruthEpisode,
+        outcomes: frozenset[EpisodeOutcome],
+        line: bytes | None,
+    ) -> None:
+        ledger, seen = self._ledger, canonical_object(raw, where, self._ledger)
+        outcome = at(seen, "outcome")
+        if outcomes and not (isinstance(outcome, str) and outcome in outcomes):
+            expected = f"{where}: {' or '.join(sorted(outcomes))}"
+            ledger.wrong(CheckId.OUTCOMES, expected, render(outcome))
+        if line is not None:
+            wanted = parse_object(line)
+            if first_difference(wanted, seen) is None:
+                ledger.wrong(CheckId.SCORES, f"{where} byte for byte", "other bytes")
+            ledger.compare(CheckId.SCORES, where, wanted, seen)
+        elif (at(seen, "seq"), at(seen, "episode_id")) != (episode.seq, episode.episode_id):
+            ledger.wrong(CheckId.SCORES, f"{where} of {episode.episode_id}", render(seen))
+
+
+def check_aggregate(evidence: Evidence, recomputed: JsonObject | Cause) -> None:
+    """Make the check `aggregate`."""
+    ledger, seen = evidence.ledger, evidence.documents.at(AGGREGATE)
+    if isinstance(recomputed, Cause):
+        ledger.cannot(CheckId.AGGREGATE, recomputed)
+        return
+    intervals, wanted = (
+        at(seen, "score_intervals"),
+        cast("JsonObject", recomputed["score_intervals"]),
+    )
+    expected: JsonObject = dict(recomputed)
+    if (
+        isinstance(intervals, dict)
+        and wanted.keys() == intervals.keys()
+        and all(near_interval(interval, intervals[name]) for name, interval in wanted.items())
+    ):
+        expected["score_intervals"] = intervals
+    ledger.compare(CheckId.AGGREGATE, "aggregate.json", expected, seen)
+    ledger.completed(CheckId.AGGREGATE, f"composite {render(recomputed['composite_score'])}")
+
+
+def near_interval(expected: JsonValue, actual: JsonValue | Nothing) -> bool:
+    """Return whether one interval agrees: bounds within the tolerance, everything else exactly."""
+    moved = dict(cast("JsonObject", expected))
+    for bound in ("low", "high"):
+        wanted, found = at(expected, bound), at(actual, bound)
+        if not is_number(wanted) or not is_number(found):
+            continue
+        if abs(wanted - found) <= BOUND_TOLERANCE + _ROUNDING:
+            moved[bound] = found
+    return same_json(moved, actual)
+
+
+def check_results_hash(evidence: Evidence) -> str | Nothing:
+    """Make the check `results-hash` over the score files as they are; return that hash."""
+    documents, ledger = evidence.documents, evidence.ledger
+    aggregate, hasher = documents.get(AGGREGATE), ResultsHash()
+    if aggregate is None:
+        ledger.cannot(CheckId.RESULTS_HASH, Cause(f"{AGGREGATE} cannot be read"))
+        return NOTHING
+    try:
+        for chunk in evidence.folder.chunks(PER_EPISODE):
+            hasher.add(chunk)
+    except DefectError as defect:
+        ledger.wrong(CheckId.RESULTS_HASH, defect.expected, defect.actual)
+        return NOTHING
+    results_hash = hasher.of(aggregate)
+    for path in (AGGREGATE, documents.conclusion):
+        seen = documents.at(path, "results_hash")
+        ledger.compare(CheckId.RESULTS_HASH, f"results_hash of {path}", results_hash, seen)
+    ledger.completed(CheckId.RESULTS_HASH, results_hash)
+    return results_hash
