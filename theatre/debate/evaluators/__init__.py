@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from theatre.debate.blind import blind
-from theatre.debate.collector import gc_disabled
 from theatre.debate.evaluators import crit, pid, raudit, rca, t3
 from theatre.debate.evaluators.results import Evaluation
 from theatre.debate.models import Action, Debate
@@ -17,10 +16,10 @@ from theatre.debate.validation import DebateArtefact
 from theatre.engine.canonical_json import JsonObject
 
 EVALUATORS: Mapping[str, Callable[[Debate], Evaluation]] = {
-    "crit": gc_disabled()(lambda debate: crit.evaluate(blind(debate))),
-    "rca": gc_disabled()(lambda debate: rca.evaluate(blind(debate))),
-    "t3": gc_disabled()(lambda debate: t3.evaluate(blind(debate))),
-    "pid": gc_disabled()(pid.evaluate),
+    "crit": lambda debate: crit.evaluate(blind(debate)),
+    "rca": lambda debate: rca.evaluate(blind(debate)),
+    "t3": lambda debate: t3.evaluate(blind(debate)),
+    "pid": pid.evaluate,
 }
 """The evaluators that need no labels, by name."""
 

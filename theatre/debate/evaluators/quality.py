@@ -173,14 +173,8 @@ def _credibility(support: frozenset[str], *, is_tagged: bool, figures: int) -> f
 
 def _is_conditional(text: str) -> bool:
     """Return whether a sentence says if … then … because …, each part with words of its own."""
-    if not _may_be_conditional(text.lower()):
-        return False
     for sentence in sentences_of(text):
-        plain = sentence.lower()
-        if not _may_be_conditional(plain):
-            continue
-        spoken = plain.split()
-        bare = [word.strip(",;:.()") for word in spoken]
+        bare = [word.strip(",;:.()") for word in sentence.lower().split()]
         places = [bare.index(word) if word in bare else -1 for word in ("if", "then", "because")]
         if -1 in places or places != sorted(places):
             continue
@@ -189,10 +183,6 @@ def _is_conditional(text: str) -> bool:
         if all(len(part) >= _CLAUSE_WORDS for part in parts) and len(set(parts)) == len(parts):
             return True
     return False
-
-
-def _may_be_conditional(plain: str) -> bool:
-    return "because" in plain and "then" in plain and "if" in plain
 
 
 def _points(spoken: Sequence[str], action: Action | None, *, agrees: bool) -> bool:
