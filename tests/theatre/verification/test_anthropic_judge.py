@@ -19,7 +19,7 @@ from theatre.engine.canonical_json import JsonObject
 from theatre.judging.anthropic_judge import MAX_ATTEMPTS, AnthropicJudge, open_anthropic_judge
 from theatre.judging.errors import JudgeUnavailableError
 from theatre.judging.messages import answered_by
-from theatre.verification.judge.asking import read_answer, request
+from theatre.verification.judge.questions import read_answer, request
 from theatre.verification.judge.scorer import committed_judge, probe
 
 pytestmark = pytest.mark.untraced
