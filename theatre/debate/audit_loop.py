@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from theatre.debate.blind import BlindTurn
 from theatre.debate.evaluators import crit, rca
-from theatre.debate.evaluators.quality import quality_of
+from theatre.debate.evaluators.crit import quality_of
 from theatre.debate.evaluators.results import TurnFinding
 from theatre.debate.pid import (
     ControlConfig,

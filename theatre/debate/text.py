@@ -138,13 +138,12 @@ def evidence_ids(text: str) -> frozenset[str]:
 
 def polarity(spoken: Sequence[str]) -> int:
     """Return how many words point up less how many point down; a negation turns the next two."""
-    pointing = [(place, _POINTS[word]) for place, word in enumerate(spoken) if word in _POINTS]
-    return sum(_turn_polarity(spoken, place, value) for place, value in pointing)
-
-
-def _turn_polarity(spoken: Sequence[str], place: int, value: int) -> int:
-    before = spoken[max(place - _REACH, 0) : place]
-    return -value if any(word in _NEGATIONS for word in before) else value
+    found = 0
+    for place, word in enumerate(spoken):
+        before = spoken[max(place - _REACH, 0) : place]
+        value = _POINTS.get(word, 0)
+        found += value if _NEGATIONS.isdisjoint(before) else -value
+    return found
 
 
 def _stem(word: str) -> str:
@@ -211,7 +210,9 @@ def read_structure(content: str) -> StructuredTurn | None:
     """Return the structure of `content`; None without a claim or decision and a reason."""
     bodies = _bodies(content)
     (opening,) = bodies.pop(_OPENING)
-    names = sorted((name for name in bodies if name.startswith(REASON)), key=_by_number)
+    reasons = (name for name in bodies if name.startswith(REASON))
+    # By length first: REASON 10 comes behind REASON 9.
+    names = sorted(reasons, key=lambda name: (len(name), name))
     if not names or not {"CLAIM", "DECISION"} & set(bodies):
         return None
     return StructuredTurn(
@@ -219,11 +220,6 @@ def read_structure(content: str) -> StructuredTurn | None:
         sections={name: " ".join(filter(None, said)) for name, said in bodies.items()},
         reasons=_distinct([_reason(bodies[name]) for name in names]),
     )
-
-
-def _by_number(name: str) -> tuple[int, str]:
-    """Put REASON 10 behind REASON 9."""
-    return len(name), name
 
 
 def _bodies(content: str) -> dict[str, list[str]]:

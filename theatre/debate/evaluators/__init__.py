@@ -37,16 +37,13 @@ def evaluate(
 
     `labels` are the true action by speaker, or by `*` for all; `raudit` alone is given them.
     """
+    every: dict[str, Callable[[Debate], Evaluation]] = {
+        **EVALUATORS,
+        RAUDIT: lambda debate: raudit.evaluate(debate, labels or {}),
+    }
     return [
-        _run_evaluator(artefact.debate, name, labels or {}).as_document(
-            artefact_sha256=artefact.sha256
-        )
-        for name in names
+        every[name](artefact.debate).as_document(artefact_sha256=artefact.sha256) for name in names
     ]
-
-
-def _run_evaluator(debate: Debate, name: str, labels: Mapping[str, Action]) -> Evaluation:
-    return raudit.evaluate(debate, labels) if name == RAUDIT else EVALUATORS[name](debate)
 
 
 __all__ = ["EVALUATORS", "NAMES", "RAUDIT", "Evaluation", "evaluate", "raudit"]
