@@ -120,7 +120,6 @@ EXIT_BY_ERROR: tuple[tuple[type[errors.TheatreError], ExitCode], ...] = (
     (oracle_errors.SanitisePolicyError, ExitCode.INVALID),
     (debate_errors.InvalidDebateError, ExitCode.INVALID),
     (debate_errors.SweepError, ExitCode.INVALID),
-    (debate_errors.HistoryRewrittenError, ExitCode.CHECK_FAILED),
     (debate_errors.DebateLogError, ExitCode.CHECK_FAILED),
     (debate_errors.JudgementRecordError, ExitCode.CHECK_FAILED),
     # The theatre's state does not allow it.

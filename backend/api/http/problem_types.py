@@ -294,7 +294,6 @@ BY_ERROR: dict[type[Exception], ProblemKind] = {
     service.DebateClosedError: DEBATE_CLOSED,
     debate.DebateError: INTERNAL,
     debate.InvalidDebateError: INTERNAL,
-    debate.HistoryRewrittenError: INTERNAL,
     debate.DebateLogError: INTERNAL,
     debate.DebateRunError: INTERNAL,
     debate.SweepError: INTERNAL,

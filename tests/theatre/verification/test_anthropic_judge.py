@@ -17,7 +17,7 @@ from tests.theatre.verification.messages_server import KEY, MessagesService, rea
 from theatre.engine.canonical_json import JsonObject
 from theatre.judging import JudgeUnavailableError
 from theatre.judging.messages import answered_by
-from theatre.verification.judge.asking import read_answer, request
+from theatre.verification.judge.questions import read_answer, request
 from theatre.verification.judge.scorer import committed_judge, probe
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from theatre.engine.errors import UnaskedError
 from theatre.engine.models import ScoringCase
 from theatre.engine.oracle_contract import MAX_ANSWER_BYTES as MAX_CONSTRUCT_ANSWER
 from theatre.engine.replay.preflight import ANSWERS_SHARE
-from theatre.verification.judge.asking import ANSWER_SCHEMAS, PROMPTS_SHA256, RUBRICS, VERSION
 from theatre.verification.judge.measures import MAX_CLAIMS
+from theatre.verification.judge.questions import ANSWER_SCHEMAS, PROMPTS_SHA256, RUBRICS, VERSION
 from theatre.verification.judge.scorer import MAX_REPEATS, SCORER, committed_judge, judgement
 
 DIFF = "diff --git a/a.py b/a.py\n--- a/a.py\n+++ b/a.py\n@@ -1 +1 @@\n-old = 1\n+new = 1\n"

@@ -1,7 +1,8 @@
-"""Gate and P5-MCI for episodes that an engine plays: a process of each, which they share.
+"""The gate and P5-MCI as the kernel of one run asks them, each in a process of its own.
 
-Both are functions of what they are sent, so it makes no difference which episode asked before. A
-process of its own for each episode would cost more than the episode (docs/design/families.md, "A
+A suite has processes of its own, its gate under a watchdog. Episodes that an engine plays share one
+of each: both are functions of what they are sent, so it makes no difference which episode asked
+before, and a process for each episode would cost more than the episode (docs/design/families.md, "A
 theatre's gate and P5-MCI are shared").
 """
 
@@ -10,15 +11,18 @@ from __future__ import annotations
 import atexit
 import os
 import threading
+from collections.abc import Callable, Sequence
 
 from theatre.axion.common.canonical_json import canonical_bytes
-from theatre.axion.common.errors import GateGoneError
+from theatre.axion.common.errors import GateBrokenError, GateGoneError
 from theatre.axion.common.hashing import Document
 from theatre.axion.kernel.child import Child
-from theatre.axion.kernel.gate_client import verdict_of
 from theatre.axion.kernel.invariants import Expected
 from theatre.axion.kernel.policy_gate import Decision
+from theatre.axion.kernel.watchdog import Watchdog
 from theatre.engine.canonical_json import parse_object
+
+_GATE, P5_MODULE = "theatre.axion.kernel.gate_process", "theatre.axion.kernel.p5_process"
 
 
 class SharedProcess:
@@ -36,11 +40,6 @@ class SharedProcess:
         """Return the id of the process, started if it is not there."""
         with self._turn:
             return self._child().pid
-
-    def start(self) -> None:
-        """Start the process if it is not there; the first question waits until it is."""
-        with self._turn:
-            self._child()
 
     def ask(self, *messages: bytes) -> bytes:
         """Return the answer; a process that is gone is started again and asked once more.
@@ -82,11 +81,37 @@ GATE = SharedProcess("theatre.axion.kernel.gate_process")
 P5 = SharedProcess("theatre.axion.kernel.p5_process")
 
 
+GATE, P5 = SharedProcess(_GATE), SharedProcess(P5_MODULE)
+
+
+class GateClient:
+    """The policy gate in its own process. The first question waits until it has started."""
+
+    def __init__(
+        self, *, limit_ms: int, append: Callable[[str], None], argv: Sequence[str] | None = None
+    ) -> None:
+        self._child = Child(_GATE, argv=argv)
+        self._watchdog = Watchdog(limit_ms=limit_ms, append=append, terminate=self._child.kill)
+        self._started = argv is not None
+
+    def decide(self, proposal: bytes, expected: Expected) -> Decision:
+        """Return the gate's decision; raises FatalHangError and GateBrokenError."""
+        question = canonical_bytes(expected.as_document())
+        if not self._started:
+            # Starting an interpreter is no hang; an unreadable proposal costs next to nothing.
+            self._child.ask(question, b"")
+            self._started = True
+        self._child.send(question, proposal)
+        self._watchdog.wait(self._child.answered)
+        return Decision.of(parse_object(self._child.take()))
+
+    def close(self) -> None:
+        """End the process."""
+        self._child.close()
+
+
 class SharedGate:
     """The policy gate in the process that all episodes share; none watches the clock for it."""
-
-    def __init__(self) -> None:
-        GATE.start()
 
     def decide(self, proposal: bytes, expected: Expected) -> Decision:
         """Return the gate's decision; raises GateBrokenError."""
@@ -97,15 +122,12 @@ class SharedGate:
         """Leave the process to the others."""
 
 
-class SharedP5:
-    """P5-MCI in the process that all episodes share; it receives only closed documents."""
+def examine_in(process: Child | SharedProcess, document: Document) -> Document:
+    """Return the verdict of P5-MCI, which runs in `process`, on a closed document.
 
-    def __init__(self) -> None:
-        P5.start()
-
-    def examine(self, document: Document) -> Document:
-        """Return the verdict on a closed document; raises GateBrokenError where it is refused."""
-        return verdict_of(P5.ask(canonical_bytes(document)))
-
-    def close(self) -> None:
-        """Leave the process to the others."""
+    Raises GateBrokenError where it is refused.
+    """
+    verdict: Document = parse_object(process.ask(canonical_bytes(document)))
+    if "refused" in verdict:
+        raise GateBrokenError(f"expected a verdict of P5-MCI, got: {verdict['refused']}")
+    return verdict

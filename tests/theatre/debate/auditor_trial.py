@@ -1,116 +1,77 @@
-"""Holds an auditor against planted corruptions and null edits: recall, precision, type, noise."""
+"""Everything that the package can find in one artefact, held against planted faults and null edits.
+
+Rules first; evaluators only see what keeps them. History needs an earlier version to be seen.
+"""
 
 from __future__ import annotations
 
-import re
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import cast
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
-from theatre.debate.audit_loop import AuditFinding
+from theatre.debate.blind import blind
+from theatre.debate.errors import InvalidDebateError
+from theatre.debate.evaluators import crit, rca, t3
 from theatre.debate.evaluators.raudit import estimate
-from theatre.debate.trial.corruptions import CORRUPTIONS, Corruption, Draft, Edit, apply, rewrite
-from theatre.engine.canonical_json import JsonObject
+from theatre.debate.history import find_rewrites
+from theatre.debate.models import Finding
+from theatre.debate.validation import read_debate
+from theatre.engine.canonical_json import JsonObject, canonical_bytes
+from theatre.engine.schema_registry import SchemaRegistry
 
-# Edits that mean nothing: an auditor should have nothing to say about them.
+GENERATOR = Path(__file__).parents[3] / "fixtures" / "ground_truth" / "debate"
+sys.path.append(str(GENERATOR))
 
-
-_SYNONYMS = (
-    ("leads to", "results in"),
-    ("prices", "quotations"),
-    ("outweighs it", "weighs more"),
-    ("Clip", "Shearing"),
-    (" small ", " little "),
-    ("income", "earnings"),
+from planted import (  # noqa: E402 - it stands next to the generator of the data
+    CORRUPTIONS,
+    NULL_EDITS,
+    AuditFinding,
+    LabelledDebate,
+    Planted,
+    apply,
+    plant,
 )
 
-
-def _wider_spaces(debate: Draft, place: int) -> bool:
-    return rewrite(debate, place, lambda text: text.replace(" ", "  ").replace("\n", "\n\n"))
-
-
-def _other_order(debate: Draft, place: int) -> bool:
-    def turned(text: str) -> str:
-        parts = re.split(r"^(?=### )", text, flags=re.MULTILINE)
-        return "\n\n".join(part.strip() for part in reversed(parts) if part.strip())
-
-    return rewrite(debate, place, turned)
-
-
-def _paraphrase(debate: Draft, place: int) -> bool:
-    def paraphrase(text: str) -> str:
-        for word, other in _SYNONYMS:
-            text = text.replace(word, other)
-        return text
-
-    return rewrite(debate, place, paraphrase)
-
-
-def _new_ids(debate: Draft, place: int) -> bool:
-    debate["turns"][place]["turn_id"] += "-renamed"
-    return True
-
-
-def _unknown_member(debate: Draft, place: int) -> bool:
-    debate["turns"][place]["colour"] = {"mood": "BUY", "outcome": "SELL"}
-    debate["ground_truth"] = "SHORT"
-    return True
-
-
-NULL_EDITS: Mapping[str, Edit] = {
-    "N1 wider spaces and empty lines": _wider_spaces,
-    "N2 sections in another order": _other_order,
-    "N3 synonyms": _paraphrase,
-    "N4 another turn id": _new_ids,
-    "N5 members that nobody knows": _unknown_member,
-}
-
+__all__ = [
+    "CORRUPTIONS",
+    "AuditFinding",
+    "LabelledDebate",
+    "audit",
+    "clean_trial",
+    "corruption_trial",
+    "null_trial",
+]
 
 Auditor = Callable[[JsonObject, JsonObject | None], frozenset[AuditFinding]]
 """From an artefact, and perhaps an earlier version of it, to findings."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LabelledDebate:
-    """A debate and the faults that it had before anybody planted one."""
-
-    document: JsonObject
-    faults: frozenset[AuditFinding]
-
-    @property
-    def turns(self) -> int:
-        """Return how many turns there are."""
-        return len(cast("list[object]", self.document["turns"]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planted:
-    """One corrupted copy, by what was done to it and where."""
-
-    corruption: Corruption
-    place: int
-    document: JsonObject
-    earlier: JsonObject | None
-    faults: frozenset[AuditFinding]
+def audit(
+    document: JsonObject,
+    *,
+    earlier: JsonObject | None = None,
+    registry: SchemaRegistry | None = None,
+) -> frozenset[AuditFinding]:
+    """Return what is wrong with `document`, which may be no valid artefact at all."""
+    try:
+        artefact = read_debate(canonical_bytes(document), registry=registry)
+    except InvalidDebateError as error:
+        return frozenset(_at(one) for one in error.findings)
+    seen = blind(artefact.debate)
+    found = [one for evaluator in (crit, rca, t3) for one in evaluator.evaluate(seen).findings]
+    places = {turn.turn_index: place for place, turn in enumerate(artefact.debate.turns)}
+    history = find_rewrites(earlier, document) if earlier is not None else ()
+    return frozenset(
+        [AuditFinding(places[one.turn_index], one.code) for one in found]
+        + [_at(one) for one in history]
+    )
 
 
-def plant(debates: Iterable[LabelledDebate]) -> Iterator[Planted]:
-    """Yield each corruption at each turn that it applies to and that is not faulty that way."""
-    for debate in debates:
-        for corruption in CORRUPTIONS:
-            for place in range(debate.turns):
-                if AuditFinding(place, corruption.expected) in debate.faults:
-                    continue
-                document = apply(corruption.edit, debate.document, place)
-                if document is not None:
-                    yield Planted(
-                        corruption=corruption,
-                        place=place,
-                        document=document,
-                        earlier=debate.document if corruption.needs_earlier else None,
-                        faults=debate.faults,
-                    )
+def _at(finding: Finding) -> AuditFinding:
+    parts = finding.pointer.split("/")
+    is_turn = parts[1:2] == ["turns"] and len(parts) > 2
+    return AuditFinding(int(parts[2]) if is_turn else None, finding.code)
 
 
 def corruption_trial(debates: Iterable[LabelledDebate], auditor: Auditor) -> JsonObject:
