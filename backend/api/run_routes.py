@@ -98,6 +98,7 @@ async def run_theatre(
         versions=versions,
         is_certificate_run=body.is_certificate_run,
         ground_truth_path=body.ground_truth_path,
+        answers_path=body.answers_path,
         resources=service.resources,
     )
     return _accept_run(request, service, view, user_id=user.user_id)

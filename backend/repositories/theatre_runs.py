@@ -101,6 +101,7 @@ class StoredTheatre(NamedTuple):
     lost_workers: int
     is_certificate_run: bool | None
     rehearsal_sha256: str | None
+    answers_sha256: str | None
     cancel_requested_at: datetime | None
     created_at: datetime
     receipt: bytes | None
@@ -265,6 +266,7 @@ def _whole() -> Select[*tuple[Any, ...]]:
         Theatre.lost_workers,
         Theatre.is_certificate_run,
         Theatre.rehearsal_sha256,
+        Theatre.answers_sha256,
         Theatre.cancel_requested_at,
         Theatre.created_at,
         Theatre.receipt,

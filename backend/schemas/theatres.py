@@ -82,9 +82,23 @@ class RunRequest(RequestDocument):
         | None
     ) = None
 
-    @field_validator("ground_truth_path")
+    answers_path: (
+        Annotated[
+            str,
+            Field(
+                pattern=r"^dataset:[0-9a-f]{64}$",
+                description="of a rehearsal: what answers instead of every construct, `dataset:` "
+                "and the SHA-256 of an upload; a line has an `episode_id` and members of an answer "
+                "envelope, and a `construct_id` where it is the answer of that construct alone",
+            ),
+        ]
+        | None
+    ) = None
+
+    @field_validator("ground_truth_path", "answers_path")
     @classmethod
     def _only_rehearsed(cls, path: str | None, info: ValidationInfo) -> str | None:
+        # Where `is_certificate_run` itself is refused, it is not in `info.data`.
         if path is not None and info.data.get("is_certificate_run", True):
             raise ValueError(
                 "expected none for a run that may certify: it runs on what it committed"

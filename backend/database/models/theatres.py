@@ -72,7 +72,8 @@ class Theatre(Base):
     takes the run up; a batch of results of an older epoch is refused. `run_job_id` is the job that
     the run waits for or is held by; `lost_workers` counts those lost since it last recorded
     anything.
-    `rehearsal_sha256` is of what a rehearsal runs on instead of the committed ground truth.
+    `rehearsal_sha256` is of what a rehearsal runs on instead of the committed ground truth,
+    `answers_sha256` of the canned answers that stand in for its constructs.
     """
 
     __tablename__ = "theatres"
@@ -91,8 +92,14 @@ class Theatre(Base):
         is_one_of("outcome", OUTCOMES),
         is_sha256("commitment_hash"),
         is_sha256("rehearsal_sha256"),
+        is_sha256("answers_sha256"),
         CheckConstraint(
-            "rehearsal_sha256 IS NULL OR is_certificate_run IS FALSE", name="only_rehearsed"
+            "(rehearsal_sha256 IS NULL AND answers_sha256 IS NULL) OR is_certificate_run IS FALSE",
+            name="only_rehearsed",
+        ),
+        CheckConstraint(
+            "outcome IS DISTINCT FROM 'certified' OR is_certificate_run IS TRUE",
+            name="rehearsal_never_certified",
         ),
         CheckConstraint(
             "num_nonnulls(commitment_hash, committed_at, version_pins, dataset_hashes, receipt)"
@@ -162,6 +169,7 @@ class Theatre(Base):
     created_at: Mapped[Moment]
     updated_at: Mapped[Moment]
     rehearsal_sha256: Mapped[Sha256 | None]
+    answers_sha256: Mapped[Sha256 | None]
 
     run_job_id: Mapped[int | None] = mapped_column(BigInteger)
     lost_workers: Mapped[int] = mapped_column(Integer, server_default="0")

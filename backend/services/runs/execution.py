@@ -27,7 +27,7 @@ from backend.services.runs.evidence import CERTIFIED, RunEvidence
 from backend.services.runs.lease import RunEnd, RunMonitor
 from theatre.engine.canonical_json import JsonObject
 from theatre.engine.clock import parse_rfc3339
-from theatre.engine.coin import Coin
+from theatre.engine.coin import Coin, Draws
 from theatre.engine.errors import InvalidTransitionError
 from theatre.engine.replay import (
     DatasetSource,
@@ -41,7 +41,8 @@ from theatre.engine.rlmf_export import RlmfExport
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import Theatre
-from theatre.oracles.endpoints import endpoints
+from theatre.oracles.endpoints import ReachableAdapter, endpoints
+from theatre.oracles.in_process import by_alias, canned_adapter
 from theatre.oracles.retry import make_retrying_invoker
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.verification.certificate import training_calibration
@@ -68,7 +69,7 @@ async def run_theatre(
     theatre = stored.value()
     if theatre.state is not TheatreState.ARCHIVED:
         evidence = RunEvidence(stored.id, resources)
-        await evidence.fetch(engine, datasets_of(theatre, stored.rehearsal_sha256))
+        await evidence.fetch(engine, datasets_of(theatre, stored))
     journal = journal_of(
         engine, stored, resources, before={"settling": monitor.refuse_if_cancelled}
     )
@@ -160,9 +161,9 @@ async def open_replay(
     """
     template = product_template(theatre.template)
     # The version binds the files from then on. A rehearsal leads to no certificate.
-    if theatre.state is TheatreState.COMMITTED and stored.is_certificate_run is not False:
+    if theatre.state is TheatreState.COMMITTED and stored.is_certificate_run:
         await asyncio.to_thread(resources.constructs.refuse_copies, template, resources.data)
-    async with resources.constructs.open_adapters(template) as adapters:
+    async with _open_adapters(theatre, coin, stored, resources) as adapters:
         replay = ReplayEngine(
             theatre,
             journal,
@@ -187,9 +188,34 @@ async def open_replay(
             _settings_of(stored, resources),
         )
         if theatre.state in _BEFORE_THE_LAST_CALL:
-            await resources.constructs.require_isolated(endpoints(template))
+            if stored.answers_sha256 is None:
+                await resources.constructs.require_isolated(endpoints(template))
             await check_all_reachable(adapters)
         yield replay
+
+
+@asynccontextmanager
+async def _open_adapters(
+    theatre: Theatre, coin: Coin | None, stored: StoredTheatre, resources: TheatreResources
+) -> AsyncIterator[Mapping[str, ReachableAdapter]]:
+    """Open the constructs, or what answers instead of each in a rehearsal with canned answers.
+
+    No construct is started or connected in the latter case, on no attempt: the row says so, and
+    the engine refuses canned answers in a certificate run by their type.
+    """
+    template = product_template(theatre.template)
+    if stored.answers_sha256 is None:
+        async with resources.constructs.open_adapters(template) as adapters:
+            yield adapters
+        return
+    answers = await asyncio.to_thread(resources.data.canned_answers, stored.answers_sha256)
+    # Without its coin the run ends before the first call.
+    draws = None if coin is None else Draws(coin, theatre.commitment.commitment_hash)
+    aliased = {} if draws is None else by_alias(answers, draws)
+    yield {
+        endpoint.construct_id: canned_adapter(endpoint.construct_id, aliased, clock=resources.clock)
+        for endpoint in endpoints(template)
+    }
 
 
 async def _previous_environment(
@@ -215,7 +241,8 @@ def _settings_of(stored: StoredTheatre, resources: TheatreResources) -> RunSetti
         output_dir=resources.folder_of(stored.id),
         drafts_dir=resources.drafts,
         issuer=resources.issuer,
-        certificate_run=stored.is_certificate_run is not False,
+        # Only where the row says so: a run of unknown kind is a rehearsal.
+        certificate_run=stored.is_certificate_run is True,
         attempt=stored.run_epoch,
     )
     return replace(settings, batch_seconds=_SUSPECT_SECONDS) if stored.lost_workers else settings
@@ -231,11 +258,11 @@ def ground_truth_of(
     return RehearsalData(resources.data, replaced, rehearsal_sha256)
 
 
-def datasets_of(theatre: Theatre, rehearsal_sha256: str | None) -> frozenset[str]:
+def datasets_of(theatre: Theatre, stored: StoredTheatre) -> frozenset[str]:
     """Return the SHA-256 of every dataset that a run reads."""
-    template = product_template(theatre.template)
-    hashes = frozenset(template.dataset_hashes.values())
-    return hashes if rehearsal_sha256 is None else hashes | {rehearsal_sha256}
+    committed = product_template(theatre.template).dataset_hashes.values()
+    of_a_rehearsal = (stored.rehearsal_sha256, stored.answers_sha256)
+    return frozenset([*committed, *(one for one in of_a_rehearsal if one is not None)])
 
 
 class _Resolved(NamedTuple):

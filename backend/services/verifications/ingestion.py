@@ -134,7 +134,6 @@ async def commit_and_queue(
             user_id=user_id,
             versions=None,
             is_certificate_run=True,
-            ground_truth_path=None,
             resources=resources,
         )
         await change_ingestion(
