@@ -48,7 +48,7 @@ from backend.database.migrations import head_revision
 from backend.database.sessions import POOL_SIZE
 from backend.errors import NotReadyError
 from backend.runtime import now, open_runtime
-from backend.services.runs.workers import check_heartbeat
+from backend.services.runs.attempt import check_heartbeat
 from backend.settings import Settings
 from theatre.engine.clock import Clock
 

@@ -11,9 +11,9 @@ from backend.api.http.bodies import describe_body, json_body
 from backend.api.http.idempotency import Transaction
 from backend.api.http.pages import SHA256, Cursor, Limit, Listing, Offset, cursor_of, parse_place
 from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.repositories.registered_constructs import find_constructs
-from backend.schemas.constructs import ConstructDocument, ConstructPage, ConstructRequest
+from backend.schemas.accounts import ConstructDocument, ConstructPage, ConstructRequest
 from backend.services.constructs import claim_construct
 
 DECLARED = {

@@ -10,9 +10,9 @@ from backend.api.http.access_policy import CurrentUser, for_owner, for_users, re
 from backend.api.http.bodies import require_media_type
 from backend.api.http.idempotency import Transaction
 from backend.api.http.service import get_service
-from backend.auth.principals import Scope
-from backend.repositories.datasets import StoredDataset
-from backend.schemas.datasets import DatasetDocument
+from backend.auth.credentials import Scope
+from backend.repositories.theatres import StoredDataset
+from backend.schemas.theatres import DatasetDocument
 from backend.services.datasets import read_upload, take_upload
 from backend.services.ground_truth import UPLOADED
 

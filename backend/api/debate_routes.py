@@ -9,7 +9,6 @@ from fastapi import Depends, Query, Request
 from starlette.responses import JSONResponse, Response
 
 from backend.api.http.access_policy import CurrentUser, for_owner, for_users, resource_router
-from backend.api.http.admission import Admission
 from backend.api.http.bodies import (
     JSON,
     describe_body,
@@ -39,8 +38,8 @@ from backend.api.http.pages import (
     parse_place,
     parse_sequence,
 )
-from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.api.http.service import Admission, get_service
+from backend.auth.credentials import Scope
 from backend.repositories.debates import DebateFilter, DebateRunView, StoredEvaluation
 from backend.repositories.theatres import Place
 from backend.schemas.debates import (

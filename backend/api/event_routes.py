@@ -15,7 +15,7 @@ from backend.api.http.access_policy import CurrentUser, for_owner, resource_rout
 from backend.api.http.openapi import describe_headers
 from backend.api.http.service import Service, get_service
 from backend.api.theatre_routes import theatre_document
-from backend.auth.principals import Scope as KeyScope
+from backend.auth.credentials import Scope as KeyScope
 from backend.services.runs.runs import theatre_events
 from backend.services.theatres import read_theatre
 

@@ -12,7 +12,6 @@ from fastapi import Path, Request
 from starlette.responses import FileResponse, Response
 
 from backend.api.http.access_policy import Reader, disclosed, public, resource_router
-from backend.api.http.admission import Admission
 from backend.api.http.conditional import (
     FRESH,
     IMMUTABLE,
@@ -40,8 +39,8 @@ from backend.api.http.pages import (
     parse_sequence,
     sequence_cursor_of,
 )
-from backend.api.http.service import get_service
-from backend.auth.principals import Principal, Scope
+from backend.api.http.service import Admission, get_service
+from backend.auth.credentials import Principal, Scope
 from backend.schemas.evidence import AuditPage, EpisodeDocument, EpisodePage, EpisodeRecord
 from backend.services import evidence
 from theatre.engine.bundle_check.verifier import verifier_source

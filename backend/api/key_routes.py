@@ -12,7 +12,7 @@ from backend.api.http.bodies import describe_body, json_body
 from backend.api.http.idempotency import Transaction
 from backend.api.http.pages import Cursor, Limit, Listing, Offset, cursor_of, parse_place
 from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.errors import OutOfScopeError
 from backend.repositories.theatres import Place
 from backend.repositories.users import find_keys_page

@@ -16,8 +16,14 @@ from backend.api.http.rate_limits import Rate
 from backend.api.http.service import get_service
 from backend.database.migrations import head_revision
 from backend.errors import NotReadyError
-from backend.schemas.operations import Alive, ClosedTo, Ready, ReadyDetails, VersionDocument
-from backend.schemas.problems import ProblemExplanation
+from backend.schemas.base import (
+    Alive,
+    ClosedTo,
+    ProblemExplanation,
+    Ready,
+    ReadyDetails,
+    VersionDocument,
+)
 from theatre.engine.errors import NotFoundError
 
 DECLARED = {

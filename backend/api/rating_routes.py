@@ -8,13 +8,12 @@ from uuid import UUID
 from fastapi import Depends, Path, Request
 
 from backend.api.http.access_policy import CurrentUser, for_users, resource_router
-from backend.api.http.admission import Admission
 from backend.api.http.bodies import describe_body, json_body
 from backend.api.http.idempotency import Transaction
 from backend.api.http.pages import NO_NUL
-from backend.api.http.service import get_service
-from backend.auth.principals import Scope
-from backend.schemas.ratings import RatedItem, Rating, Scale, Scores, ScoresTaken
+from backend.api.http.service import Admission, get_service
+from backend.auth.credentials import Scope
+from backend.schemas.evidence import RatedItem, Rating, Scale, Scores, ScoresTaken
 from backend.services import ratings
 from theatre.engine.replay import SubmittedScore
 

@@ -10,18 +10,17 @@ from starlette.responses import JSONResponse, Response
 
 from backend.api.event_routes import DeferredResponse, seconds_to_wait
 from backend.api.http.access_policy import CurrentUser, for_owner, resource_router
-from backend.api.http.admission import Admission
 from backend.api.http.conditional import WantedVersions
 from backend.api.http.idempotency import Transaction
 from backend.api.http.openapi import ETAG, LOCATION, PREFER, describe_headers, describe_links
-from backend.api.http.service import Service, get_service
+from backend.api.http.service import Admission, Service, get_service
 from backend.api.theatre_routes import (
     describe_optional_body,
     etag_of,
     optional_json_body,
     theatre_document,
 )
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.repositories.theatre_runs import UNFINISHED
 from backend.repositories.theatres import TheatreView
 from backend.schemas.theatres import RunRequest, TheatreDocument

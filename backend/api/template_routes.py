@@ -26,7 +26,7 @@ from backend.api.http.pages import (
 from backend.api.http.service import get_service
 from backend.repositories.template_views import find_templates, template_of
 from backend.repositories.theatres import Place
-from backend.schemas.templates import (
+from backend.schemas.theatres import (
     AvailableTemplateDocument,
     ListedTemplate,
     TemplatePage,

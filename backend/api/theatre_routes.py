@@ -18,7 +18,6 @@ from backend.api.http.access_policy import (
     public,
     resource_router,
 )
-from backend.api.http.admission import Admission
 from backend.api.http.bodies import (
     JSON,
     Document,
@@ -49,8 +48,8 @@ from backend.api.http.pages import (
     parse_place,
 )
 from backend.api.http.problems import violations_of
-from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.api.http.service import Admission, get_service
+from backend.auth.credentials import Scope
 from backend.errors import RequestInvalidError
 from backend.repositories.theatres import Place, TheatreFilter, TheatreView, find_receipt
 from backend.schemas.theatres import (

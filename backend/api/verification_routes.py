@@ -18,7 +18,6 @@ from backend.api.http.access_policy import (
     public,
     resource_router,
 )
-from backend.api.http.admission import Admission
 from backend.api.http.bodies import JSON, describe_body, json_body
 from backend.api.http.conditional import FRESH, answer_not_modified, repr_digest
 from backend.api.http.idempotency import Reading, Transaction
@@ -39,8 +38,8 @@ from backend.api.http.pages import (
     cursor_of,
     parse_place,
 )
-from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.api.http.service import Admission, get_service
+from backend.auth.credentials import Scope
 from backend.repositories.theatres import Place
 from backend.schemas.verifications import (
     ReplayProgress,

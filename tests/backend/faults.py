@@ -14,7 +14,7 @@ from backend.api.http.access_policy import CurrentUser, for_users, public, resou
 from backend.api.http.bodies import json_body
 from backend.api.http.idempotency import Transaction
 from backend.api.http.service import get_service
-from backend.auth.principals import Scope
+from backend.auth.credentials import Scope
 from backend.database.models import RegisteredConstruct
 from backend.schemas.base import RequestDocument, ResponseDocument
 

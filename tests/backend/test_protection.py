@@ -10,7 +10,7 @@ import pytest
 from psycopg import errors
 
 from backend.database.models import Base
-from backend.database.roles import APPLICATION, OWNER
+from backend.database.sessions import APPLICATION, OWNER
 from tests.backend.databases import A_TEMPLATE, A_USER, COMMITMENT, HASH, USER_ID, Database
 from theatre.engine.canonical_json import sha256_hex
 from theatre.engine.state_machine import VALID_TRANSITIONS, TheatreState

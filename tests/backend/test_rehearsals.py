@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from psycopg import errors
 
-from backend.database.roles import APPLICATION, OWNER
+from backend.database.sessions import APPLICATION, OWNER
 from backend.main import create_app
 from backend.services.ground_truth import MAX_ANSWERS_BYTES
 from tests.backend.databases import Database

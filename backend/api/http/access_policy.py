@@ -23,7 +23,7 @@ from backend.api.http.idempotency import ReplayedResponse, store_response
 from backend.api.http.problem_types import BY_SLUG
 from backend.api.http.rate_limits import Rate
 from backend.api.http.service import get_service
-from backend.auth.principals import Principal, Scope
+from backend.auth.credentials import Principal, Scope
 from backend.errors import (
     OutOfScopeError,
     RequestInvalidError,

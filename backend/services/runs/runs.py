@@ -10,14 +10,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from backend.jobs.announcements import ChangeListener, ChangeSignal
 from backend.jobs.queue import queue_run
-from backend.repositories.datasets import find_uploads
 from backend.repositories.theatre_runs import (
     UNFINISHED,
     StoredTheatre,
     change_run,
     lock_theatre,
 )
-from backend.repositories.theatres import TheatreView
+from backend.repositories.theatres import TheatreView, find_uploads
 from backend.services.resources import TheatreResources
 from backend.services.runs.execution import WAITING
 from backend.services.theatres import end_uncalled, read_theatre, require_state, require_version
