@@ -68,7 +68,6 @@ RESOURCES = (
     dataset_routes.router,
     template_routes.router,
     debate_routes.router,
-    debate_routes.history,
     verification_routes.router,
 )
 """Served below `/api/v1` and, outside the description of the interface, without it."""

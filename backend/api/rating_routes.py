@@ -17,21 +17,11 @@ from backend.schemas.evidence import RatedItem, Rating, Scale, Scores, ScoresTak
 from backend.services import ratings
 from theatre.engine.replay import SubmittedScore
 
-DECLARED = {
-    "get_rating": for_users(Scope.SCORE, "not-found", "invalid-transition"),
-    "submit_scores": for_users(
-        Scope.SCORE,
-        "not-found",
-        "invalid-transition",
-        "identity-separation",
-        "duplicate-submission",
-        "human-score-refused",
-    ),
-}
-router = resource_router("ratings", DECLARED)
+router = resource_router("ratings")
 
 
-@router.get("/theatres/{theatre_id}/hitl", operation_id="get_rating")
+@router.get("/theatres/{theatre_id}/hitl")
+@for_users(Scope.SCORE, "not-found", "invalid-transition")
 async def get_rating(
     request: Request,
     user: CurrentUser,
@@ -53,8 +43,15 @@ async def get_rating(
 
 @router.post(
     "/theatres/{theatre_id}/hitl/{step_id}/scores",
-    operation_id="submit_scores",
     openapi_extra=describe_body(Scores),
+)
+@for_users(
+    Scope.SCORE,
+    "not-found",
+    "invalid-transition",
+    "identity-separation",
+    "duplicate-submission",
+    "human-score-refused",
 )
 async def submit_scores(
     request: Request,

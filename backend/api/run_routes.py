@@ -26,36 +26,12 @@ from backend.repositories.theatres import TheatreView
 from backend.schemas.theatres import RunRequest, TheatreDocument
 from backend.services.runs import runs
 
-DECLARED = {
-    "run_theatre": for_owner(
-        Scope.WRITE,
-        "not-found",
-        "state-conflict",
-        "precondition-failed",
-        "invalid-transition",
-        "execution-path-unavailable",
-        "programme-refused",
-        "dataset-unavailable",
-        "dataset-mismatch",
-    ),
-    "cancel_theatre": for_owner(
-        Scope.WRITE, "not-found", "state-conflict", "precondition-failed", "invalid-transition"
-    ),
-    "settle_theatre": for_owner(
-        Scope.WRITE,
-        "not-found",
-        "state-conflict",
-        "invalid-transition",
-        "execution-path-unavailable",
-    ),
-}
-router = resource_router("runs", DECLARED)
+router = resource_router("runs")
 _ACCEPTED = 202
 
 
 @router.post(
     "/theatres/{theatre_id}/run",
-    operation_id="run_theatre",
     status_code=_ACCEPTED,
     response_model=TheatreDocument,
     responses={
@@ -78,6 +54,17 @@ _ACCEPTED = 202
         },
     },
     openapi_extra={**describe_optional_body(RunRequest), **describe_headers(PREFER)},
+)
+@for_owner(
+    Scope.WRITE,
+    "not-found",
+    "state-conflict",
+    "precondition-failed",
+    "invalid-transition",
+    "execution-path-unavailable",
+    "programme-refused",
+    "dataset-unavailable",
+    "dataset-mismatch",
 )
 async def run_theatre(
     request: Request,
@@ -105,7 +92,6 @@ async def run_theatre(
 
 @router.post(
     "/theatres/{theatre_id}/cancel",
-    operation_id="cancel_theatre",
     status_code=_ACCEPTED,
     response_model=TheatreDocument,
     responses={
@@ -118,6 +104,7 @@ async def run_theatre(
     },
     openapi_extra=describe_headers(PREFER),
 )
+@for_owner(Scope.WRITE, "not-found", "state-conflict", "precondition-failed", "invalid-transition")
 async def cancel_theatre(
     request: Request,
     user: CurrentUser,
@@ -140,8 +127,14 @@ async def cancel_theatre(
 
 @router.post(
     "/theatres/{theatre_id}/settle",
-    operation_id="settle_theatre",
     response_model=TheatreDocument,
+)
+@for_owner(
+    Scope.WRITE,
+    "not-found",
+    "state-conflict",
+    "invalid-transition",
+    "execution-path-unavailable",
 )
 async def settle_theatre(
     user: CurrentUser, theatre_id: UUID, transaction: Transaction
