@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 from psycopg import errors
 
-from backend.database.roles import APPLICATION, OWNER
+from backend.database.sessions import APPLICATION, OWNER
 from backend.main import create_app
 from tests.backend.databases import Database
 from tests.backend.serving import Client, Reply, at_once, served, settings_for

@@ -26,11 +26,9 @@ from theatre.engine.models import EpisodeOutcome, EpisodeResult
 from theatre.engine.replay import Progress, Rehearsal
 from theatre.engine.replay.recording import answering_attempt
 from theatre.engine.scoring import COMPOSITE
-from theatre.oracles.in_process import CannedAnswers
+from theatre.oracles.in_process import CannedAnswers, read_canned_answers
 
 _SHOWN_FAILURES = 5
-_ENVELOPE = {"output_data", "status", "error_detail", "confidence"}
-_PLACE = {"episode_id", "construct_id"}
 
 
 class RehearsalFailedError(TheatreError):
@@ -156,35 +154,12 @@ def print_rehearsal(report: JsonObject) -> None:
 
 
 def read_answers(path: Path) -> CannedAnswers:
-    """Read JSONL: a line has an `episode_id` of the dataset and members of an answer envelope.
-
-    With a `construct_id` it is the answer of that construct alone. Raises ParseError, with the
-    line, for anything else and for a second answer to one question.
-    """
-    answers: dict[tuple[str | None, str], JsonObject] = {}
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            where = f"{path}, line {number}"
-            try:
-                document = parse_object(line)
-            except ParseError as error:
-                raise ParseError(f"{where}: {error}") from error
-            episode_id, construct_id = document.get("episode_id"), document.get("construct_id")
-            unknown = sorted(document.keys() - _ENVELOPE - _PLACE)
-            if not isinstance(episode_id, str) or unknown:
-                got = f"a line with {', '.join(unknown)}" if unknown else "a line without"
-                members = ", ".join(sorted(_ENVELOPE))
-                raise ParseError(
-                    f"{where}: expected an episode_id and no more than {members}, got {got}"
-                )
-            if construct_id is not None and not isinstance(construct_id, str):
-                raise ParseError(f"{where}: expected construct_id to be a string")
-            if (construct_id, episode_id) in answers:
-                raise ParseError(f"{where}: expected one answer to {episode_id}, got a second")
-            answers[construct_id, episode_id] = {
-                name: value for name, value in document.items() if name in _ENVELOPE
-            }
-    return answers
+    """Read a file of answers; ParseError, with file and line, as `read_canned_answers`."""
+    try:
+        with path.open("rb") as lines:
+            return read_canned_answers(lines)
+    except ParseError as error:
+        raise ParseError(f"{path}, {error}", reason=error.reason) from error
 
 
 def with_adapter(

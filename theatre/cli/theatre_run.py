@@ -24,7 +24,7 @@ from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, product_template
 from theatre.engine.theatre import OVERDUE
 from theatre.files.theatre_store import TheatreLease
-from theatre.oracles.in_process import CannedAnswers
+from theatre.oracles.in_process import CannedAnswers, by_alias
 from theatre.oracles.retry import make_retrying_invoker, require_reachable
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_computations, load_episode_runners, load_scorers
@@ -188,11 +188,7 @@ def _by_alias(held: TheatreLease, answers: CannedAnswers) -> CannedAnswers:
     """Return answers by the ids that constructs are asked under."""
     if held.coin is None:
         return {}
-    draws = Draws(held.coin, held.theatre.commitment.commitment_hash)
-    return {
-        (construct_id, draws.alias(episode_id)): answer
-        for (construct_id, episode_id), answer in answers.items()
-    }
+    return by_alias(answers, Draws(held.coin, held.theatre.commitment.commitment_hash))
 
 
 def _previous_environment(
