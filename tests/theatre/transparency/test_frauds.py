@@ -1,6 +1,6 @@
 """An operator with all keys tries to cheat, and each time a monitor, a witness or a reader sees it.
 
-Source: docs/contract/trust.md §7.
+Source: docs/contract/trust.md §4, §5.
 """
 
 from __future__ import annotations
