@@ -1,7 +1,8 @@
 """What answers without any work would score, through the same scorers as the construct.
 
 Source: docs/contract/earned.md §5.2. At most a thousand episodes, which
-wait in a file: memory does not grow with the number of episodes, nor with their size.
+wait in a file: memory does not grow with the number of episodes, nor with their size. Draw, players
+and scores stand in one module: all three are read for one question.
 """
 
 from __future__ import annotations
@@ -93,6 +94,8 @@ class DrawnEpisodes:
 
     def add(self, episode: GroundTruthEpisode, sent: JsonObject) -> None:
         """Take the next episode that was run."""
+        # Drawn by the commitment: who runs the theatre must not choose on which episodes it looks
+        # good next to a trivial answer.
         text = f"{self._commitment_hash}:baseline:{episode.episode_id}"
         drawn = -int.from_bytes(hashlib.sha256(text.encode()).digest(), "big")
         if len(self._heap) < MAX_EPISODES:
@@ -376,6 +379,8 @@ def baseline_findings(baselines: JsonObject, aggregate: JsonObject) -> list[str]
         cast("Mapping[str, JsonObject]", aggregate[name]) for name in ("scores", "score_intervals")
     )
     found = []
+    # The best baseline against the interval's low end: a score that chance alone could lift above
+    # an answer without work is worth a word to the reader.
     for criterion, one in cast("dict[str, JsonObject]", baselines["criteria"]).items():
         low = cast("float | None", intervals[criterion]["low"])
         limit = cast("float | None", scores[criterion]) if low is None else low

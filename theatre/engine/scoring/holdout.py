@@ -158,6 +158,7 @@ def is_held_out(commitment_hash: str, episode_id: str, split: Fraction) -> bool:
     Source: docs/contract/scoring.md §6. Shows over-fitting, not fraud: an author can try
     templates until a split suits.
     """
+    # By what was committed: no one sets it directly, and anyone can compute it again.
     digest = hashlib.sha256(f"{commitment_hash}:{episode_id}".encode()).hexdigest()
     return int(digest[:16], 16) * split.denominator < split.numerator * _DRAW_RANGE
 
