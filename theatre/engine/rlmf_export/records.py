@@ -80,24 +80,18 @@ def fork_reading(document: JsonObject) -> ForkReading:
     """
     forks = cast("list[JsonObject]", document["fork_definitions"])
     mapping, judged = export_mapping(document), judged_fork(document)
-    read: Callable[[SealedEpisode, Hops], OptionPair]
     if mapping:
         fork = _mapped_fork(forks, mapping)
-        read = _by_mapping(fork, mapping)
-    elif judged is not None:
-        fork, read = judged, _by_expectation(judged, expectation_paths(document))
-    else:
-        fork, rest = forks[0], residual_option(forks[0])
-        if rest is None:
-            raise RlmfExportError(
-                "expected rlmf_export_config, a fork with the options meets and falls_short, or a "
-                "residual option in the first fork; got none: the answers cannot be told apart"
-            )
-        unknown = OptionPair(resolved=rest, answered=rest, judged=False)
-        read = lambda *_: unknown  # noqa: E731
-    return ForkReading(
-        fork_id=cast("str", fork["fork_id"]), option_ids=tuple(option_ids(fork)), read=read
-    )
+        return _reading(fork, _by_mapping(fork, mapping))
+    if judged is not None:
+        return _reading(judged, _by_expectation(judged, expectation_paths(document)))
+    rest = residual_option(forks[0])
+    if rest is None:
+        raise RlmfExportError(
+            "expected rlmf_export_config, a fork with the options meets and falls_short, or a "
+            "residual option in the first fork; got none: the answers cannot be told apart"
+        )
+    return _reading(forks[0], lambda *_: OptionPair(resolved=rest, answered=rest, judged=False))
 
 
 def expectation_paths(document: JsonObject) -> tuple[Paths, ...]:
@@ -128,6 +122,12 @@ def _mapped_fork(forks: list[JsonObject], mapping: JsonObject) -> JsonObject:
             f"got {', '.join(mapping)}"
         )
     return named[0]
+
+
+def _reading(fork: JsonObject, read: Callable[[SealedEpisode, Hops], OptionPair]) -> ForkReading:
+    return ForkReading(
+        fork_id=cast("str", fork["fork_id"]), option_ids=tuple(option_ids(fork)), read=read
+    )
 
 
 def _by_mapping(
