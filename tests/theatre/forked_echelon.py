@@ -32,7 +32,6 @@ import socket
 import sys
 
 import aiohttp
-import anthropic
 import numpy.random
 
 import theatre.cli
@@ -42,7 +41,6 @@ import theatre.cli.gate_command
 import theatre.cli.http_adapters
 import theatre.cli.run_command
 import theatre.cli.show_command
-import theatre.cli.theatre_group
 import theatre.cli.validate_command
 from theatre.scorers import load_scorers
 from theatre.scorers import load_computations

@@ -34,8 +34,7 @@ from theatre.engine.theatre import Theatre
 from theatre.files.datasets import DatasetRoots, verify_datasets
 from theatre.files.evidence_preview import preview_evidence
 from theatre.oracles.dataset_copies import refuse_dataset_copies
-from theatre.oracles.endpoints import Places
-from theatre.oracles.environment import environment_for, isolation_for
+from theatre.oracles.endpoints import Places, environment_for, isolation_for
 from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_episode_runners, load_scorers, scorers_in_use
 

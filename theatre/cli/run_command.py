@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
@@ -27,7 +28,7 @@ from theatre.engine.commitment import CommitmentProtocol
 from theatre.engine.errors import NotFoundError
 from theatre.engine.state_machine import TheatreState
 from theatre.engine.templates import ProductTheatreTemplate, view_template
-from theatre.files.theatre_store import TheatreLease
+from theatre.files.theatre_store import TheatreLease, TheatreView
 
 # `echelon theatre commit`: a theatre in the store, committed.
 
@@ -66,7 +67,7 @@ def commit_file(template: Path, workspace: Workspace) -> dict[str, str]:
     }
 
 
-UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
+_UNFINISHED = frozenset({TheatreState.COMMITTED, TheatreState.ACTIVE, TheatreState.SETTLING})
 
 DEFAULT_OPTIONS = RunOptions()
 
@@ -182,7 +183,7 @@ def run_to_end(
             )
         except (KeyboardInterrupt, asyncio.CancelledError) as interruption:
             view = workspace.store.view(theatre_id)
-            if view.state in UNFINISHED:
+            if view.state in _UNFINISHED:
                 raise InterruptedRunError(theatre_id, view.recorded) from interruption
 
 
@@ -190,39 +191,26 @@ def find_or_commit_theatre(target: str, workspace: Workspace, *, new: bool) -> s
     """Return the id of `target`; a template file is committed, unless its theatre is unfinished."""
     template = Path(target)
     if not template.is_file():
-        return _id_of(target, workspace)
+        try:
+            return workspace.store.view(target).theatre_id
+        except NotFoundError as error:
+            raise NotFoundError(f"{error}; no template file of that name either") from error
     require_runnable(read_template(template))
-    unfinished = None if new else _find_unfinished(template, workspace)
-    if unfinished is None:
-        return commit_file(template, workspace)["theatre_id"]
-    click.echo(
-        f"going on with the unfinished theatre {unfinished} (--new starts another)", err=True
-    )
-    return unfinished
+    for view in () if new else committed_theatres(template, workspace):
+        # A reproduction is never certified: it must not be gone on with in a run's place.
+        if view.state in _UNFINISHED and view.reproduces is None:
+            click.echo(
+                f"going on with the unfinished theatre {view.theatre_id} (--new starts another)",
+                err=True,
+            )
+            return view.theatre_id
+    return commit_file(template, workspace)["theatre_id"]
 
 
-def _id_of(target: str, workspace: Workspace) -> str:
-    try:
-        return workspace.store.view(target).theatre_id
-    except NotFoundError as error:
-        raise NotFoundError(f"{error}; no template file of that name either") from error
-
-
-def _find_unfinished(template: Path, workspace: Workspace) -> str | None:
-    """Return the newest unfinished theatre with this commitment, from the same folder.
-
-    A reproduction is none: it is never certified.
-    """
-    document = read_template(template)
-    require_valid(document)
-    wanted = CommitmentProtocol.hash_template(document)
+def committed_theatres(template: Path, workspace: Workspace) -> Iterator[TheatreView]:
+    """Yield the theatres with this commitment and from the same folder, the newest first."""
+    wanted = CommitmentProtocol.hash_template(read_template(template))
     for theatre_id in reversed(workspace.store.theatre_ids()):
         view = workspace.store.view(theatre_id)
-        if (
-            view.commitment_hash == wanted
-            and view.state in UNFINISHED
-            and view.template_folder == template.parent.resolve()
-            and view.reproduces is None
-        ):
-            return theatre_id
-    return None
+        if view.commitment_hash == wanted and view.template_folder == template.parent.resolve():
+            yield view

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from theatre.cli.certificate_report import print_preview
 from theatre.cli.committing import evidence_preview, missing_data_warnings
-from theatre.cli.evidence_report import print_preview
 from theatre.cli.exits import CommandEndedError, ExitCode, json_option, print_document
 from theatre.cli.reports import print_violations
 from theatre.cli.template_files import read_template, template_argument, validate_template

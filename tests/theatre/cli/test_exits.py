@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from theatre import judging
-from theatre.cli import exits, extras
+from theatre.cli import exits
 from theatre.cli.exits import ExitCode, InterruptedRunError, exit_code_of
 from theatre.engine import errors
 from theatre.oracles import errors as oracle_errors
@@ -79,7 +79,7 @@ TABLE = {
 }
 KINDS = {
     kind.__name__: kind
-    for module in (errors, oracle_errors, judging, verification_errors, exits, extras)
+    for module in (errors, oracle_errors, judging, verification_errors, exits)
     for kind in vars(module).values()
     if isinstance(kind, type) and issubclass(kind, errors.TheatreError)
 }
