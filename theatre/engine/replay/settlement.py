@@ -1,4 +1,4 @@
-"""From a finished journal to a sealed bundle with its certificate; nothing here calls anybody.
+"""From a finished journal to a sealed bundle with its certificate; no construct is called here.
 
 Source: docs/contract/evidence.md §4-§5; docs/adr/0051: seal the bundle, then move the state.
 """
