@@ -13,7 +13,7 @@ import click
 
 from theatre.cli.exits import ExitCode, run_guarded
 from theatre.cli.lazy_group import LazyGroup
-from theatre.oracles.isolation.closed_memory import close_memory
+from theatre.oracles.isolation.kernel_rules import close_memory
 
 COMMANDS = {
     "adversaries": (
