@@ -19,7 +19,7 @@ from theatre.engine.scoring import TheatreScoringProvider
 from theatre.judging.errors import JudgeUnavailableError
 from theatre.scorers import load_scorers
 from theatre.verification.judge.scorer import MAX_REPEATS, probe
-from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring, ScoringProvider
+from theatre.verification.scoring_providers import LEXICAL, ScoringProvider, judged_scoring
 
 KEY_VARIABLE, ORIGIN_VARIABLE = "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"
 DEFAULT_MODEL = "claude-sonnet-4-6"
@@ -116,7 +116,7 @@ async def open_judge(
 async def _probe_model(model: str, repeats: int, workspace: Workspace) -> ScoringProvider:
     async with open_model(workspace) as judge:
         temperature = await judge.probe_temperature(partial(probe, model))
-    return AnthropicScoring(model, temperature=temperature, repeats=repeats)
+    return judged_scoring(model, temperature=temperature, repeats=repeats)
 
 
 @contextlib.asynccontextmanager

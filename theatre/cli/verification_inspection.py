@@ -17,7 +17,7 @@ from theatre.engine.scoring import COMPOSITE
 from theatre.verification.certificate import SCHEMA, SCHEMA_VERSION
 from theatre.verification.errors import NoVerificationError
 from theatre.verification.judge.second_opinion import COMPUTATION
-from theatre.verification.scoring_providers import LEXICAL, AnthropicScoring
+from theatre.verification.scoring_providers import JUDGED_MEASURES, LEXICAL
 from theatre.verification.template import CRITERIA
 
 # Prints a judge's scores next to those of its second opinion, by a step `second_opinion`.
@@ -138,7 +138,7 @@ def print_inspection(inspection: Inspection) -> None:
 
 def print_measures(*, is_judged: bool) -> None:
     """Print what the numbers are: their names say more than words alone can show."""
-    measures = AnthropicScoring.measures if is_judged else LEXICAL.measures
+    measures = JUDGED_MEASURES if is_judged else LEXICAL.measures
     for criterion, measured in measures.items():
         echo(f"  {criterion}: {measured}")
 
