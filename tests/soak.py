@@ -64,8 +64,12 @@ PARTS: Mapping[str, tuple[str, ...]] = {
         "tests/theatre/test_bundle_check_hostile.py::test_no_bytes",
         "tests/theatre/test_bundle_check_hostile.py::test_no_json",
         "tests/theatre/test_bundle_check_hostile.py::test_no_template",
+        "tests/theatre/test_broken_engine.py::test_a_build_with_a_defect_is_refused_by_both[further",
         "tests/theatre/test_bundle_mutations.py",
         "tests/theatre/test_shipped_bundle_mutations.py",
+        "tests/theatre/test_verify_bundle.py::test_it_refuses_what_the_check_refuses",
+        "tests/theatre/test_verify_bundle.py::test_no_difference_stands_on_the_list_in_vain",
+        "tests/theatre/test_verify_bundle.py::test_what_trivial_players_are_said_to_score",
     ),
     # All of the shipped data, through every shipped theatre, fake and agent.
     "data": (
