@@ -57,6 +57,8 @@ from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.registration import load_episode_runners
 
+pytestmark = pytest.mark.untraced
+
 FIXTURES = REPOSITORY / "fixtures"
 SCORERS = load_scorers()
 COPIES = 60

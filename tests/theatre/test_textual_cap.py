@@ -34,6 +34,8 @@ from theatre.oracles.sanitise import TextSanitiser
 from theatre.scorers import load_scorers
 from theatre.scorers.computations import load_computations
 
+pytestmark = pytest.mark.untraced
+
 TEMPLATES = Path(__file__).parents[2] / "fixtures" / "templates"
 RECEIPT, TIER = "commitment_receipt.json", "tier.json"
 SHIPPED = load_scorers()
