@@ -34,8 +34,6 @@ from theatre.engine.bundle_check.standalone import CHECKS, NOT_MADE, verify
 from theatre.engine.bundle_check.verifier import verifier_source
 from theatre.engine.canonical_json import canonical_line
 
-pytestmark = pytest.mark.untraced
-
 SAMPLE = 30
 """Mutants of a bundle, unless all are asked for."""
 
@@ -191,6 +189,7 @@ def test_a_folder_that_is_no_bundle_has_an_exit_code_of_its_own(
     assert (done.returncode, done.stdout, done.stderr) == (5, "", expected)
 
 
+@pytest.mark.untraced
 @pytest.mark.parametrize(
     "raw",
     [
