@@ -166,8 +166,8 @@ class Plan:
 
 def kinds_of(scorers: Iterable[str], stated: Mapping[str, str]) -> dict[str, str]:
     """Return scorer → kind: of shipped ones by the table, of others as stated, else textual."""
-    told = {name: kind for name, kind in stated.items() if kind in KINDS} | SCORER_KINDS
-    return {name: told.get(name, "textual") for name in sorted(set(scorers))}
+    known = {name: kind for name, kind in stated.items() if kind in KINDS} | SCORER_KINDS
+    return {name: known.get(name, "textual") for name in sorted(set(scorers))}
 
 
 class Tally:
