@@ -13,7 +13,7 @@ from backend.api.http.idempotency import Transaction
 from backend.api.http.pages import Cursor, Limit, Listing, Offset, cursor_of, parse_place
 from backend.api.http.service import get_service
 from backend.auth.credentials import Scope
-from backend.errors import OutOfScopeError
+from backend.errors import RequestRefusedError
 from backend.repositories.theatres import Place
 from backend.repositories.users import find_keys_page
 from backend.schemas.accounts import ApiKeyDocument, ApiKeyPage, KeyRequest, NewApiKey
@@ -33,7 +33,7 @@ async def create_key(
 ) -> NewApiKey:
     """Make a key. It is in this answer and nowhere else."""
     if not user.scopes.issuperset(body.scopes):
-        raise OutOfScopeError("a key cannot have scopes that you do not have")
+        raise RequestRefusedError("out-of-scope", "a key cannot have scopes that you do not have")
     made = await accounts.create_key(
         transaction,
         user_id=user.user_id,

@@ -113,7 +113,8 @@ MAX_MEMBERS = 10_000
 async def template_body(request: Request) -> JsonObject:
     """Return the template of a request: bare, or as `template_json`; never parsed twice.
 
-    Raises MediaTypeError, ParseError, and RequestInvalidError with every violation.
+    Raises RequestRefusedError for another media type, ParseError, and RequestInvalidError with
+    every violation.
     """
     media_type = require_media_type(request, JSON, BARE)
     body = await request.body()

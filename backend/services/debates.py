@@ -14,13 +14,7 @@ from typing import NamedTuple, TypeVar
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from backend.errors import (
-    DebateClosedError,
-    DebateExistsError,
-    DebateRefusedError,
-    PreconditionFailedError,
-    RequestViolation,
-)
+from backend.errors import DebateRefusedError, RequestRefusedError, RequestViolation
 from backend.identifiers import new_id
 from backend.repositories.debates import (
     DebateFilter,
@@ -75,7 +69,7 @@ async def submit_debate(
     """Store a run by its artefact; return it, and whether it is new.
 
     The same bytes again are the same run. Raises DebateRefusedError for what is no artefact, and
-    DebateExistsError where this user has another artefact under the same ids.
+    RequestRefusedError where this user has another artefact under the same ids.
     """
     now = clock()
     at = format_rfc3339(now)
@@ -102,9 +96,10 @@ async def submit_debate(
         connection, user_id=user_id, debate_id=debate.debate_id, run_id=debate.run_id
     )
     if view.artefact_sha256 != run.artefact.sha256:
-        raise DebateExistsError(
+        raise RequestRefusedError(
+            "debate-exists",
             "expected a new run, or the same bytes again, got another artefact under these ids: "
-            "what is stored is never changed; a run that is still open takes further events"
+            "what is stored is never changed; a run that is still open takes further events",
         )
     return view, is_new
 
@@ -120,16 +115,20 @@ async def append_events(
 ) -> DebateRunView:
     """Append to a user's run, all or nothing, and return it.
 
-    Raises NotFoundError, PreconditionFailedError for a version that is not in `versions`,
-    DebateClosedError, and DebateRefusedError for events that do not fit.
+    Raises NotFoundError, RequestRefusedError for a version that is not in `versions` and for a run
+    that is closed, and DebateRefusedError for events that do not fit.
     """
     view = await lock_run(connection, key, user_id=user_id)
     if view is None:
         raise _not_found(key)
     if versions is not None and view.version not in versions:
-        raise PreconditionFailedError("the run changed since the version that If-Match names")
+        raise RequestRefusedError(
+            "precondition-failed", "the run changed since the version that If-Match names"
+        )
     if view.is_closed:
-        raise DebateClosedError("the run is closed: it accepts no further events")
+        raise RequestRefusedError(
+            "debate-closed", "the run is closed: it accepts no further events"
+        )
     lines, now = await find_entry_lines(connection, key), clock()
     at = format_rfc3339(now)
     new = [AuditEvent(event_type=one.event_type, at=at, detail=one.detail) for one in events]

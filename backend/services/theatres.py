@@ -13,7 +13,7 @@ from typing import cast
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from backend.errors import PreconditionFailedError
+from backend.errors import RequestRefusedError
 from backend.identifiers import new_id
 from backend.repositories.evidence_views import find_details, find_journal_lines, find_resolution
 from backend.repositories.run_journal import PostgresRunJournal
@@ -201,7 +201,7 @@ async def commit_theatre(
 ) -> TheatreView:
     """Commit a user's DRAFT, its ground truth verified and copied, and return it.
 
-    Raises NotFoundError, StateConflictError, PreconditionFailedError for a version that is not in
+    Raises NotFoundError, StateConflictError, RequestRefusedError for a version that is not in
     `versions`, InvalidTransitionError, InvalidTemplateError for a rule that a newer release has,
     DatasetError, and CommitmentError for another hash than `expected_hash`.
     """
@@ -228,9 +228,11 @@ async def commit_theatre(
 
 
 def require_version(stored: StoredTheatre, versions: frozenset[int] | None) -> None:
-    """Raise PreconditionFailedError for a theatre in none of `versions`; None stands for any."""
+    """Raise RequestRefusedError for a theatre in none of `versions`; None stands for any."""
     if versions is not None and stored.version not in versions:
-        raise PreconditionFailedError("the theatre changed since the version that If-Match names")
+        raise RequestRefusedError(
+            "precondition-failed", "the theatre changed since the version that If-Match names"
+        )
 
 
 def require_state(stored: StoredTheatre, *states: TheatreState, to: str) -> None:

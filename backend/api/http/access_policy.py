@@ -26,8 +26,8 @@ from backend.api.http.rate_limits import Rate
 from backend.api.http.service import get_service
 from backend.auth.credentials import Principal, Scope
 from backend.errors import (
-    OutOfScopeError,
     RequestInvalidError,
+    RequestRefusedError,
     RequestViolation,
     UnauthenticatedError,
 )
@@ -186,7 +186,9 @@ class DeclaredRoute(APIRoute):
             service.engine, service.tokens, credential, clock=service.clock
         )
         if self.declared.scope is not None and self.declared.scope not in principal.scopes:
-            raise OutOfScopeError(f"expected a key with the scope {self.declared.scope}")
+            raise RequestRefusedError(
+                "out-of-scope", f"expected a key with the scope {self.declared.scope}"
+            )
         return principal
 
 
