@@ -29,16 +29,7 @@ from backend.api.http.openapi import (
     describe_headers,
     describe_text_file,
 )
-from backend.api.http.pages import (
-    NO_NUL,
-    Cursor,
-    Limit,
-    Listing,
-    Offset,
-    chain_page,
-    parse_sequence,
-    sequence_cursor_of,
-)
+from backend.api.http.pages import NO_NUL, ChainPaging, Listing, chain_page
 from backend.api.http.service import Admission, get_service
 from backend.auth.credentials import Principal, Scope
 from backend.schemas.evidence import AuditPage, EpisodeDocument, EpisodePage, EpisodeRecord
@@ -83,10 +74,7 @@ async def list_audit_events(
     reader: Reader,
     theatre_id: UUID,
     transaction: Transaction,
-    *,
-    limit: Limit = 100,
-    offset: Offset = 0,
-    cursor: Cursor = None,
+    asked: ChainPaging,
 ) -> Response:
     """List the entries of the audit chain, as they were hashed."""
     listing = Listing("audit-events", (str(theatre_id),))
@@ -94,13 +82,11 @@ async def list_audit_events(
         transaction,
         str(theatre_id),
         reader=_id_of(reader),
-        limit=limit,
-        offset=offset,
-        after=parse_sequence(cursor, listing),
+        limit=asked.limit,
+        offset=asked.offset,
+        after=asked.after(listing),
     )
-    page = chain_page(
-        lines, member="audit_events", listing=listing, total=total, limit=limit, offset=offset
-    )
+    page = chain_page(lines, member="audit_events", listing=listing, total=total, asked=asked)
     page.headers.update(describedby_header(f"/theatres/{theatre_id}/certificate"))
     return page
 
@@ -111,10 +97,7 @@ async def list_episodes(
     reader: Reader,
     theatre_id: UUID,
     transaction: Transaction,
-    *,
-    limit: Limit = 100,
-    offset: Offset = 0,
-    cursor: Cursor = None,
+    asked: ChainPaging,
 ) -> EpisodePage:
     """List what became of each recorded episode."""
     listing = Listing("episodes", (str(theatre_id),))
@@ -122,16 +105,13 @@ async def list_episodes(
         transaction,
         str(theatre_id),
         reader=_id_of(reader),
-        limit=limit,
-        offset=offset,
-        after=parse_sequence(cursor, listing),
+        limit=asked.limit,
+        offset=asked.offset,
+        after=asked.after(listing),
     )
     return EpisodePage(
         episodes=[EpisodeDocument.model_validate(one) for one in page.items],
-        total=page.total,
-        limit=limit,
-        offset=offset,
-        next_cursor=sequence_cursor_of(listing, page.last),
+        **asked.shown(listing, page.last, page.total),
     )
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
@@ -17,23 +16,19 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from backend.errors import DebateRefusedError, RequestRefusedError, RequestViolation
 from backend.identifiers import new_id
 from backend.repositories.debates import (
-    DebateFilter,
     DebateRunView,
     StoredEvaluation,
     add_entries,
-    count_runs,
     find_entry_lines,
     find_evaluations,
     find_run,
     find_run_by_name,
-    find_runs,
     find_submitted_bytes,
     grow_run,
     insert_run,
     lock_run,
     store_evaluations,
 )
-from backend.repositories.theatres import Place
 from theatre.debate.errors import DebateError, InvalidDebateError
 from theatre.debate.evaluators import evaluate
 from theatre.debate.models import Action
@@ -53,14 +48,6 @@ class NewEvent(NamedTuple):
 
     event_type: str
     detail: JsonObject
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DebatePages:
-    """A page of runs; `total` counts all that the filter lets through."""
-
-    views: Sequence[DebateRunView]
-    total: int
 
 
 async def submit_debate(
@@ -144,23 +131,6 @@ async def read_run(connection: AsyncConnection, key: str, *, user_id: str) -> De
     if view is None:
         raise _not_found(key)
     return view
-
-
-async def list_runs(
-    connection: AsyncConnection,
-    *,
-    user_id: str,
-    wanted: DebateFilter,
-    limit: int,
-    offset: int,
-    after: Place | None,
-) -> DebatePages:
-    """Return a page of a user's runs, the newest first."""
-    views = await find_runs(
-        connection, user_id=user_id, wanted=wanted, limit=limit, offset=offset, after=after
-    )
-    total = await count_runs(connection, user_id=user_id, wanted=wanted)
-    return DebatePages(views=views, total=total)
 
 
 async def read_artefact(

@@ -26,12 +26,8 @@ from backend.repositories.theatre_runs import (
     lock_theatre,
 )
 from backend.repositories.theatres import (
-    Place,
-    TheatreFilter,
     TheatreView,
-    count_theatres,
     find_theatre_view,
-    find_theatre_views,
     find_uploads,
     insert_draft,
     store_receipt,
@@ -73,14 +69,6 @@ class ValidTemplate:
     def commitment_hash(self) -> str:
         """Return what a commitment of it comes to."""
         return CommitmentProtocol.hash_template(self.document)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TheatrePages:
-    """A page of theatres; `total` counts all that the filter lets through."""
-
-    views: Sequence[TheatreView]
-    total: int
 
 
 async def validate_template(
@@ -169,24 +157,6 @@ async def read_ending(connection: AsyncConnection, view: TheatreView) -> JsonObj
         "statuses": resolution["statuses"],
         "reasons": reasons_with_examples([*reasons], details, records),
     }
-
-
-async def list_theatres(
-    connection: AsyncConnection,
-    *,
-    user_id: str,
-    wanted: TheatreFilter,
-    limit: int,
-    offset: int,
-    after: Place | None,
-) -> TheatrePages:
-    """Return a page of a user's theatres, the newest first."""
-    views = await find_theatre_views(
-        connection, user_id=user_id, wanted=wanted, limit=limit, offset=offset, after=after
-    )
-    return TheatrePages(
-        views=views, total=await count_theatres(connection, user_id=user_id, wanted=wanted)
-    )
 
 
 async def commit_theatre(
