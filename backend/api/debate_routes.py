@@ -204,15 +204,10 @@ async def list_debate_events(
 ) -> Response:
     """List the entries of a run's log, as they were hashed."""
     listing = Listing("debate-events", (str(debate_run_id),))
-    lines, total = await debates.read_entries(
-        transaction,
-        str(debate_run_id),
-        user_id=user.user_id,
-        limit=asked.limit,
-        offset=asked.offset,
-        after=asked.after(listing),
+    page = await debates.read_entries(
+        transaction, str(debate_run_id), asked.window(listing), user_id=user.user_id
     )
-    return chain_page(lines, member="events", listing=listing, total=total, asked=asked)
+    return chain_page(asked, listing, page, member="events")
 
 
 @router.post(

@@ -78,17 +78,12 @@ async def list_audit_events(
 ) -> Response:
     """List the entries of the audit chain, as they were hashed."""
     listing = Listing("audit-events", (str(theatre_id),))
-    lines, total = await evidence.read_audit(
-        transaction,
-        str(theatre_id),
-        reader=_id_of(reader),
-        limit=asked.limit,
-        offset=asked.offset,
-        after=asked.after(listing),
+    page = await evidence.read_audit(
+        transaction, str(theatre_id), asked.window(listing), reader=_id_of(reader)
     )
-    page = chain_page(lines, member="audit_events", listing=listing, total=total, asked=asked)
-    page.headers.update(describedby_header(f"/theatres/{theatre_id}/certificate"))
-    return page
+    shown = chain_page(asked, listing, page, member="audit_events")
+    shown.headers.update(describedby_header(f"/theatres/{theatre_id}/certificate"))
+    return shown
 
 
 @router.get("/theatres/{theatre_id}/episodes")
@@ -102,16 +97,11 @@ async def list_episodes(
     """List what became of each recorded episode."""
     listing = Listing("episodes", (str(theatre_id),))
     page = await evidence.read_episodes(
-        transaction,
-        str(theatre_id),
-        reader=_id_of(reader),
-        limit=asked.limit,
-        offset=asked.offset,
-        after=asked.after(listing),
+        transaction, str(theatre_id), asked.window(listing), reader=_id_of(reader)
     )
     return EpisodePage(
-        episodes=[EpisodeDocument.model_validate(one) for one in page.items],
-        **asked.shown(listing, page.last, page.total),
+        episodes=[EpisodeDocument.model_validate(one) for one in page.rows],
+        **asked.shown(listing, page, lambda last: last.seq),
     )
 
 

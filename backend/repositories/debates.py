@@ -16,7 +16,15 @@ from sqlalchemy.dialects.postgresql import insert as insert_or_leave
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from backend.database.models import DebateEvaluation, DebateEvent, DebateRun
-from backend.repositories.pages import Page, Window, count_rows, newest_first
+from backend.repositories.pages import (
+    ALL,
+    NumberedWindow,
+    Page,
+    Window,
+    count_rows,
+    in_order,
+    newest_first,
+)
 from theatre.engine.canonical_json import JsonObject, canonical_line
 
 _SHOWN = (
@@ -138,18 +146,11 @@ async def add_entries(connection: AsyncConnection, key: str, entries: Sequence[J
 
 
 async def find_entry_lines(
-    connection: AsyncConnection,
-    key: str,
-    *,
-    limit: int | None = None,
-    offset: int = 0,
-    after: int | None = None,
+    connection: AsyncConnection, key: str, window: NumberedWindow = ALL
 ) -> Sequence[bytes]:
     """Return a run's entries in order, each as its canonical line."""
     query = select(DebateEvent.entry).where(DebateEvent.debate_run_id == key)
-    if after is not None:
-        query = query.where(DebateEvent.seq > after)
-    found = await connection.execute(query.order_by(DebateEvent.seq).limit(limit).offset(offset))
+    found = await connection.execute(in_order(query, window, DebateEvent.seq))
     return list(found.scalars())
 
 

@@ -1,4 +1,4 @@
-"""Pages of a list that is shown the newest first."""
+"""Pages of lists: those that are shown the newest first, and those of numbered rows."""
 
 from __future__ import annotations
 
@@ -31,6 +31,17 @@ class Window(NamedTuple):
     after: Place | None = None
 
 
+class NumberedWindow(NamedTuple):
+    """Which numbered rows are asked for; as `Window`, in their order."""
+
+    limit: int | None = None
+    offset: int = 0
+    after: int | None = None
+
+
+ALL = NumberedWindow()
+
+
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Row]):
     """Some rows of a list; `total` counts all that its filter lets through."""
@@ -50,6 +61,15 @@ def newest_first(
         place = tuple_(window.after.created_at, literal(window.after.id, key.type))
         query = query.where(tuple_(moment, key) < place)
     return query.order_by(moment.desc(), key.desc()).limit(window.limit).offset(window.offset)
+
+
+def in_order(
+    query: Select[*tuple[Any, ...]], window: NumberedWindow, number: InstrumentedAttribute[int]
+) -> Select[*tuple[Any, ...]]:
+    """Return the query of one page of numbered rows."""
+    if window.after is not None:
+        query = query.where(number > window.after)
+    return query.order_by(number).limit(window.limit).offset(window.offset)
 
 
 async def count_rows(

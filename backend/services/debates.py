@@ -29,6 +29,7 @@ from backend.repositories.debates import (
     lock_run,
     store_evaluations,
 )
+from backend.repositories.pages import NumberedWindow, Page
 from theatre.debate.errors import DebateError, InvalidDebateError
 from theatre.debate.evaluators import evaluate
 from theatre.debate.models import Action
@@ -149,26 +150,19 @@ async def read_artefact(
         submitted = await find_submitted_bytes(connection, key)
         if submitted is not None:
             return submitted
-    lines = await find_entry_lines(connection, key, limit=last)
+    lines = await find_entry_lines(connection, key, NumberedWindow(limit=last))
     return await asyncio.to_thread(lambda: document_as_of(_entries(lines), last))
 
 
 async def read_entries(
-    connection: AsyncConnection,
-    key: str,
-    *,
-    user_id: str,
-    limit: int,
-    offset: int,
-    after: int | None,
-) -> tuple[Sequence[bytes], int]:
-    """Return a page of a user's log, entry by canonical entry, and how many there are.
+    connection: AsyncConnection, key: str, window: NumberedWindow, *, user_id: str
+) -> Page[bytes]:
+    """Return a page of a user's log, entry by canonical entry.
 
     NotFoundError where it is not theirs.
     """
     view = await read_run(connection, key, user_id=user_id)
-    lines = await find_entry_lines(connection, key, limit=limit, offset=offset, after=after)
-    return lines, view.events
+    return Page(await find_entry_lines(connection, key, window), view.events)
 
 
 def _state_of(run: Extension, *, known: int) -> dict[str, object]:

@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -22,7 +22,7 @@ from pydantic import AfterValidator
 from starlette.responses import Response
 
 from backend.errors import RequestInvalidError, RequestViolation
-from backend.repositories.pages import Page, Place, Window
+from backend.repositories.pages import NumberedWindow, Page, Place, Window
 from theatre.engine.canonical_json import canonical_bytes, parse_object
 
 MAX_OFFSET = 10_000
@@ -110,17 +110,20 @@ class ChainRequest:
     offset: int
     cursor: str | None
 
-    def after(self, listing: Listing) -> int | None:
-        """Return the number that the cursor goes on behind; errors as `PageRequest.window`."""
-        return _decode(self.cursor, listing, _number)
+    def window(self, listing: Listing) -> NumberedWindow:
+        """Return which rows it asks for; errors as `PageRequest.window`."""
+        return NumberedWindow(self.limit, self.offset, _decode(self.cursor, listing, _number))
 
-    def shown(self, listing: Listing, last: int | None, total: int) -> dict[str, Any]:
-        """Return what a document says of its page; `last` is None where nothing is behind it."""
+    def shown(
+        self, listing: Listing, page: Page[Row], number_of: Callable[[Row], int]
+    ) -> dict[str, Any]:
+        """Return what a document says of its page."""
+        is_full = len(page.rows) == self.limit
         return {
-            "total": total,
+            "total": page.total,
             "limit": self.limit,
             "offset": self.offset,
-            "next_cursor": None if last is None else _encode(listing, last),
+            "next_cursor": _encode(listing, number_of(page.rows[-1])) if is_full else None,
         }
 
 
@@ -140,22 +143,16 @@ ChainPaging = Annotated[ChainRequest, Depends(_asked_of_chain)]
 
 
 def chain_page(
-    lines: Sequence[bytes],
-    *,
-    member: str,
-    listing: Listing,
-    total: int,
-    asked: ChainRequest,
+    asked: ChainRequest, listing: Listing, page: Page[bytes], *, member: str
 ) -> Response:
     """Answer with the entries of a chain as `member`: the very bytes that were hashed.
 
-    `lines` are canonical, and are not parsed again: a page may be large, and parsing it would block
-    the event loop for all other requests.
+    Its lines are canonical, and but for the last are not parsed again: a page may be large, and
+    parsing it would block the event loop for all other requests.
     """
-    is_full = len(lines) == asked.limit
-    last = cast("int", parse_object(lines[-1])["seq"]) if is_full else None
-    entries = b",".join(line.rstrip(b"\n") for line in lines)
-    behind = canonical_bytes(asked.shown(listing, last, total)).removeprefix(b"{")
+    rest = asked.shown(listing, page, lambda line: cast("int", parse_object(line)["seq"]))
+    entries = b",".join(line.rstrip(b"\n") for line in page.rows)
+    behind = canonical_bytes(rest).removeprefix(b"{")
     body = b'{"' + member.encode() + b'":[' + entries + b"]," + behind
     return Response(body, media_type="application/json")
 

@@ -200,8 +200,10 @@ async def request_verification(
     request = VerificationRequest.of(document)
     draft = draft_of(request, resources.constructs, found)
     await asyncio.to_thread(resources.require_valid, draft)
-    if isinstance(request.source, UploadRequest):
-        await _require_own(connection, request.source, user_id)
+    source = request.source
+    uploads = await find_uploads(connection, user_id)
+    if isinstance(source, UploadRequest) and source.sha256 not in uploads:
+        raise DatasetError("expected records that you have uploaded: POST /datasets")
     now = resources.clock()
     verification_id = new_id(now)
     await insert_verification(
@@ -214,11 +216,6 @@ async def request_verification(
     )
     await queue_ingestion(connection, verification_id)
     return await read_verification(connection, verification_id, user_id=user_id)
-
-
-async def _require_own(connection: AsyncConnection, request: UploadRequest, user_id: str) -> None:
-    if request.sha256 not in await find_uploads(connection, user_id):
-        raise DatasetError("expected records that you have uploaded: POST /datasets")
 
 
 async def read_verification(
