@@ -534,11 +534,12 @@ def read_faulty_template(document: JsonObject) -> TheatreTemplate:
 
 
 def view_template(document: JsonObject) -> TemplateView:
-    """Return the value of a document that the validator accepted, as a run obeys it.
+    """Return the value of a document that the validator accepted, as a run obeys it."""
+    return as_run(read_template(document))
 
-    Gold labels that are not pinned are not in it.
-    """
-    view = read_template(document)
+
+def as_run(view: TemplateView) -> TemplateView:
+    """Return a template as a run obeys it: without gold labels that are not pinned."""
     if not (isinstance(view, ProductTheatreTemplate) and view.gold_is_unpinned):
         return view
     config = view.product_theatre_config.model_copy(update={"gold_label_set": None})

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import cast
 
@@ -64,7 +65,7 @@ class RlmfExport:
         BundleError, RlmfExportError, and what `calibration` raises.
         """
         self._bundle = SealedBundle(bundle)
-        self._violations = registry.validate_cached(RLMF_SCHEMA)
+        self._violations = partial(registry.validate, RLMF_SCHEMA)
         self._facts = ExportFacts(
             template=self._bundle.template,
             certificate=self._bundle.certificate,

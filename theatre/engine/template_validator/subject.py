@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from theatre.engine.canonical_json import JsonObject, JsonValue
@@ -21,6 +21,7 @@ from theatre.engine.templates import (
     NEWEST,
     SIMULATION,
     ProductTheatreConfig,
+    TemplateView,
     TheatreTemplate,
 )
 
@@ -30,10 +31,14 @@ Violation = SchemaViolation
 
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
-    """Everything that is wrong (`errors`) or doubtful (`warnings`), each sorted by pointer."""
+    """Everything that is wrong (`errors`) or doubtful (`warnings`), each sorted by pointer.
+
+    `view` is the template as a run obeys it; None where there are errors.
+    """
 
     errors: tuple[Violation, ...]
     warnings: tuple[Violation, ...]
+    view: TemplateView | None = field(default=None, compare=False, repr=False)
 
     @property
     def valid(self) -> bool:

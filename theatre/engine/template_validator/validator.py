@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import cast
 
@@ -31,7 +30,9 @@ from theatre.engine.templates import (
     EXISTING,
     NEWEST,
     SIMULATION,
+    TemplateView,
     TheatreTemplate,
+    as_run,
     read_faulty_template,
     read_template,
 )
@@ -90,9 +91,11 @@ class TemplateValidator:
         found = self._registry.validate(TEMPLATE_SCHEMAS[version], document)
         if any(violation.rule in _UNREADABLE for violation in found):
             return ValidationReport(errors=tuple(found), warnings=())
+        view = None if found else _read(written)
         subject = Subject(
             document=written,
-            template=read_faulty_template(written) if found else _read(written),
+            # 1.0.0 is open: what later versions know may be written in it in any form.
+            template=view if isinstance(view, TheatreTemplate) else read_faulty_template(written),
             values=_values(written),
             version=version,
             scorers=self._scorers,
@@ -103,7 +106,9 @@ class TemplateValidator:
         errors = found + _find_broken(subject, "error")
         report = _discreet if any(error.rule == _CREDENTIALS for error in errors) else _sort
         return ValidationReport(
-            errors=report(errors), warnings=report(_find_broken(subject, "warning"))
+            errors=report(errors),
+            warnings=report(_find_broken(subject, "warning")),
+            view=None if errors or view is None else as_run(view),
         )
 
 
@@ -112,14 +117,11 @@ def _unknown_version(stated: str) -> Violation:
     return Violation("/schema_version", "schema:enum", detail.changed(without_credentials))
 
 
-def _read(document: JsonObject) -> TheatreTemplate:
-    """Return the value of a document that fits its schema."""
-    with contextlib.suppress(ValidationError):
-        template = read_template(document)
-        # 1.0.0 is open: what later versions know may be written in it in any form.
-        if isinstance(template, TheatreTemplate):
-            return template
-    return read_faulty_template(document)
+def _read(document: JsonObject) -> TemplateView | None:
+    try:
+        return read_template(document)
+    except ValidationError:  # a number that no double holds: another rule names it
+        return None
 
 
 def _values(document: JsonObject) -> list[tuple[Path, JsonValue]]:
